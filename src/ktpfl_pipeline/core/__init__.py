@@ -1,0 +1,1 @@
+"""The engine: federation, verbs over many clients, round loop, checkpoints."""

@@ -1,0 +1,224 @@
+"""The knowledge coefficient matrix: teachers, its objective in closed form, and the ways to update it.
+
+Legend: N clients (of the cohort), B public samples, K classes. Row = student: ``c[n, m]`` is the weight of client m's
+knowledge in the teacher of client n (the transpose of the paper's c_mn), and every row is a distribution. All functions
+are pure, take and return float64, and run where their tensors are. Equations are those of KT-pFL (Zhang et al.,
+NeurIPS 2021); the gradient is derived in docs/kt_pfl.md.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+TINY = 1e-12  # probabilities inside logarithms are at least this
+
+
+def uniform(n: int, device: torch.device | None = None) -> Tensor:
+    """Return the (n, n) matrix of equal weights 1/n, the start of KT-pFL and all of FedMD."""
+    return torch.full((n, n), 1.0 / n, dtype=torch.float64, device=device)
+
+
+def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return softmax(z / T) of uploaded logits, (N, B, K), in float64."""
+    return torch.softmax(logits.double() / temperature, dim=-1)
+
+
+def teachers(c: Tensor, soft: Tensor) -> Tensor:
+    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) (Eq. 6)."""
+    return (c @ soft.flatten(1)).view_as(soft)
+
+
+# Objectives: each row of c has its own convex problem. ----------------------------------------------------------------
+
+
+class Objective(Protocol):
+    """What the coefficients minimise, row by row."""
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return the gradient, (N, N)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Divergence:
+    """λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4), the KL averaged over the public samples.
+
+    Attributes:
+        soft: (N, B, K) soft predictions s.
+        weights: (N,) λ a_n.
+        rho: ρ.
+    """
+
+    soft: Tensor
+    weights: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        mixed, log_ratio = self._log_ratio(c)
+        divergence = (mixed * log_ratio).sum(dim=(1, 2)) / self.soft.shape[1]
+        return self.weights * divergence + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return the gradient, (N, N), in two matrix products (the direction of Eq. 8).
+
+        dL/dc[n, m] = λ a_n (1/B) Σ_x Σ_k s_m (log p_n - log s_n + 1) + 2ρ (c[n, m] - 1/N)
+        """
+        _, log_ratio = self._log_ratio(c)
+        products = (log_ratio + 1.0).flatten(1) @ self.soft.flatten(1).T / self.soft.shape[1]  # (N, N)
+        return self.weights[:, None] * products + 2.0 * self.rho * (c - 1.0 / len(c))
+
+    def _log_ratio(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        mixed = teachers(c, self.soft)
+        return mixed, mixed.clamp_min(TINY).log() - self.soft.clamp_min(TINY).log()
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredError:
+    """mean((p_n - s_n)²) + ρ mean_m (c[n, m] - 1/N)², the objective of the authors' released code.
+
+    Attributes:
+        soft: (N, B, K) soft predictions s.
+        rho: ρ, ``penalty_ratio`` there.
+    """
+
+    soft: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        error = (teachers(c, self.soft) - self.soft).square().mean(dim=(1, 2))
+        return error + self.rho * (c - 1.0 / len(c)).square().mean(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return 2 (c G - G) + (2ρ/N) (c - 1/N) with G the Gram matrix of the predictions, (N, N)."""
+        flat = self.soft.flatten(1)
+        gram = flat @ flat.T / flat.shape[1]
+        return 2.0 * (c @ gram - gram) + 2.0 * self.rho / len(c) * (c - 1.0 / len(c))
+
+
+# Updates: each returns the new matrix; `step` is η₃, and `steps` how often it is taken. -------------------------------
+
+
+def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+    """Exponentiated gradient, the default: mirror descent, which stays inside the simplex and needs no projection."""
+    for _ in range(steps):
+        c = torch.softmax(c.clamp_min(1e-30).log() - step * objective.gradient(c), dim=1)
+    return c
+
+
+def pgd(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+    """Projected gradient descent: Eq. (8) with the projection that keeps every row a distribution."""
+    for _ in range(steps):
+        c = project(c - step * objective.gradient(c))
+    return c
+
+
+def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+    """Gradient descent on the logits A of c = softmax(A), where dL/dA = c ∘ (g - Σ_m c g)."""
+    a = c.clamp_min(1e-30).log()
+    for _ in range(steps):
+        g = objective.gradient(c)
+        a = a - step * c * (g - (c * g).sum(dim=1, keepdim=True))
+        c = torch.softmax(a, dim=1)
+    return c
+
+
+def exact(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 5000, gap: float = 1e-8) -> Tensor:
+    """Solve every row's problem by projected gradient descent with a line search of its own.
+
+    A row is solved when Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`, or
+    when no step moves it any more.
+
+    Args:
+        objective: what is minimised.
+        c: (N, N), the start.
+        step: the first step size tried, per row.
+        steps: at most this many.
+        gap: the certificate.
+    """
+    size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
+    value = objective.value(c)
+    for _ in range(steps):
+        g = objective.gradient(c)
+        unsolved = ((c * g).sum(dim=1) - g.min(dim=1).values > gap) & (size[:, 0] > 1e-14)
+        if not unsolved.any():
+            break
+        proposal = project(c - size * g)
+        move = proposal - c
+        proposed = objective.value(proposal)
+        bound = value + (g * move).sum(dim=1) + move.square().sum(dim=1) / (2.0 * size[:, 0])
+        accepted = unsolved & (proposed <= bound)
+        c = torch.where(accepted[:, None], proposal, c)
+        value = torch.where(accepted, proposed, value)
+        size = torch.where(accepted[:, None], size * 1.25, size * 0.5)
+    return c
+
+
+def authors(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 1) -> Tensor:
+    """Follow the authors' released code: a normalised step, then softmax(5 c). See docs/kt_pfl.md for what this does.
+
+    The step size of each row starts at `step`; five times over it is divided by 5 where the row would move by more than
+    0.01 per entry, and then multiplied by 5 where by less.
+    """
+    for _ in range(steps):
+        g = objective.gradient(c)
+        length = g.abs().sum(dim=1, keepdim=True) / len(c)
+        size = torch.full_like(length, step)
+        for _ in range(5):
+            size = torch.where(size * length > 0.01, size / 5.0, size)
+            size = torch.where(size * length < 0.01, size * 5.0, size)
+        c = torch.softmax(5.0 * (c - size * g), dim=1)
+    return c
+
+
+def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -> Tensor:
+    """Leave the matrix as it is: at 1/N, KT-pFL is FedMD."""
+    return c
+
+
+UPDATES = {"eg": eg, "pgd": pgd, "softmax": softmax, "exact": exact, "authors": authors, "frozen": frozen}
+
+
+def project(rows: Tensor) -> Tensor:
+    """Return the nearest point of the probability simplex to each row, (N, M), by sorting: O(M log M) a row.
+
+    Source: Held, Wolfe, Crowder 1974; Duchi et al., ICML 2008, Fig. 1.
+    """
+    sorted_rows = rows.sort(dim=1, descending=True).values
+    excess = sorted_rows.cumsum(dim=1) - 1.0
+    counts = torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
+    support = (sorted_rows * counts > excess).sum(dim=1, keepdim=True)  # k*, at least 1
+    threshold = excess.gather(1, support - 1) / support
+    return (rows - threshold).clamp_min(0.0)
+
+
+# Partial participation ----------------------------------------------------------------------------------------------
+
+
+def block(c: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cohort's block of c as rows that sum to one, and the mass each row gives to the cohort.
+
+    Args:
+        c: (N, N) of all clients.
+        positions: (|S|,) rows and columns of the cohort.
+
+    Returns:
+        (|S|, |S|) conditional weights, and (|S|, 1) masses; with everyone present c itself and ones, bit for bit.
+    """
+    if len(positions) == len(c):
+        return c, torch.ones(len(c), 1, dtype=c.dtype, device=c.device)
+    part = c[positions[:, None], positions]
+    mass = part.sum(dim=1, keepdim=True)
+    return part / mass, mass
+
+
+def write_block(c: Tensor, positions: Tensor, part: Tensor, mass: Tensor) -> Tensor:
+    """Return c with the cohort's block replaced by ``part * mass``; nothing else changes, and row sums are kept."""
+    result = c.clone()
+    result[positions[:, None], positions] = part * mass
+    return result

@@ -1,0 +1,184 @@
+"""The round loop: cohort, round, evaluation, checkpoint, callback. It knows no method by name."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation, Split
+from ktpfl_pipeline.core.method import Method, RoundReport
+from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
+from ktpfl_pipeline.core.params import Models, Params, select
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a run is and who takes part."""
+
+    rounds: int = 30
+    participation: float = 1.0  # r: the share of clients in each round's cohort
+    evaluate_every: int = 1  # rounds; the last round is always evaluated
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run.
+
+    Attributes:
+        state: the method's state after the last round.
+        history: one record a round.
+        coefficients: (rounds, N, N) float32, the coefficient matrix after each round; None without one.
+    """
+
+    state: Any
+    history: list[RoundRecord]
+    coefficients: Tensor | None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Who is told what, while it happens. The engine runs the same whoever watches."""
+
+    progress: Callable[[str, int, int], None] = lambda phase, done, total: None
+    resumed: Callable[[list[RoundRecord]], None] = lambda history: None
+    round: Callable[[RoundRecord], None] = lambda record: None
+
+
+@dataclass
+class _Memory:
+    """The last evaluation of each client's model, so that a model that did not change is not evaluated again."""
+
+    known: dict[tuple[int, Split], tuple[Params, Evaluation]] = field(default_factory=dict)
+
+    def evaluate(self, fed: Federation, models: Models, split: Split) -> dict[int, Evaluation]:
+        fresh = {n: p for n, p in models.items() if self.known.get((n, split), (None, None))[0] is not p}
+        for n, evaluation in fed.evaluate(fresh, split).items():
+            self.known[n, split] = (fresh[n], evaluation)
+        return {n: self.known[n, split][1] for n in models}
+
+
+def run(
+    method: Method[State],
+    fed: Federation,
+    schedule: Schedule,
+    *,
+    settings: dict[str, Any] | None = None,
+    checkpoint_file: Path | None = None,
+    observer: Observer | None = None,
+) -> Run:
+    """Run `method` on `fed` for all rounds, from the last checkpoint where there is one.
+
+    Args:
+        method: what happens in a round.
+        fed: the clients, the data, the verbs.
+        schedule: rounds, participation, evaluation.
+        settings: what defines the run, in plain values; a checkpoint with others is refused.
+        checkpoint_file: written after each round, with an atomic replace; None keeps nothing.
+        observer: told of progress and of each finished round, after its checkpoint.
+
+    Returns:
+        The final state, one record a round, and the coefficient matrix over the rounds.
+
+    Raises:
+        InputError: if a client's training diverges, or the checkpoint belongs to another run.
+    """
+    observer, settings, memory = observer or Observer(), settings or {}, _Memory()
+    fed.executor.progress = observer.progress
+    state, history, matrices = _restore(method, fed, settings, checkpoint_file)
+    if history:
+        observer.resumed(history)
+    for t in range(len(history) + 1, schedule.rounds + 1):
+        fed.executor.start_round()
+        start = time.perf_counter()
+        cohort = sample_cohort(fed, schedule.participation, t)
+        before = state
+        state, report = method.round(before, cohort, t, fed)
+        _refuse_divergence(fed.executor.losses, t)
+        loss = {phase: [values[n] for n in cohort] for phase, values in fed.executor.losses.items()}
+        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report))
+        if t % schedule.evaluate_every == 0 or t == schedule.rounds:
+            record = _evaluate(record, method, before, state, report, fed, memory)
+        spent = time.perf_counter() - start
+        phases = dict(fed.executor.seconds)
+        seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
+        history = [*history, replace(record, seconds=seconds)]
+        if report.coefficients is not None:
+            matrices = [*matrices, report.coefficients.float().cpu()]
+        if checkpoint_file is not None:
+            _save(checkpoint_file, settings, state, history, matrices)
+        observer.round(history[-1])
+    return Run(state, history, torch.stack(matrices) if matrices else None)
+
+
+def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
+    """Return the ids of round t's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order."""
+    ids = [client.id for client in fed.clients]
+    size = max(1, round(participation * len(ids)))
+    chosen = torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()
+    return [ids[position] for position in sorted(chosen)]
+
+
+def _evaluate(
+    record: RoundRecord,
+    method: Method[State],
+    before: State,
+    after: State,
+    report: RoundReport,
+    fed: Federation,
+    memory: _Memory,
+) -> RoundRecord:
+    """Evaluate every client, sampled or not, after local training and after the knowledge transfer."""
+    everyone = [client.id for client in fed.clients]
+    stored = {n: method.personal(before, n, fed) for n in everyone}
+    personal = {n: method.personal(after, n, fed) for n in everyone}
+    after_local = memory.evaluate(fed, select({**stored, **report.after_local}, everyone), "test")
+    after_transfer = memory.evaluate(fed, personal, "test")
+    points = {"after_local": after_local, "after_transfer": after_transfer}
+    if all(len(client.validation) for client in fed.clients):
+        points["validation"] = memory.evaluate(fed, personal, "validation")
+    accuracy = {point: [results[n].accuracy for n in everyone] for point, results in points.items()}
+    return replace(record, accuracy=accuracy, loss={**record.loss, "test": [after_transfer[n].loss for n in everyone]})
+
+
+def _refuse_divergence(losses: dict[str, dict[int, float]], t: int) -> None:
+    for phase, values in losses.items():
+        for n, loss in values.items():
+            if not math.isfinite(loss):
+                raise InputError(
+                    f"Client {n} diverged in round {t} (its {phase} loss is {loss}); "
+                    "lower training.learning_rate or distillation.learning_rate."
+                )
+
+
+def _ledgers(report: RoundReport) -> dict[str, list[int]]:
+    return {ledger: [getattr(traffic, ledger) for traffic in report.traffic.values()] for ledger in LEDGERS}
+
+
+def _save(file: Path, settings: dict[str, Any], state: Any, history: list[RoundRecord], matrices: list[Tensor]) -> None:
+    content = {
+        "settings": settings,
+        "state": {entry.name: getattr(state, entry.name) for entry in fields(state)},
+        "history": [asdict(record) for record in history],
+        "coefficients": matrices,
+    }
+    checkpoint.save(file, content)
+
+
+def _restore(
+    method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
+) -> tuple[State, list[RoundRecord], list[Tensor]]:
+    state = method.init(fed)
+    content = checkpoint.load(file, settings, fed.device) if file is not None else None
+    if content is None:
+        return state, [], []
+    restored: State = replace(state, **content["state"])  # type: ignore[type-var]
+    return restored, [RoundRecord(**record) for record in content["history"]], content["coefficients"]

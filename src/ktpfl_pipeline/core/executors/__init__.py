@@ -1,0 +1,1 @@
+"""One file per way to run a verb on many clients."""

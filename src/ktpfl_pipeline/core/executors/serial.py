@@ -1,0 +1,50 @@
+"""One client after another in this process: the reference that every other executor must equal, bit for bit."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ktpfl_pipeline.core.local import Outcome, Workspace
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.federation import Federation
+
+Value = TypeVar("Value")
+
+
+class SerialExecutor:
+    """Runs a verb for one client after another.
+
+    Attributes:
+        seconds: wall time by phase.
+        losses: mean training loss by phase and client, of the phase's last call.
+        progress: called as ``progress(phase, done, total)`` after each client.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing loaded and nobody watching."""
+        self.seconds: dict[str, float] = {}
+        self.losses: dict[str, dict[int, float]] = {}
+        self.progress: Callable[[str, int, int], None] = lambda phase, done, total: None
+        self._space: Workspace | None = None
+
+    def start_round(self) -> None:
+        """Forget the measurements of the round before."""
+        self.seconds, self.losses = {}, {}
+
+    def run(
+        self, fed: "Federation", phase: str, verb: Callable[..., Outcome[Value]], calls: Mapping[int, tuple[Any, ...]]
+    ) -> dict[int, Value]:
+        """Return the value of ``verb(workspace, n, *arguments)`` for each client n of `calls`, in their order."""
+        if self._space is None or self._space.fed is not fed:
+            self._space = Workspace(fed)
+        start = time.perf_counter()
+        values = {}
+        for done, (n, arguments) in enumerate(calls.items(), start=1):
+            outcome = verb(self._space, n, *arguments)
+            values[n] = outcome.value
+            if outcome.loss is not None:
+                self.losses.setdefault(phase, {})[n] = outcome.loss
+            self.progress(phase, done, len(calls))
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+        return values

@@ -1,0 +1,165 @@
+"""What every method is given: clients, public set, model builder, settings, named random streams, and the verbs.
+
+A verb works on many clients at once. Batches, devices and dtypes exist only behind the verbs (`local.py`, one client;
+`executors/`, many clients).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import local, rng
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.params import Models, Params, params_of
+from ktpfl_pipeline.core.samples import Samples
+
+Split = Literal["train", "validation", "test"]
+PublicTransport = Literal["float32", "uint8", "indices"]
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One client: its key, the name of its architecture, and its private data in three splits."""
+
+    id: int
+    architecture: str
+    train: Samples
+    validation: Samples
+    test: Samples
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """Plain SGD on the mean cross-entropy of private data (KT-pFL section 5.1), a fresh optimizer each round."""
+
+    epochs: int = 20  # E
+    batch_size: int = 128
+    learning_rate: float = 0.01  # η₁
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """Plain SGD on T²·KL(teacher ‖ student) over the round's public batch (KT-pFL Eq. 6)."""
+
+    epochs: int = 1  # R
+    batch_size: int = 256
+    learning_rate: float = 0.01  # η₂
+    temperature: float = 1.0  # T, of the students and of the soft predictions that make a teacher
+    batch_norm: Literal["frozen", "train"] = "frozen"  # frozen: eval mode, so the uploaded prediction is the student's
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where and how the arithmetic is done."""
+
+    device: str = "auto"  # auto: a GPU where there is one
+    dtype: Literal["float32", "float64"] = "float32"
+    threads: int = 1  # torch threads; another number rounds float32 differently
+    prediction_batch: int = 1000  # images at a time in predictions and evaluation: memory, not results
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Everything a method may know.
+
+    Attributes:
+        clients: N clients, with distinct ids.
+        public: (M, C, H, W) uint8, the unlabelled public set.
+        public_batch_size: B = |D_r|, public samples used in one round.
+        classes: K.
+        build: makes a freshly initialised module from an architecture's name.
+        seed: the seed of the run; every stream is derived from it.
+        public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels from
+            the server, or as indices into a copy that every client holds.
+        executor: how the verbs visit many clients.
+    """
+
+    clients: tuple[Client, ...]
+    public: Tensor
+    public_batch_size: int
+    classes: int
+    build: Callable[[str], nn.Module]
+    seed: int = 0
+    training: LocalTraining = LocalTraining()
+    distillation: Distillation = Distillation()
+    compute: Compute = Compute()
+    public_transport: PublicTransport = "uint8"
+    executor: SerialExecutor = field(default_factory=SerialExecutor, repr=False, compare=False)
+
+    @cached_property
+    def by_id(self) -> dict[int, Client]:
+        """Clients by id."""
+        return {client.id: client for client in self.clients}
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where models, images and knowledge live."""
+        name = self.compute.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(name)
+
+    def stream(self, purpose: str, *names: int | str) -> torch.Generator:
+        """Return the named random stream of this run; see `rng.stream`."""
+        return rng.stream(self.seed, purpose, *names)
+
+    def initial_models(self) -> Models:
+        """Return each client's model before the first round: clients of one architecture start alike."""
+        initial: dict[str, Params] = {}
+        for name in sorted({client.architecture for client in self.clients}):
+            with local.seeded(rng.derive(self.seed, "initialisation", name)):
+                module = self.build(name)
+            initial[name] = params_of(module.to(self.device, local.DTYPES[self.compute.dtype]))
+        return {client.id: initial[client.architecture] for client in self.clients}
+
+    def data_weights(self, cohort: list[int]) -> Tensor:
+        """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
+        sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64, device=self.device)
+        return sizes / sizes.sum()
+
+    def public_batch(self, t: int) -> Tensor:
+        """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""
+        order = torch.randperm(len(self.public), generator=self.stream("public batch", t))
+        return order[: self.public_batch_size]
+
+    def public_bytes(self) -> int:
+        """Return the bytes of one round's public batch on its way to one client."""
+        pixels = self.public[0].numel()
+        return self.public_batch_size * {"float32": 4 * pixels, "uint8": pixels, "indices": 4}[self.public_transport]
+
+    def positions(self, cohort: list[int]) -> Tensor:
+        """Return the rows of server matrices that belong to the cohort, (|S|,)."""
+        rows = {client.id: row for row, client in enumerate(self.clients)}
+        return torch.tensor([rows[n] for n in cohort], device=self.device)
+
+    # Verbs -----------------------------------------------------------------------------------------------------------
+
+    def train(self, models: Models, t: int) -> Models:
+        """LocalSGD: return each model trained on its client's private data for E epochs."""
+        return self.executor.run(self, "train", local.train, {n: (params, t) for n, params in models.items()})
+
+    def logits(self, models: Models, batch: Tensor) -> Tensor:
+        """Return each model's logits on the public samples `batch`, (|S|, B, K), in the models' order, eval mode."""
+        results = self.executor.run(self, "predict", local.logits, {n: (params, batch) for n, params in models.items()})
+        return torch.stack([results[n] for n in models])
+
+    def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
+        """Return each model fitted to its teacher on the public samples `batch` for R epochs.
+
+        Args:
+            models: the students, |S| of them.
+            teachers: (|S|, B, K) probabilities, in the models' order.
+            batch: (B,) indices of the public samples that the teachers speak of.
+            t: the round, which names the shuffling streams.
+        """
+        calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
+        return self.executor.run(self, "distill", local.distill, calls)
+
+    def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
+        """Return accuracy and loss of each model on its own client's `split`."""
+        return self.executor.run(self, "evaluate", local.evaluate, {n: (params, split) for n, params in models.items()})

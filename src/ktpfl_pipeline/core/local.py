@@ -1,0 +1,207 @@
+"""The verbs for one client: batches, devices, dtypes and optimizers exist only here.
+
+Each function is called as ``verb(workspace, client id, params, ...)`` by an executor. Pixels become numbers in one
+place, `Workspace.pixels`, for private and public images alike.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.params import Params, params_of
+from ktpfl_pipeline.core.samples import Samples
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.federation import Federation, Split
+
+Value = TypeVar("Value")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Value]):
+    """What a verb returns for one client, and the mean training loss where it trained."""
+
+    value: Value
+    loss: float | None = None
+
+
+class Workspace:
+    """What one process keeps between calls: its device, one module per architecture, the images on the device."""
+
+    def __init__(self, fed: "Federation") -> None:
+        """Claim the device of `fed` and fix the number of torch threads."""
+        self.fed = fed
+        self.device = fed.device
+        self.dtype = DTYPES[fed.compute.dtype]
+        self._modules: dict[str, nn.Module] = {}
+        self._splits: dict[tuple[int, str], Samples] = {}
+        self._public: Tensor | None = None
+        if torch.get_num_threads() != fed.compute.threads:
+            torch.set_num_threads(fed.compute.threads)
+
+    def module(self, n: int, params: Params) -> nn.Module:
+        """Return the module of client n's architecture, loaded with `params`."""
+        name = self.fed.by_id[n].architecture
+        if name not in self._modules:
+            with seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
+                self._modules[name] = self.fed.build(name).to(self.device, self.dtype)
+        module = self._modules[name]
+        module.load_state_dict(params)
+        return module
+
+    def split(self, n: int, name: "Split") -> Samples:
+        """Return one split of client n, on the device."""
+        if (n, name) not in self._splits:
+            samples: Samples = getattr(self.fed.by_id[n], name)
+            self._splits[n, name] = Samples(samples.images.to(self.device), samples.labels.to(self.device))
+        return self._splits[n, name]
+
+    def public(self, batch: Tensor) -> Tensor:
+        """Return the public images at `batch`, (B, C, H, W) uint8, on the device."""
+        if self._public is None:
+            self._public = self.fed.public.to(self.device)
+        return self._public[batch.to(self.device)]
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Return uint8 images as numbers from -1 to 1: the one preprocessing, of private and public images alike."""
+        return images.to(self.dtype).div_(127.5).sub_(1.0)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global generators (initialisation, dropout) inside the block, and put them back after it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
+    """Run E epochs of SGD on client n's cross-entropy; return its new weights and the last epoch's mean loss."""
+    settings, samples = space.fed.training, space.split(n, "train")
+    module = space.module(n, params).train()
+
+    def loss(batch: Tensor) -> Tensor:
+        return F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch])
+
+    with seeded(rng.derive(space.fed.seed, "dropout", t, n)):
+        value = descend(
+            module,
+            loss,
+            len(samples),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            shuffle=space.fed.stream("private shuffle", t, n),
+        )
+    return Outcome(params_of(module), value)
+
+
+def distill(space: Workspace, n: int, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
+    """Run R epochs of SGD on T²·KL(teacher ‖ student) over the public samples `batch` (KT-pFL Eq. 6)."""
+    settings, images = space.fed.distillation, space.public(batch)
+    module = space.module(n, params).train(settings.batch_norm == "train")
+    target = teacher.to(space.device, space.dtype)
+
+    def loss(batch: Tensor) -> Tensor:
+        return distillation_loss(module(space.pixels(images[batch])), target[batch], settings.temperature)
+
+    with seeded(rng.derive(space.fed.seed, "distillation dropout", t, n)):
+        value = descend(
+            module,
+            loss,
+            len(images),
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            shuffle=space.fed.stream("public shuffle", t, n),
+        )
+    return Outcome(params_of(module), value)
+
+
+def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return T²·KL(teacher ‖ softmax(logits / T)), summed over classes, averaged over samples.
+
+    Its gradient with respect to the logits is T·(softmax(logits / T) - teacher) / samples, so T changes the shape of
+    the teacher and not the size of the step.
+
+    Args:
+        logits: (b, K) of the student.
+        teacher: (b, K) probabilities.
+        temperature: T.
+    """
+    student = F.log_softmax(logits / temperature, dim=1)
+    return temperature**2 * F.kl_div(student, teacher, reduction="batchmean")
+
+
+@torch.inference_mode()
+def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
+    """Return client n's logits on the public samples `batch`, (B, K), in eval mode."""
+    return Outcome(_predict(space, space.module(n, params), space.public(batch)))
+
+
+@torch.inference_mode()
+def evaluate(space: Workspace, n: int, params: Params, split: "Split") -> Outcome[Evaluation]:
+    """Return accuracy and mean cross-entropy of client n's model on its own `split`."""
+    samples = space.split(n, split)
+    predictions = _predict(space, space.module(n, params), samples.images)
+    correct = (predictions.argmax(dim=1) == samples.labels).double().mean()
+    return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels))))
+
+
+def _predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
+    module.eval()
+    return torch.cat([module(space.pixels(part)) for part in torch.split(images, space.fed.compute.prediction_batch)])
+
+
+def descend(
+    module: nn.Module,
+    loss: Callable[[Tensor], Tensor],
+    samples: int,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    shuffle: torch.Generator,
+) -> float:
+    """Run plain SGD with a fresh optimizer; return the mean loss over the last epoch (0 without an epoch).
+
+    Args:
+        module: what is trained, in place.
+        loss: the mean loss of the samples at the given indices.
+        samples: how many samples there are.
+        epochs: passes over them.
+        batch_size: the last, shorter batch is kept.
+        learning_rate: the step size.
+        shuffle: the stream that orders the samples anew in each epoch.
+    """
+    optimizer = torch.optim.SGD(module.parameters(), lr=learning_rate)
+    device = next(module.parameters()).device
+    total = torch.zeros((), device=device, dtype=torch.float64)
+    for _ in range(epochs):
+        total.zero_()
+        for batch in batches(samples, batch_size, shuffle):
+            value = loss(batch.to(device))
+            optimizer.zero_grad()
+            value.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += value.detach() * len(batch)
+    return float(total) / samples
+
+
+def batches(samples: int, size: int, shuffle: torch.Generator) -> list[Tensor]:
+    """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
+
+    A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped.
+    """
+    parts = list(torch.split(torch.randperm(samples, generator=shuffle), size))
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts

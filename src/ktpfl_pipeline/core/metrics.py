@@ -1,0 +1,54 @@
+"""What is measured of a model, of a round, and of the wire."""
+
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model on one client's split: accuracy in 0..1 and mean cross-entropy in nats."""
+
+    accuracy: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of one client in one round, in three ledgers; up is from the client to the server."""
+
+    knowledge_up: int = 0
+    knowledge_down: int = 0
+    parameters_up: int = 0
+    parameters_down: int = 0
+    public_down: int = 0
+
+
+LEDGERS = tuple(entry.name for entry in fields(Traffic))
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One finished round, in plain numbers: what the report, the tracker and the checkpoint keep of it.
+
+    Attributes:
+        round: t, from 1.
+        cohort: ids of the clients that took part.
+        accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split) and ``validation``
+            (validation split, after transfer): one value in 0..1 per client of the federation, in order; empty in a
+            round that was not evaluated.
+        loss: mean loss of the phase by name (``train``, ``distill``), one value per cohort member, in cohort order;
+            and ``test``, one per client of the federation, after transfer, in evaluated rounds.
+        traffic: bytes by ledger, one value per cohort member, in cohort order.
+        seconds: wall time by phase.
+    """
+
+    round: int
+    cohort: list[int]
+    accuracy: dict[str, list[float]] = field(default_factory=dict)
+    loss: dict[str, list[float]] = field(default_factory=dict)
+    traffic: dict[str, list[int]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def mean(values: list[float]) -> float:
+    """Return the arithmetic mean of at least one value."""
+    return sum(values) / len(values)

@@ -1,0 +1,26 @@
+"""Named random streams: every draw is derived from (seed, purpose, round, client), never from a shared generator.
+
+So the order of calls, the number of workers, partial cohorts and resuming change no draw, and a step that draws
+nothing changes no other (see "Randomness" in docs/architecture.md).
+"""
+
+import hashlib
+
+import torch
+
+
+def derive(seed: int, purpose: str, *names: int | str) -> int:
+    """Return a 63-bit seed for the stream called `purpose` and `names` (a round, a client, an architecture).
+
+    Args:
+        seed: the seed of the run.
+        purpose: what the stream is for, such as ``"shuffle"``.
+        names: whatever else tells this stream from its siblings, in a fixed order.
+    """
+    label = "/".join(str(part) for part in (seed, purpose, *names))
+    return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1
+
+
+def stream(seed: int, purpose: str, *names: int | str) -> torch.Generator:
+    """Return the CPU generator of the stream called `purpose` and `names`; see `derive`."""
+    return torch.Generator().manual_seed(derive(seed, purpose, *names))

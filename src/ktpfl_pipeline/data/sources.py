@@ -1,0 +1,416 @@
+"""Where images come from: scikit-learn's digits, torchvision's datasets, an `.npz` file, or a folder of images.
+
+`SOURCES` is the registry: a new source is one function and one line. Every source gives all its images, as they are
+(uint8, native channels and size); `adapt` brings them to the channels and size of a federation.
+"""
+
+import difflib
+import hashlib
+import math
+import os
+import shutil
+import socket
+import tempfile
+import textwrap
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.samples import Samples
+
+MAX_BYTES = 16 * 2**30  # larger arrays are refused before anything is allocated: a zip may claim petabytes
+MAX_CLASSES = 10_000
+IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
+
+_CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
+_SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
+_SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
+
+
+def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Samples:
+    """Return all images of a source with their labels.
+
+    Args:
+        source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``.
+        folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
+        classes: keep only the images of these classes and renumber them 0, 1, ... in the order given; None keeps all.
+
+    Returns:
+        images (M, channels, height, width) in the source's own channels and size, and labels (M,).
+
+    Raises:
+        InputError: unknown source or class, a file that is missing or unusable, a download that failed.
+
+    Example:
+        The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
+    """
+    name, _, argument = source.partition(":")
+    if name not in SOURCES:
+        close = [f"npz:{source}"] if source.endswith(".npz") else difflib.get_close_matches(name, SOURCES, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError(f"source {source!r} is unknown{hint}: the sources are {', '.join(SOURCES)}.")
+    samples = SOURCES[name](argument, folder)
+    return samples if classes is None else _keep(samples, classes, source)
+
+
+def adapt(images: Tensor, channels: int, size: int) -> Tensor:
+    """Return the images with the channels and size of the federation; `images` itself when nothing is to be done.
+
+    Grey becomes RGB by repetition, RGB becomes grey by the luma of ITU-R BT.601 (0.299 R + 0.587 G + 0.114 B). Sizes
+    change by bilinear interpolation, with antialiasing when shrinking; values are rounded once, at the end.
+
+    Args:
+        images: (M, 1 or 3, height, width), uint8.
+        channels: 1 (grey) or 3 (RGB).
+        size: height and width of the result, in pixels.
+
+    Returns:
+        (M, channels, size, size), uint8.
+
+    Raises:
+        InputError: channels other than 1 or 3, a size below 1, or a result of more than 16 GiB.
+    """
+    if channels not in (1, 3):
+        raise InputError(f"{channels} image channels are not supported: choose 1 (grey) or 3 (RGB).")
+    if size < 1:
+        raise InputError(f"the image size {size} is not possible: choose 1 pixel or more, such as 28 or 32.")
+    number, given, height, width = images.shape
+    if (given, height, width) == (channels, size, size):
+        return images
+    if number * channels * size**2 > MAX_BYTES:
+        raise InputError(
+            f"{number:,} images of {size} x {size} pixels need more than {_gib(MAX_BYTES)}: choose a smaller image size."
+        )
+    adapted = torch.empty(number, channels, size, size, dtype=torch.uint8)
+    rows = max(1, _CHUNK_VALUES // (given * max(height, size) * max(width, size)))
+    for start in range(0, number, rows):
+        chunk = images[start : start + rows].float()
+        if channels < given:
+            chunk = (chunk * torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(dim=1, keepdim=True)
+        if (height, width) != (size, size):
+            shrinks = size < max(height, width)
+            chunk = F.interpolate(chunk, (size, size), mode="bilinear", align_corners=False, antialias=shrinks)
+        adapted[start : start + rows] = chunk.round().clamp(0, 255).to(torch.uint8)  # grey is repeated here
+    return adapted
+
+
+def _keep(samples: Samples, classes: Sequence[int], source: str) -> Samples:
+    """Return the samples of `classes`, renumbered in that order; they keep the order of the source."""
+    present = samples.labels.unique().tolist()
+    unknown = [label for label in classes if label not in present]
+    if unknown:
+        raise InputError(
+            f"class {unknown[0]} is not in source {source!r}: `classes` may name {_ranges(present)} (and is left out to"
+            " keep them all)."
+        )
+    if not classes or len(set(classes)) < len(classes):
+        raise InputError(f"classes {list(classes)} must name one class or more, each once.")
+    renumbered = torch.full((present[-1] + 1,), -1)
+    renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
+    kept = renumbered[samples.labels] >= 0
+    return Samples(samples.images[kept], renumbered[samples.labels[kept]])
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted `numbers` in words: ``0 to 9``, or each of them when some are missing in between."""
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return textwrap.shorten(", ".join(str(number) for number in numbers), 120, placeholder=" ...")
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.0f} GiB"
+
+
+# ------------------------------------------------------------------------------------------------- scikit-learn's digits
+
+
+def _digits(argument: str, folder: Path) -> Samples:
+    """Return the 1,797 digits of 8 x 8 pixels that come with scikit-learn; the values 0 to 16 become 0 to 255."""
+    from sklearn.datasets import load_digits
+
+    _no_argument("digits", argument)
+    bunch = load_digits()
+    images = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8))
+    return Samples(images.unsqueeze(1), torch.from_numpy(bunch.target.astype(np.int64)))
+
+
+def _no_argument(name: str, argument: str) -> None:
+    if argument:
+        raise InputError(f"source '{name}:{argument}' has an argument that {name!r} does not take: write {name!r}.")
+
+
+# ------------------------------------------------------------------------------------------------ torchvision's datasets
+
+
+def _torchvision(dataset: str, argument: str, folder: Path) -> Samples:
+    """Return torchvision's `dataset`, named as its class."""
+    _no_argument(next(name for name, read in SOURCES.items() if getattr(read, "args", ()) == (dataset,)), argument)
+    return _both_parts(dataset, folder)
+
+
+def _emnist(argument: str, folder: Path) -> Samples:
+    """Return one split of EMNIST, upright and with labels from 0.
+
+    The split is `letters` unless the argument names another: with ``classes: 0..9`` these are the letters A to J, the
+    ten classes of the paper (KT-pFL section 5.1 says "EMNIST" and ten classes, not which).
+    """
+    split = argument or "letters"
+    if split not in EMNIST_SPLITS:
+        close = difflib.get_close_matches(split, EMNIST_SPLITS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise InputError(f"EMNIST has no split {split!r}{hint}: choose emnist:<split> from {', '.join(EMNIST_SPLITS)}.")
+    samples = _both_parts("EMNIST", folder, split=split)
+    upright = samples.images.transpose(2, 3).contiguous()  # the files hold every image column by column
+    return Samples(upright, samples.labels - 1 if split == "letters" else samples.labels)  # A is 1 in the files
+
+
+def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
+    """Return the train and the test part of a torchvision dataset together: each client splits its share anew.
+
+    What is in `folder` is used; what is missing or cannot be read is downloaded, or unpacked from an archive there.
+    """
+    import torchvision
+
+    kind = getattr(torchvision.datasets, dataset)
+
+    def read(root: Path, download: bool) -> list[Any]:
+        return [kind(root, train=train, download=download, **options) for train in (True, False)]
+
+    try:
+        parts = read(folder, download=False)
+    except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError):  # absent, or cut short
+        parts = _fetch(kind, folder, partial(read, download=True))
+    images = torch.cat([torch.as_tensor(part.data) for part in parts])
+    images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)
+    return Samples(images.contiguous(), torch.cat([torch.as_tensor(part.targets) for part in parts]).long())
+
+
+def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]]) -> list[Any]:
+    """Return the parts of a dataset after downloading it into `folder`, where whole files alone ever appear.
+
+    torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder beside, and
+    moves over, file by file, once both parts have been read.
+    """
+    place, archives = _archives(kind)
+    given = {name: folder / place / name for name in archives if (folder / place / name).is_file()}
+    damaged = [str(path) for name, path in given.items() if _md5(path) != archives[name]]
+    timeout = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_SILENCE_SECONDS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as beside:
+            stage = Path(beside)
+            (stage / place).mkdir(parents=True, exist_ok=True)
+            for path in given.values():
+                if str(path) not in damaged:
+                    shutil.copyfile(path, stage / place / path.name)
+            parts = download(stage)
+            for path in [path for path in stage.rglob("*") if path.is_file()]:
+                target = folder / path.relative_to(stage)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
+    except (OSError, RuntimeError, HTTPException) as error:
+        reason = textwrap.shorten(str(error), 200, placeholder=" ...")
+        incomplete = f" {', '.join(damaged)} is there but incomplete (wrong MD5 sum): replace it." if damaged else ""
+        raise InputError(
+            f"{kind.__name__} could not be downloaded into {folder} ({reason}): put {', '.join(archives)} into"
+            f" {folder / place}, or choose a source that needs no network, `source: digits` or"
+            f" `source: npz:yourfile.npz`.{incomplete}"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(timeout)
+    return parts
+
+
+def _archives(kind: Any) -> tuple[str, dict[str, str]]:
+    """Return where torchvision looks for the archives of a dataset, below its root, and {file name: MD5 sum}."""
+    if hasattr(kind, "tgz_md5"):  # CIFAR
+        return "", {kind.filename: kind.tgz_md5}
+    place = f"{kind.__name__}/raw"
+    if hasattr(kind, "md5"):  # EMNIST: one archive for all its splits
+        return place, {kind.url.rpartition("/")[2]: kind.md5}
+    return place, dict(kind.resources)  # MNIST, Fashion-MNIST
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+
+
+# ----------------------------------------------------------------------------------------------------- the user's own data
+
+
+def _npz(argument: str, folder: Path) -> Samples:
+    """Return the arrays `images` (uint8, N x H x W or N x H x W x C with C 1 or 3) and `labels` (integers, N).
+
+    Labels are class numbers from 0 and are used as they are; a class without images is no error. Shapes and types are
+    read from the headers and checked before any array is.
+    """
+    path = _path("npz", argument, folder, "npz:yourfile.npz")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}: correct the path (relative paths start at {folder}).")
+    try:
+        _check_headers(path, _headers(path))
+        with np.load(path, allow_pickle=False) as arrays:
+            images, labels = arrays["images"], arrays["labels"]
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is not a whole .npz file ({error}): {_SAVE_AGAIN}.") from error
+    if labels.min() < 0 or labels.max() >= MAX_CLASSES:
+        raise InputError(
+            f"the labels in {path} run from {labels.min()} to {labels.max()}: number the classes from 0 to at most"
+            f" {MAX_CLASSES - 1}."
+        )
+    channels_last = torch.from_numpy(images if images.ndim == 4 else images[..., None])
+    return Samples(channels_last.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Return {array: (shape, dtype)} of a `.npz` file, as the headers claim, having read no array."""
+    headers = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+                claimed = math.prod(shape) * dtype.itemsize
+                if claimed <= MAX_BYTES and not dtype.hasobject and member.file_size - file.tell() < claimed:
+                    raise ValueError(f"{member.filename} is cut short")
+            headers[member.filename.removesuffix(".npy")] = (shape, dtype)
+    return headers
+
+
+def _check_headers(path: Path, headers: dict[str, tuple[tuple[int, ...], np.dtype]]) -> None:
+    """Refuse what cannot be images and labels, one sentence each."""
+    for name in ("images", "labels"):
+        if name not in headers:
+            raise InputError(
+                f"{path} has no array {name!r}, only {', '.join(headers) or 'none at all'}: {_SAVE_AGAIN}."
+            )
+        if headers[name][1].hasobject:
+            raise InputError(
+                f"the array {name!r} in {path} holds Python objects, which could run code when read: save plain"
+                " numbers, all images of one size."
+            )
+    (shape, dtype), (label_shape, label_dtype) = headers["images"], headers["labels"]
+    if dtype != np.uint8:
+        cast = "(images * 255).round().astype('uint8') if they lie between 0 and 1" if dtype.kind == "f" else "uint8"
+        raise InputError(f"the array 'images' in {path} is {dtype} and must be uint8, 0 to 255: save {cast}.")
+    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
+        mend = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and shape[1] in (1, 3) else "them in one of these"
+        raise InputError(
+            f"the array 'images' in {path} has shape {shape} and must have N x H x W, N x H x W x 1 or N x H x W x 3:"
+            f" save {mend}."
+        )
+    if min(shape) < 1:
+        raise InputError(f"the array 'images' in {path} is empty (shape {shape}): save one image or more.")
+    if label_dtype.kind not in "iu" or len(label_shape) != 1:
+        raise InputError(
+            f"the array 'labels' in {path} is {label_dtype} of shape {label_shape} and must be integers of shape (N,):"
+            " save one class number per image."
+        )
+    if label_shape[0] != shape[0]:
+        raise InputError(
+            f"{path} has {shape[0]:,} images and {label_shape[0]:,} labels: save as many labels as images."
+        )
+    if (claimed := math.prod(shape)) + label_shape[0] * label_dtype.itemsize > MAX_BYTES:
+        raise InputError(
+            f"{path} claims {_gib(claimed)} of images (shape {shape}), more than the {_gib(MAX_BYTES)} allowed: save"
+            " fewer or smaller images."
+        )
+
+
+def _folder(argument: str, folder: Path) -> Samples:
+    """Return the images of a folder that has one subfolder per class.
+
+    Classes are numbered by the sorted names of the subfolders (as text: "10" comes before "2"), images are sorted by
+    name, names that begin with a dot and files other than images are passed over. Grey images stay grey if all of
+    them are; otherwise all become RGB (transparency is dropped).
+    """
+    from PIL import Image
+
+    path = _path("folder", argument, folder, "folder:yourfolder")
+    if not path.is_dir():
+        raise InputError(f"there is no folder {path}: correct the path (relative paths start at {folder}).")
+    visible = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    files = {place: _images_in(place) for place in visible}
+    if not files:
+        raise InputError(f"{path} has no subfolders: put the images of each class into a subfolder of its own.")
+    for place, found in files.items():
+        if not found:
+            raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
+    paths = [file for found in files.values() for file in found]
+    try:
+        # Headers first: sizes and modes are known, and memory is asked for once, before any pixel is decoded.
+        headers = []
+        for file in paths:
+            with Image.open(file) as image:
+                headers.append((image.size, image.mode))
+        mode = _common_mode(paths, headers)
+        (width, height), channels = headers[0][0], len(mode)
+        if (claimed := len(paths) * height * width * channels) > MAX_BYTES:
+            raise InputError(f"{path} holds {_gib(claimed)} of images, more than {_gib(MAX_BYTES)}: take fewer images.")
+        images = np.empty((len(paths), height, width, channels), dtype=np.uint8)
+        for row, file in enumerate(paths):
+            with Image.open(file) as image:
+                images[row] = np.asarray(image.convert(mode)).reshape(height, width, channels)
+    except InputError:
+        raise
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(f"{file} cannot be read as an image ({error}): replace or remove it.") from error
+    labels = torch.repeat_interleave(torch.tensor([len(found) for found in files.values()]))
+    return Samples(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)
+
+
+def _images_in(place: Path) -> list[Path]:
+    files = (file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    return sorted(file for file in files if not file.name.startswith("."))
+
+
+def _common_mode(paths: list[Path], headers: list[tuple[tuple[int, int], str]]) -> str:
+    """Return Pillow's mode for all images, ``"L"`` or ``"RGB"``; refuse different sizes and more than 8 bits."""
+    for path, (size, mode) in zip(paths, headers, strict=True):
+        if size != headers[0][0]:
+            raise InputError(
+                f"{path} has {size[0]} x {size[1]} pixels and {paths[0].name} has"
+                f" {headers[0][0][0]} x {headers[0][0][1]}: resize all images to one size."
+            )
+        if mode.startswith(("I", "F")):
+            raise InputError(f"{path} has more than 8 bits per channel (mode {mode}): save it with 8 bits.")
+    return "L" if all(mode in ("1", "L", "LA") for _, mode in headers) else "RGB"
+
+
+def _path(name: str, argument: str, folder: Path, example: str) -> Path:
+    """Return the path in a source's argument: absolute as it is, relative from `folder`."""
+    if not argument:
+        raise InputError(f"source {name!r} needs a path: write {example!r}.")
+    return folder / Path(argument).expanduser()
+
+
+Source = Callable[[str, Path], Samples]
+
+SOURCES: dict[str, Source] = {
+    "digits": _digits,
+    "cifar10": partial(_torchvision, "CIFAR10"),
+    "cifar100": partial(_torchvision, "CIFAR100"),
+    "mnist": partial(_torchvision, "MNIST"),
+    "fashion_mnist": partial(_torchvision, "FashionMNIST"),
+    "emnist": _emnist,  # emnist:<split>, letters by default
+    "npz": _npz,  # npz:<path>
+    "folder": _folder,  # folder:<path>
+}
+"""{name: function of (argument, folder)}: what may stand in `source:`."""

@@ -1,0 +1,75 @@
+"""The models: one family a file, and the registry `MODELS`.
+
+A model takes float images (n, channels, size, size) and returns logits (n, classes). Its initial weights come from
+torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one line
+to `MODELS`. torchvision is imported only by the builders that need it, when they are called.
+"""
+
+import difflib
+from collections.abc import Callable
+
+from torch import nn
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.models.alexnet import alexnet
+from ktpfl_pipeline.models.cnn import cnn, cnn_bn
+from ktpfl_pipeline.models.lenet import lenet
+from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_cnn
+from ktpfl_pipeline.models.mlp import mlp
+from ktpfl_pipeline.models.resnet import resnet18
+from ktpfl_pipeline.models.shufflenet import shufflenet_v2
+
+Builder = Callable[[int, int, int], nn.Module]
+"""Called as ``builder(channels, size, classes)``."""
+
+MODELS: dict[str, Builder] = {
+    # The paper's four heterogeneous architectures.
+    "lenet": lenet,
+    "alexnet": alexnet,
+    "resnet18": resnet18,
+    "shufflenet_v2": shufflenet_v2,
+    # The paper's homogeneous architecture.
+    "mcmahan_cnn": mcmahan_cnn,
+    # For tests and laptops.
+    "mlp": mlp,
+    "cnn": cnn,
+    "cnn_bn": cnn_bn,
+}
+
+CHANNELS = (1, 3)
+SIZES = (28, 32)
+
+
+def build(name: str, channels: int, size: int, classes: int) -> nn.Module:
+    """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
+
+    Args:
+        name: a key of `MODELS`.
+        channels: colour channels of an image, 1 or 3.
+        size: height and width of an image in pixels, 28 or 32.
+        classes: number of logits, at least 2.
+
+    Returns:
+        A module in training mode from float images (n, channels, size, size) to logits (n, classes).
+
+    Raises:
+        InputError: if an argument is not among those allowed.
+
+    Example:
+        >>> torch.manual_seed(0)
+        >>> build("lenet", channels=3, size=32, classes=10)(torch.zeros(4, 3, 32, 32)).shape
+        torch.Size([4, 10])
+    """
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, n=1)
+        mend = f"did you mean {near[0]!r}?" if near else "choose one of these."
+        raise InputError(f"Unknown model {name!r}; the models are {', '.join(MODELS)}: {mend}")
+    if channels not in CHANNELS:
+        raise InputError(
+            f"No model takes channels={channels!r}; allowed are 1 and 3: convert the images to grey or RGB."
+        )
+    if size not in SIZES:
+        raise InputError(f"No model takes size={size!r}; allowed are 28 and 32 pixels: pad or resize the images.")
+    if classes < 2:
+        raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
+    return MODELS[name](channels, size, classes)

@@ -1,0 +1,53 @@
+"""AlexNet for small images.
+
+A. Krizhevsky, I. Sutskever, G. E. Hinton, "ImageNet Classification with Deep Convolutional Neural Networks",
+NeurIPS 2012. The channel widths 64, 192, 384, 256, 256 are those of its one-GPU version (A. Krizhevsky, "One Weird
+Trick for Parallelizing Convolutional Neural Networks", arXiv:1404.5997, 2014), which torchvision follows too.
+"""
+
+from torch import nn
+
+
+def alexnet(channels: int, size: int, classes: int) -> nn.Module:
+    """Return AlexNet with the kernels of the usual CIFAR variants: 3x3 everywhere, stride 2 in the first layer.
+
+    | layer | 28 pixels | 32 pixels |
+    | --- | --- | --- |
+    | convolution 64, 3x3, stride 2; ReLU | (64, 14, 14) | (64, 16, 16) |
+    | max pooling 2x2 | (64, 7, 7) | (64, 8, 8) |
+    | convolution 192, 3x3; ReLU | (192, 7, 7) | (192, 8, 8) |
+    | max pooling 2x2 | (192, 3, 3) | (192, 4, 4) |
+    | convolutions 384, 256, 256, 3x3; ReLU after each | (256, 3, 3) | (256, 4, 4) |
+    | max pooling 2x2 | (256, 1, 1) | (256, 2, 2) |
+    | dropout 0.5; fully connected 4096; ReLU | (4096,) | (4096,) |
+    | dropout 0.5; fully connected 4096; ReLU | (4096,) | (4096,) |
+    | fully connected | (classes,) | (classes,) |
+
+    The local response normalisation of the paper is left out. With 10 classes: 20,125,386 parameters at (1, 28, 28),
+    20,126,538 at (3, 28, 28), which is the count of the variant in the KT-pFL authors' code, and 23,272,266 at
+    (3, 32, 32).
+    """
+    side = size // 16  # 1 at 28 pixels, 2 at 32
+    return nn.Sequential(
+        nn.Conv2d(channels, 64, kernel_size=3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 192, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(192, 384, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(384, 256, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(256, 256, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(256 * side * side, 4096),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(4096, 4096),
+        nn.ReLU(),
+        nn.Linear(4096, classes),
+    )

@@ -1,0 +1,29 @@
+"""LeNet-5.
+
+Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-Based Learning Applied to Document Recognition",
+Proceedings of the IEEE, 1998.
+"""
+
+from torch import nn
+
+
+def lenet(channels: int, size: int, classes: int) -> nn.Module:
+    """Return LeNet-5 as it is used today: ReLU for tanh, max pooling for the trained subsampling, no padding.
+
+    With 10 classes: 44,426 parameters at (1, 28, 28), 44,726 at (3, 28, 28), 62,006 at (3, 32, 32).
+    """
+    side = ((size - 4) // 2 - 4) // 2  # 4 at 28 pixels, 5 at 32
+    return nn.Sequential(
+        nn.Conv2d(channels, 6, kernel_size=5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, kernel_size=5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * side * side, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, classes),
+    )

@@ -1,0 +1,152 @@
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.models import MODELS, build
+
+# Written by hand, apart from the registry: a model that is dropped or renamed must show here.
+NAMES = ["lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "mlp", "cnn", "cnn_bn"]
+SHAPES = [(1, 28), (1, 32), (3, 28), (3, 32)]
+
+# (name, channels, size) -> parameters with 10 classes; see the docstrings and the cited papers.
+PARAMETERS = {
+    ("lenet", 1, 28): 44_426,
+    ("lenet", 3, 28): 44_726,
+    ("lenet", 3, 32): 62_006,
+    ("alexnet", 1, 28): 20_125_386,
+    ("alexnet", 3, 28): 20_126_538,
+    ("alexnet", 3, 32): 23_272_266,
+    ("resnet18", 1, 28): 11_172_810,
+    ("resnet18", 3, 32): 11_173_962,
+    ("shufflenet_v2", 1, 28): 1_263_422,
+    ("shufflenet_v2", 3, 32): 1_263_854,
+    ("mcmahan_cnn", 1, 28): 1_663_370,
+    ("mcmahan_cnn", 3, 32): 2_156_490,
+    ("mlp", 1, 28): 50_890,
+    ("mlp", 3, 32): 197_322,
+    ("cnn", 1, 28): 9_098,
+    ("cnn", 3, 32): 11_642,
+    ("cnn_bn", 1, 28): 9_122,
+    ("cnn_bn", 3, 32): 11_666,
+}
+# Values in the running means and variances of BatchNorm.
+FLOAT_BUFFERS = {"resnet18": 9_600, "shufflenet_v2": 16_180, "cnn_bn": 48}
+
+
+def seeded(name: str, channels: int = 1, size: int = 28, classes: int = 10, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build(name, channels, size, classes)
+
+
+def images(n: int, channels: int, size: int) -> torch.Tensor:
+    return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(1))
+
+
+def test_registry_holds_the_documented_names():
+    assert list(MODELS) == NAMES
+
+
+@pytest.mark.parametrize(("channels", "size"), SHAPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_have_one_column_per_class_and_every_parameter_a_finite_gradient(name, channels, size):
+    model = seeded(name, channels, size, classes=7)
+    logits = model(images(3, channels, size))
+    assert logits.shape == (3, 7)
+    nn.functional.cross_entropy(logits, torch.tensor([0, 3, 6])).backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        assert parameter.grad.any(), parameter_name  # nothing is out of the graph's reach
+
+
+@pytest.mark.parametrize(("name", "channels", "size"), PARAMETERS)
+def test_parameter_counts(name, channels, size):
+    with torch.device("meta"):  # counts need no weights
+        model = build(name, channels, size, 10)
+    assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name, channels, size]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float_buffers_are_those_of_batch_norm(name):
+    with torch.device("meta"):
+        model = build(name, 3, 32, 10)
+    assert sum(b.numel() for b in model.buffers() if b.is_floating_point()) == FLOAT_BUFFERS.get(name, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_global_seed_decides_the_weights(name):
+    first, again, other = (seeded(name, seed=seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    convolutions_and_layers = [key for key in first if key.endswith("weight") and first[key].ndim > 1]
+    assert convolutions_and_layers
+    assert not any(torch.equal(first[key], other[key]) for key in convolutions_and_layers)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "shufflenet_v2"])
+def test_stem_keeps_the_resolution(name):
+    model = build(name, 1, 28, 10)
+    assert not any(isinstance(module, nn.MaxPool2d) for module in model.modules())
+    stem = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+    assert (stem.in_channels, stem.kernel_size, stem.stride, stem.padding) == (1, (3, 3), (1, 1), (1, 1))
+    assert stem.bias is None
+    assert model.maxpool(model.conv1(images(1, 1, 28))).shape[-2:] == (28, 28)
+
+
+def test_resnet_stem_starts_like_the_other_convolutions():
+    # He's normal initialisation over the outputs: variance 2 / (64 channels x 3 x 3).
+    stem = seeded("resnet18", channels=3).conv1
+    assert stem.weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluation_does_not_depend_on_the_rest_of_the_batch(name):
+    model = seeded(name)
+    batch = images(4, 1, 28)
+    with torch.no_grad():
+        model(batch)  # moves the running statistics of BatchNorm off their start
+        model.eval()
+        torch.testing.assert_close(model(batch)[:1], model(batch[:1]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trains_on_a_last_batch_of_one_image(name):
+    assert seeded(name)(images(1, 1, 28)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pickled_model_gives_the_same_logits(name):
+    model = seeded(name).eval()
+    copy = pickle.loads(pickle.dumps(model))
+    batch = images(2, 1, 28)
+    with torch.no_grad():
+        assert torch.equal(copy(batch), model(batch))
+
+
+def test_alexnet_drops_out_in_training_alone():
+    model = seeded("alexnet")
+    batch = images(2, 1, 28)
+    with torch.no_grad():
+        assert not torch.equal(model(batch), model(batch))
+        model.eval()
+        assert torch.equal(model(batch), model(batch))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value", "allowed"),
+    [
+        (("resnet81", 1, 28, 10), "'resnet81'", "did you mean 'resnet18'?"),
+        (("shufflenetv2", 1, 28, 10), "'shufflenetv2'", "did you mean 'shufflenet_v2'?"),
+        (("transformer9", 1, 28, 10), "'transformer9'", "lenet, alexnet"),
+        (("lenet", 2, 28, 10), "channels=2", "1 and 3"),
+        (("lenet", 1, 30, 10), "size=30", "28 and 32"),
+        (("lenet", 1, 28, 1), "classes=1", "at least 2"),
+    ],
+)
+def test_refused_input_names_the_value_and_what_is_allowed(arguments, value, allowed):
+    with pytest.raises(InputError) as caught:
+        build(*arguments)
+    assert value in str(caught.value)
+    assert allowed in str(caught.value)
