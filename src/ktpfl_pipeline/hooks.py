@@ -1,0 +1,45 @@
+"""Where Kedro meets the rest: parameters are checked before anything runs, tracking is set up, errors are one sentence."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from kedro.framework.cli.utils import KedroCliError
+from kedro.framework.context import KedroContext
+from kedro.framework.hooks import hook_impl
+
+from ktpfl_pipeline.core.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+class ProjectHooks:
+    """The project's one set of hooks."""
+
+    @hook_impl
+    def after_context_created(self, context: KedroContext) -> None:
+        """Refuse parameters that cannot be, and say where runs are tracked, before the catalog is made."""
+        from ktpfl_pipeline import params, tracking
+
+        try:
+            parameters = params.merged(context.config_loader["parameters"], context._runtime_params or {})
+            for name, values in parameters.items():
+                params.parse(name, values)
+            tracking.configure(context.config_loader["tracking"], Path(context.project_path))
+        except InputError as error:
+            raise KedroCliError(str(error)) from error
+
+    @hook_impl
+    def on_pipeline_error(self, error: Exception) -> None:
+        """Show what the user can mend as one sentence; anything else keeps its traceback."""
+        if isinstance(error, InputError):
+            raise KedroCliError(str(error)) from error
+
+    @hook_impl
+    def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
+        """End with the comparison table and the place of the report."""
+        for name in sorted(pipeline.outputs()):
+            if name.endswith("/report"):
+                dataset = catalog.get(name)
+                print(f"\n{dataset.console()}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201

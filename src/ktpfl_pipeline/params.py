@@ -1,0 +1,234 @@
+"""Everything that may stand under an experiment in conf/, parsed and checked before the first node runs.
+
+`conf/base/parameters_hetero.yml` documents each setting where it stands. Unknown keys are refused, and an error names the
+value, what is allowed and how to mend it.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+
+from ktpfl_pipeline.core.errors import InputError
+
+Model = TypeVar("Model", bound=BaseModel)
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """A group of settings: no key that it does not know, and nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Private(Settings):
+    """Where the clients' images come from."""
+
+    source: str
+    classes: list[int] | None = None
+
+
+class Public(Settings):
+    """Where the public images come from, and how many a round uses."""
+
+    source: str
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    batch: Count = 3000
+    transport: Literal["float32", "uint8", "indices"] = "uint8"
+
+
+class Image(Settings):
+    """The size that all images of the experiment are brought to."""
+
+    channels: Literal[1, 3]
+    size: Literal[28, 32]
+
+
+class Partition(Settings):
+    """Who gets which images."""
+
+    scheme: str
+    alpha: Positive = 0.5
+    test_share: Share = 0.25
+    validation_share: Share = 0.1
+
+
+class Training(Settings):
+    """Local SGD on private data."""
+
+    epochs: Annotated[int, Field(ge=0)] = 20
+    batch_size: Count = 128
+    learning_rate: NotNegative = 0.01
+
+
+class Distillation(Settings):
+    """SGD on the teacher's soft predictions of public data."""
+
+    epochs: Annotated[int, Field(ge=0)] = 1
+    batch_size: Count = 256
+    learning_rate: NotNegative = 0.01
+    temperature: Positive = 1.0
+    batch_norm: Literal["frozen", "train"] = "frozen"
+
+
+class Compute(Settings):
+    """Where and how the arithmetic is done."""
+
+    device: str = "auto"
+    dtype: Literal["float32", "float64"] = "float32"
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
+    prediction_batch: Count = 1000
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, int) else value
+
+
+class Experiment(Settings):
+    """One experiment: everything that all methods of a comparison share, and each method's hyperparameters."""
+
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_as_list), Field(min_length=1)]
+    rounds: Count = 30
+    evaluate_every: Count = 1
+    clients: Count = 20
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    architectures: Annotated[list[str], Field(min_length=1)]
+    private: Private
+    public: Public
+    image: Image
+    partition: Partition
+    training: Training = Training()
+    distillation: Distillation = Distillation()
+    compute: Compute = Compute()
+    methods: dict[str, dict[str, Any]]
+
+    def shared(self) -> dict[str, Any]:
+        """Return what all methods of a comparison must have in common, as plain values."""
+        return self.model_dump(exclude={"methods"})
+
+
+def parse(name: str, values: Any) -> Experiment:
+    """Return the experiment `name` from its section of the configuration.
+
+    Raises:
+        InputError: one sentence for each value that cannot be.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{name} is {values!r}; it must be a section with the settings of an experiment.")
+    experiment = _checked(Experiment, values, name)
+    _refuse_repeats(f"{name}.seeds", experiment.seeds)
+    _refuse_unknown_names(name, experiment)
+    for method, hyperparameters in experiment.methods.items():
+        create_method(method, hyperparameters, f"{name}.methods.{method}")
+    return experiment
+
+
+def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = "") -> Any:
+    """Return the method with its hyperparameters, their types checked.
+
+    Args:
+        method: its name in the registry.
+        hyperparameters: what differs from its defaults.
+        where: the path to them in the configuration, for the message.
+    """
+    from ktpfl_pipeline import methods
+
+    if method in methods.METHODS:
+        made = methods.METHODS[method]
+        kind: Any = made.func if isinstance(made, partial) else made
+        hints = get_type_hints(kind)
+        known: dict[str, Any] = {
+            entry.name: (hints[entry.name], None if entry.default is MISSING else entry.default)
+            for entry in fields(kind)
+        }
+        model = create_model(method, __base__=Settings, **known)
+        hyperparameters = _checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
+    return methods.create(method, hyperparameters)
+
+
+def _checked(model: type[Model], values: Mapping[str, Any], where: str) -> Model:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(" ".join(_sentence(model, where, details) for details in error.errors()[:5])) from None
+
+
+def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
+    """Say in one sentence what is wrong with one value, and what is allowed."""
+    path = ".".join([where, *(str(part) for part in details["loc"])])
+    if details["type"] == "extra_forbidden":
+        parent, _, given = path.rpartition(".")
+        known = _known_keys(model, details["loc"][:-1])
+        near = difflib.get_close_matches(given, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'no settings'}."
+        return f"There is no setting {given!r} in {parent}; {hint}"
+    if details["type"] == "missing":
+        return f"{path} is missing; give it in conf/ or with --params {path}=..."
+    rule = details["msg"].removeprefix("Input ").removeprefix("Value ")
+    return f"{path} is {details['input']!r}; it {rule}."
+
+
+def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
+    for part in path:
+        model = model.model_fields[part].annotation  # type: ignore[assignment]
+    return list(model.model_fields)
+
+
+def _refuse_repeats(where: str, values: list[int]) -> None:
+    repeated = sorted({value for value in values if values.count(value) > 1})
+    if repeated:
+        raise InputError(f"{where} has {repeated[0]} twice; give each seed once.")
+
+
+def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
+    from ktpfl_pipeline.data.partition import SCHEMES
+    from ktpfl_pipeline.data.sources import SOURCES
+    from ktpfl_pipeline.models import MODELS
+
+    for architecture in experiment.architectures:
+        _refuse_unknown(f"{name}.architectures", architecture, MODELS)
+    _refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
+    _refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
+    _refuse_unknown(
+        f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"]
+    )
+    device = experiment.compute.device
+    if device != "auto" and device.partition(":")[0] not in ("cpu", "cuda"):
+        raise InputError(f"{name}.compute.device is {device!r}; choose auto, cpu, cuda or cuda:<number>.")
+
+
+def _refuse_unknown(where: str, given: str, known: Any) -> None:
+    if given not in known:
+        near = difflib.get_close_matches(given, list(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
+        raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
+
+
+def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configured experiments with the values of ``--params`` in their place, at any depth.
+
+    Raises:
+        InputError: if ``--params`` speaks of an experiment that does not exist.
+    """
+    result = dict(configured)
+    for name, value in runtime.items():
+        if name not in configured:
+            first = next(iter(configured), "hetero_digits")
+            raise InputError(
+                f"--params {name}=... names no experiment; write the experiment first, as in {first}.{name}=..., "
+                f"with one of {', '.join(configured)}."
+            )
+        result[name] = _deep_merge(result[name], value)
+    return result
+
+
+def _deep_merge(base: Any, change: Any) -> Any:
+    if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
+        return change
+    return {**base, **{name: _deep_merge(base.get(name), value) for name, value in change.items()}}

@@ -1,0 +1,19 @@
+"""Every pipeline by name. An experiment is a line in conf/; what is compared in it is a line here."""
+
+from kedro.pipeline import Pipeline
+
+from ktpfl_pipeline.pipelines.template import experiment_pipeline
+
+HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
+HETERO_METHODS = ("kt_pfl", "fedmd", "local")
+DEFAULT = "compare_hetero_digits"
+
+
+def register_pipelines() -> dict[str, Pipeline]:
+    """Return ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals), and the default."""
+    pipelines = {}
+    for experiment in HETERO_EXPERIMENTS:
+        pipelines[experiment] = experiment_pipeline(experiment, experiment, ("kt_pfl",))
+        compare = f"compare_{experiment}"
+        pipelines[compare] = experiment_pipeline(compare, experiment, HETERO_METHODS)
+    return {**pipelines, "__default__": pipelines[DEFAULT]}

@@ -1,0 +1,1 @@
+"""The blocks of a pipeline, and the template that joins them into one per experiment."""

@@ -1,0 +1,14 @@
+"""Nodes that evaluate."""
+
+from typing import Any
+
+from ktpfl_pipeline.params import Experiment
+
+
+def evaluate(experiment: Experiment, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the `MethodResult` of a method's runs as plain values, with the settings that they were made with."""
+    from ktpfl_pipeline.reports.results import FinishedRun, summarise
+
+    finished = [FinishedRun.from_dict(run) for run in runs]
+    hyperparameters = experiment.methods.get(finished[0].method, {})
+    return {"settings": experiment.shared(), **summarise(finished, hyperparameters).to_dict()}

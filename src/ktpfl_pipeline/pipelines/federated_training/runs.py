@@ -1,0 +1,160 @@
+"""One run: from settings and data to a federation, through the engine, into the tracker."""
+
+import hashlib
+import json
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline import models, params, tracking
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import federation as core
+from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.data.partition import label_counts
+from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.pipelines.federated_training.progress import Progress
+from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports.results import FinishedRun, summarise
+
+PACKAGE = Path(__file__).parents[2]
+
+
+def run_seed(
+    name: str,
+    method: str,
+    experiment: Experiment,
+    data: FederatedData,
+    seed: int,
+    checkpoints: Path,
+    progress: Progress,
+) -> FinishedRun:
+    """Run `method` with one seed to its end: resumed, or taken as it is where it finished before.
+
+    Args:
+        name: the experiment's name.
+        method: its name in the registry.
+        experiment: the settings.
+        data: the federation's data.
+        seed: of every random stream.
+        checkpoints: the folder of this experiment's and method's checkpoints.
+        progress: who is shown how far it is.
+    """
+    hyperparameters = experiment.methods.get(method, {})
+    made = params.create_method(method, hyperparameters)
+    fed = assemble(experiment, data, seed)
+    settings = identity(name, method, hyperparameters, experiment, fed, data, seed)
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    scheme = experiment.partition.scheme
+    tags = {"experiment": name, "method": method, "partition": scheme, "seed": str(seed)}
+    title = f"{method} · {scheme} · seed {seed}"
+    with tracking.current().run(name, title, key, settings, tags) as tracked, progress.run(seed) as shown:
+        result = engine.run(
+            made,
+            fed,
+            engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every),
+            settings=settings,
+            checkpoint_file=checkpoints / f"seed-{seed}-{key[:8]}" / "checkpoint.pt",
+            observer=engine.Observer(
+                progress=shown.phase,
+                resumed=lambda history: [observe(record) for record in history for observe in (shown.round, tracked.round)],
+                round=lambda record: [observe(record) for observe in (shown.round, tracked.round)],
+            ),
+        )
+        finished = FinishedRun(
+            experiment=name,
+            method=method,
+            seed=seed,
+            partition=scheme,
+            run_id=tracked.run_id,
+            key=key,
+            architectures=[client.architecture for client in fed.clients],
+            label_counts=label_counts(data.private.labels, data.partitions[seed], data.classes).tolist(),
+            history=result.history,
+            coefficients=None if result.coefficients is None else result.coefficients[-1].tolist(),
+        )
+        log_end(tracked, finished, hyperparameters)
+    return finished
+
+
+def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Federation:
+    """Return the federation of one seed: architectures are dealt out to the clients in turn."""
+    names = experiment.architectures
+    clients = tuple(
+        core.Client(
+            id=n,
+            architecture=names[n % len(names)],
+            train=data.private.take(own.train),
+            validation=data.private.take(own.validation),
+            test=data.private.take(own.test),
+        )
+        for n, own in sorted(data.partitions[seed].items())
+    )
+    image = experiment.image
+    return core.Federation(
+        clients=clients,
+        public=data.public_images(seed),
+        public_batch_size=experiment.public.batch,
+        classes=data.classes,
+        build=partial(models.build, channels=image.channels, size=image.size, classes=data.classes),
+        seed=seed,
+        training=core.LocalTraining(**experiment.training.model_dump()),
+        distillation=core.Distillation(**experiment.distillation.model_dump()),
+        compute=core.Compute(**experiment.compute.model_dump()),
+        public_transport=experiment.public.transport,
+    )
+
+
+def identity(
+    name: str,
+    method: str,
+    hyperparameters: dict[str, Any],
+    experiment: Experiment,
+    fed: core.Federation,
+    data: FederatedData,
+    seed: int,
+) -> dict[str, Any]:
+    """Return everything that a run's result depends on, flat: two runs with equal values are the same run."""
+    shared = _flat(experiment.shared())
+    del shared["seeds"]
+    return {
+        **shared,
+        **_flat({"method": hyperparameters}),
+        "experiment": name,
+        "method": method,
+        "seed": seed,
+        "compute.device": fed.device.type,
+        "data": data.fingerprint(seed),
+        "code": code_version(),
+        "torch": torch.__version__,
+    }
+
+
+@cache
+def code_version() -> str:
+    """Return a hash of the source that decides a run's result."""
+    digest = hashlib.sha256()
+    for folder in ("core", "methods", "models"):
+        for file in sorted((PACKAGE / folder).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:
+    """Log the final numbers, the figures, the matrix and the history of a finished run."""
+    result = summarise([run], hyperparameters)
+    drawn = {"accuracy": figures.accuracy_curves([result]), "labels_per_client": figures.labels_per_client(run.label_counts, "Labels per client")}
+    if run.coefficients is not None:
+        drawn["coefficients"] = figures.coefficient_heatmaps(result)
+    final = {f"final/{point}": values.mean for point, values in result.final.items()}
+    best = {f"best/{point}": values.best for point, values in result.final.items()}
+    tables = {"run": run.to_dict()} if run.coefficients is None else {"run": run.to_dict(), "coefficients": run.coefficients}
+    tracked.finish({**final, **best}, drawn, tables)
+
+
+def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
+    return flat

@@ -1,0 +1,5 @@
+"""Who gets which images, saved as indices."""
+
+from ktpfl_pipeline.pipelines.partition.pipeline import create_pipeline
+
+__all__ = ["create_pipeline"]

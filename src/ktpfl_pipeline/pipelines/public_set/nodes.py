@@ -1,0 +1,21 @@
+"""Nodes that make the public set."""
+
+from typing import Any
+
+from ktpfl_pipeline.params import Experiment
+
+
+def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
+    """Return the `PublicSet`: an open part split off the private data, or the other dataset less what is private too."""
+    import torch
+
+    from ktpfl_pipeline.data import public
+    from ktpfl_pipeline.data.federated import PublicSet
+
+    if experiment.public.source == "open_part":
+        indices = {s: public.open_part(private.labels, experiment.public.share, s)[0] for s in experiment.seeds}
+    else:
+        public_images = public.without_overlap(public_images, private.images)
+        indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
+    public.check_size(min(len(chosen) for chosen in indices.values()), experiment.public.batch)
+    return PublicSet(public_images, indices)

@@ -1,0 +1,5 @@
+"""The report of an experiment."""
+
+from ktpfl_pipeline.pipelines.reporting.pipeline import create_pipeline
+
+__all__ = ["create_pipeline"]

@@ -1,0 +1,48 @@
+"""The shape of every experiment: a data box, one box per method, a report box.
+
+                  ┌─ kt_pfl ─┐
+    data ─────────┼─ fedmd ──┼───── report
+                  └─ local ──┘
+"""
+
+from collections.abc import Sequence
+
+from kedro.pipeline import Pipeline
+
+from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting
+
+
+def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
+    """Return the pipeline `name` that runs `methods` on one experiment and reports on them together.
+
+    Args:
+        name: of the pipeline, and of its report.
+        experiment: whose parameters and data it uses; the data and the results are shared by its pipelines.
+        methods: names in the registry of methods.
+    """
+    parameters = {"params:experiment": f"params:{experiment}"}
+    data = Pipeline(
+        download.create_pipeline() + public_set.create_pipeline() + partition.create_pipeline(),
+        namespace="data",
+        inputs={"raw_folder"},
+        outputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "partition", "labels_per_client")},
+        parameters=parameters,
+    )
+    boxes = [
+        Pipeline(
+            federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
+            namespace=method,
+            inputs={"federation": f"{experiment}/federation", "checkpoints": f"{experiment}/{method}/checkpoints"},
+            outputs={"runs": f"{experiment}/{method}/runs", "result": f"{experiment}/{method}/result"},
+            parameters=parameters,
+        )
+        for method in methods
+    ]
+    report = Pipeline(
+        reporting.create_pipeline(name, methods),
+        namespace="report",
+        inputs={f"{method}_result": f"{experiment}/{method}/result" for method in methods},
+        outputs={"report": f"{name}/report"},
+        parameters=parameters,
+    )
+    return sum([data, *boxes], start=report)

@@ -1,0 +1,1 @@
+"""One report per experiment, from the results of its finished runs."""

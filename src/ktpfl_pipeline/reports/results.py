@@ -1,0 +1,240 @@
+"""What is kept of finished runs, and their summary over seeds: plain data, ready for JSON.
+
+Accuracies are in 0..1, traffic is in bytes, times are in seconds. An evaluation point says when in a round the clients
+were evaluated: ``after_transfer`` is the headline, the personalized models at the round's end, after distillation (or
+aggregation); ``after_local`` comes before it, when no knowledge has come back yet. `ORDER` of the points is the order
+in which reports show them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, pstdev, stdev
+from typing import Any
+
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+
+HEADLINE = "after_transfer"
+ORDER = (HEADLINE, "after_local", "validation")
+LAST = 5
+"""Evaluations whose mean is the final value of a run."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One method on one experiment with one seed.
+
+    Attributes:
+        experiment: name of the experiment, that of its pipeline.
+        method: registry name of the method.
+        seed: what partition, initial models and every other draw come from.
+        partition: how the private data was split, ``two_labels`` for example.
+        run_id: MLflow's id of the run; empty without tracking.
+        key: what identifies the run's settings.
+        architectures: (N,) architecture of each client.
+        label_counts: (N, K) private samples of each client by class.
+        history: one record a round.
+        coefficients: (N, N) weights of each client's teachers after the last round, row = student; None where the
+            method has no such matrix.
+    """
+
+    experiment: str
+    method: str
+    seed: int
+    partition: str
+    run_id: str
+    key: str
+    architectures: list[str]
+    label_counts: list[list[int]]
+    history: list[RoundRecord]
+    coefficients: list[list[float]] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the run in plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "FinishedRun":
+        """Return the run that `to_dict` wrote."""
+        return cls(**{**content, "history": [RoundRecord(**record) for record in content["history"]]})
+
+    @property
+    def evaluated(self) -> list[RoundRecord]:
+        """The rounds that were evaluated."""
+        return [record for record in self.history if record.accuracy]
+
+    def final(self, point: str) -> list[float]:
+        """Return each client's accuracy at `point`, the mean of the last five evaluations, (N,)."""
+        return _by_client(record.accuracy[point] for record in self.evaluated[-LAST:])
+
+
+@dataclass(frozen=True)
+class Final:
+    """Final accuracy of a method at one evaluation point.
+
+    Attributes:
+        mean: over seeds, of the mean over clients.
+        seed_std: sample standard deviation over seeds of the mean over clients; None with one seed.
+        client_std: standard deviation over the federation's clients of `per_client`.
+        per_client: (N,) mean over seeds.
+        per_seed: mean over clients for each seed, in the order of the seeds.
+        worst_decile: mean over the worst tenth of `per_client`, at least one client.
+        best: the best round's mean over clients and seeds: recorded, never the headline.
+    """
+
+    mean: float
+    seed_std: float | None
+    client_std: float
+    per_client: list[float]
+    per_seed: list[float]
+    worst_decile: float
+    best: float
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One method over its seeds.
+
+    Attributes:
+        method: registry name.
+        title: its name in tables and figures.
+        hyperparameters: their values.
+        runs: one finished run per seed, seeds ascending.
+        final: final accuracy by evaluation point.
+        traffic: bytes by ledger, summed over clients and rounds, mean over seeds.
+        seconds: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round.
+        rounds: how many were run.
+    """
+
+    method: str
+    title: str
+    hyperparameters: dict[str, Any]
+    runs: list[FinishedRun]
+    final: dict[str, Final]
+    traffic: dict[str, float]
+    seconds: dict[str, float]
+    rounds: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result in plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "MethodResult":
+        """Return the result that `to_dict` wrote."""
+        runs = [FinishedRun.from_dict(run) for run in content["runs"]]
+        final = {point: Final(**values) for point, values in content["final"].items()}
+        return cls(**{**content, "runs": runs, "final": final})
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the runs, ascending."""
+        return [run.seed for run in self.runs]
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return len(self.runs[0].architectures)
+
+    @property
+    def time(self) -> float:
+        """Wall time of the rounds in seconds, mean over seeds."""
+        return self.seconds["round"] if "round" in self.seconds else sum(self.seconds.values())
+
+    def curve(self, point: str) -> tuple[list[int], list[list[float]]]:
+        """Return the rounds that every seed evaluated, and each seed's mean over clients there, (seeds, rounds)."""
+        return curve(self.runs, point)
+
+
+def curve(runs: Sequence[FinishedRun], point: str) -> tuple[list[int], list[list[float]]]:
+    """Return the rounds that every run evaluated, and each run's mean over clients there, (runs, rounds)."""
+    means = [{record.round: fmean(record.accuracy[point]) for record in run.evaluated} for run in runs]
+    rounds = sorted(set.intersection(*map(set, means)))
+    return rounds, [[by_round[t] for t in rounds] for by_round in means]
+
+
+def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> MethodResult:
+    """Summarise the runs of one method, one per seed.
+
+    Raises:
+        ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was
+            never evaluated.
+    """
+    from ktpfl_pipeline.methods import TITLES  # it imports torch
+
+    kinds = {(run.experiment, run.method, run.partition, len(run.architectures), len(run.history)) for run in runs}
+    if len(kinds) != 1:
+        listed = "; ".join(", ".join(map(str, kind)) for kind in sorted(kinds)) or "none"
+        raise ValueError(
+            "Runs to summarise must agree in experiment, method, partition, clients and rounds, and these do not: "
+            f"{listed}."
+        )
+    runs = sorted(runs, key=lambda run: run.seed)
+    seeds = [run.seed for run in runs]
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"Runs to summarise must have one run a seed; the seeds are {seeds}.")
+    unevaluated = [run.seed for run in runs if not run.evaluated]
+    if unevaluated:
+        raise ValueError(f"{runs[0].method} was never evaluated with seed {unevaluated[0]}.")
+    known = set.intersection(*(set(record.accuracy) for run in runs for record in run.evaluated))
+    phases = {phase for run in runs for record in run.history for phase in record.seconds}
+    return MethodResult(
+        method=runs[0].method,
+        title=TITLES.get(runs[0].method, runs[0].method),
+        hyperparameters=dict(hyperparameters),
+        runs=list(runs),
+        final={point: _final(runs, point) for point in ORDER if point in known},
+        traffic={
+            ledger: fmean(sum(sum(record.traffic.get(ledger, [])) for record in run.history) for run in runs)
+            for ledger in LEDGERS
+        },
+        seconds={
+            phase: fmean(sum(record.seconds.get(phase, 0.0) for record in run.history) for run in runs)
+            for phase in sorted(phases)
+        },
+        rounds=len(runs[0].history),
+    )
+
+
+def paired_difference(
+    a: MethodResult, b: MethodResult, point_a: str = HEADLINE, point_b: str = HEADLINE
+) -> tuple[float | None, float | None]:
+    """Return a minus b, from the difference of the final means for each seed that both have.
+
+    Returns:
+        Mean and sample standard deviation over these seeds: (None, None) without a common seed, and (mean, None) with
+        one.
+    """
+    other = dict(zip(b.seeds, b.final[point_b].per_seed, strict=True))
+    differences = [
+        value - other[seed] for seed, value in zip(a.seeds, a.final[point_a].per_seed, strict=True) if seed in other
+    ]
+    return (fmean(differences) if differences else None), _seed_std(differences)
+
+
+def carries(difference: float | None, std: float | None) -> bool:
+    """Say whether a difference exceeds its standard deviation over seeds: a rule of thumb, not a test."""
+    return difference is not None and std is not None and abs(difference) > std
+
+
+def _final(runs: Sequence[FinishedRun], point: str) -> Final:
+    finals = [run.final(point) for run in runs]
+    per_seed = [fmean(clients) for clients in finals]
+    per_client = _by_client(finals)
+    _, means = curve(runs, point)
+    return Final(
+        mean=fmean(per_seed),
+        seed_std=_seed_std(per_seed),
+        client_std=pstdev(per_client),
+        per_client=per_client,
+        per_seed=per_seed,
+        worst_decile=fmean(sorted(per_client)[: max(1, len(per_client) // 10)]),
+        best=max(fmean(seeds) for seeds in zip(*means, strict=True)),
+    )
+
+
+def _by_client(rows: Iterable[Sequence[float]]) -> list[float]:
+    return [fmean(values) for values in zip(*rows, strict=True)]
+
+
+def _seed_std(values: Sequence[float]) -> float | None:
+    return stdev(values) if len(values) > 1 else None

@@ -1,0 +1,170 @@
+"""The one door to MLflow: one run per (experiment, method, partition, seed), with a point per round while it goes.
+
+The engine knows nothing of this; it reports to an observer. Without a tracking store everything still runs.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Protocol
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import RoundRecord, mean
+
+
+class TrackedRun(Protocol):
+    """A run while it goes."""
+
+    run_id: str
+
+    def round(self, record: RoundRecord) -> None:
+        """Log one finished round, unless it was logged before."""
+
+    def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+        """Log what stands at the end: final numbers, figures, and tables as JSON."""
+
+
+class Untracked:
+    """Tracks nothing: what there is without a store."""
+
+    run_id = ""
+
+    @contextmanager
+    def run(self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[TrackedRun]:
+        """Yield a run that forgets."""
+        yield self
+
+    def round(self, record: RoundRecord) -> None:
+        """Forget the round."""
+
+    def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+        """Forget the end."""
+
+
+class MlflowTracker:
+    """Tracks runs in an MLflow store."""
+
+    def __init__(self, store: str, artifacts: Path) -> None:
+        """Remember the store; it is opened, and made where it is missing, at the first run.
+
+        Args:
+            store: an MLflow tracking URI.
+            artifacts: the folder for files where the store is a local database.
+        """
+        self.store, self.artifacts = store, artifacts
+
+    @contextmanager
+    def run(self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[TrackedRun]:
+        """Yield the run with this key: the one that was begun before, or a new one.
+
+        Args:
+            experiment: MLflow's experiment.
+            name: what the run is called in lists.
+            key: identifies the run; equal settings have equal keys.
+            params: what is logged as parameters.
+            tags: what is logged as tags.
+        """
+        client = self._client()
+        run_id = self._find_or_create(client, experiment, name, key, params, tags)
+        client.set_terminated(run_id, status="RUNNING")
+        tracked = _MlflowRun(client, run_id)
+        try:
+            yield tracked
+        except KeyboardInterrupt:
+            client.set_terminated(run_id, status="KILLED")
+            raise
+        except BaseException:
+            client.set_terminated(run_id, status="FAILED")
+            raise
+        client.set_terminated(run_id, status="FINISHED")
+
+    def _client(self) -> Any:
+        import os
+
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        from mlflow import MlflowClient
+
+        return MlflowClient(tracking_uri=self.store)
+
+    def _find_or_create(
+        self, client: Any, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> str:
+        from mlflow.entities import Param
+
+        found = client.get_experiment_by_name(experiment)
+        location = (self.artifacts / experiment).as_uri() if self.store.startswith("sqlite:") else None
+        experiment_id = found.experiment_id if found else client.create_experiment(experiment, location)
+        for run in client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1):
+            return str(run.info.run_id)
+        run = client.create_run(experiment_id, run_name=name, tags={"key": key, **tags})
+        client.log_batch(run.info.run_id, params=[Param(path, str(value)) for path, value in params.items()])
+        return str(run.info.run_id)
+
+
+class _MlflowRun:
+    def __init__(self, client: Any, run_id: str) -> None:
+        self.client, self.run_id = client, run_id
+        self.logged = int(client.get_run(run_id).data.metrics.get("round", 0))
+
+    def round(self, record: RoundRecord) -> None:
+        from mlflow.entities import Metric
+
+        if record.round <= self.logged:
+            return
+        now = int(time.time() * 1000)
+        metrics = {"round": float(record.round), **round_metrics(record)}
+        self.client.log_batch(self.run_id, [Metric(name, value, now, record.round) for name, value in metrics.items()])
+        self.logged = record.round
+
+    def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+        for name, value in summary.items():
+            self.client.log_metric(self.run_id, name, value)
+        for name, figure in figures.items():
+            self.client.log_figure(self.run_id, figure, f"{name}.png")
+        for name, table in tables.items():
+            self.client.log_dict(self.run_id, table, f"{name}.json")
+
+
+def round_metrics(record: RoundRecord) -> dict[str, float]:
+    """Return one round as chart points: slashes make chart groups in MLflow."""
+    return {
+        **{f"accuracy/{point}": mean(values) for point, values in record.accuracy.items()},
+        **{f"loss/{phase}": mean(values) for phase, values in record.loss.items()},
+        **{f"bytes/{ledger}": float(sum(values)) for ledger, values in record.traffic.items()},
+        **{f"seconds/{phase}": value for phase, value in record.seconds.items()},
+    }
+
+
+Tracker = Untracked | MlflowTracker
+_tracker: ContextVar[Tracker] = ContextVar("tracker", default=Untracked())
+
+
+def current() -> Tracker:
+    """Return the tracker of this process: none, until `configure` was called."""
+    return _tracker.get()
+
+
+def configure(settings: Mapping[str, Any], project: Path) -> None:
+    """Take the tracker from conf/base/tracking.yml.
+
+    Args:
+        settings: ``enabled``, ``store`` (an MLflow URI; a relative SQLite path is taken from the project) and
+            ``artifacts`` (a folder, likewise).
+        project: the project's folder.
+
+    Raises:
+        InputError: if a setting is unknown or missing.
+    """
+    expected = {"enabled", "store", "artifacts"}
+    if wrong := expected.symmetric_difference(settings):
+        raise InputError(f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; see {sorted(wrong)}.")
+    if not settings["enabled"]:
+        _tracker.set(Untracked())
+        return
+    store = str(settings["store"])
+    prefix = "sqlite:///"
+    if store.startswith(prefix) and not store.startswith(prefix + "/"):
+        store = f"{prefix}{project / store.removeprefix(prefix)}"
+    _tracker.set(MlflowTracker(store, project / str(settings["artifacts"])))
