@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kedro.io import AbstractDataset
-from kedro.io.core import get_filepath_str
-from kedro_datasets._typing import TextPreview
+from kedro_datasets._typing import HTMLPreview
 
 
 class FolderDataset(AbstractDataset[Any, Path]):
@@ -19,7 +18,7 @@ class FolderDataset(AbstractDataset[Any, Path]):
             filepath: the folder, relative to the project.
             metadata: anything; Kedro ignores it, kedro-viz reads it.
         """
-        self.folder = Path(get_filepath_str(Path(filepath), "file"))
+        self.folder = Path(filepath)
         self.metadata = metadata
 
     def load(self) -> Path:
@@ -75,9 +74,9 @@ class ReportDataset(AbstractDataset[Any, str]):
         """Return the comparison table as plain text for a terminal."""
         return (self.folder / "table.txt").read_text()
 
-    def preview(self) -> TextPreview:
+    def preview(self) -> HTMLPreview:
         """Return the report as kedro-viz shows it."""
-        return TextPreview(self.load())
+        return HTMLPreview(self.page.read_text())
 
     def _exists(self) -> bool:
         return self.page.exists()

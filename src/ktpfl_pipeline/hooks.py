@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kedro.framework.cli.utils import KedroCliError
+from click import ClickException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 
@@ -28,13 +28,13 @@ class ProjectHooks:
                 params.parse(name, values)
             tracking.configure(context.config_loader["tracking"], Path(context.project_path))
         except InputError as error:
-            raise KedroCliError(str(error)) from error
+            raise ClickException(str(error)) from error
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can mend as one sentence; anything else keeps its traceback."""
         if isinstance(error, InputError):
-            raise KedroCliError(str(error)) from error
+            raise ClickException(str(error)) from error
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:

@@ -216,13 +216,13 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     Raises:
         InputError: if ``--params`` speaks of an experiment that does not exist.
     """
-    result = dict(configured)
+    result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
-        if name not in configured:
-            first = next(iter(configured), "hetero_digits")
+        if name not in result:
+            first = next(iter(result), "hetero_digits")
             raise InputError(
                 f"--params {name}=... names no experiment; write the experiment first, as in {first}.{name}=..., "
-                f"with one of {', '.join(configured)}."
+                f"with one of {', '.join(result)}."
             )
         result[name] = _deep_merge(result[name], value)
     return result

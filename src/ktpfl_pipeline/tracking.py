@@ -80,6 +80,10 @@ class MlflowTracker:
             raise
         client.set_terminated(run_id, status="FINISHED")
 
+    def experiments(self) -> dict[str, str]:
+        """Return the ids of the store's experiments by name, without MLflow's own empty default."""
+        return {e.name: e.experiment_id for e in self._client().search_experiments() if e.name != "Default"}
+
     def _client(self) -> Any:
         import os
 

@@ -1,7 +1,6 @@
 """Checkpoints: one file per run, replaced whole after each round, readable without running any code from it."""
 
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,9 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         return None
     try:
         content: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+        made_with = dict(content["settings"])
+    except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
         raise InputError(f"The checkpoint {path} cannot be read ({error}); delete it to start the run anew.") from error
-    made_with = content["settings"]
     different = sorted(name for name in made_with.keys() | settings.keys() if made_with.get(name) != settings.get(name))
     if different:
         changes = ", ".join(f"{name}={made_with.get(name)!r}, now {settings.get(name)!r}" for name in different)

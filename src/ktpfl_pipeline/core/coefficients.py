@@ -119,7 +119,7 @@ def pgd(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
 
 
 def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
-    """Gradient descent on the logits A of c = softmax(A), where dL/dA = c ∘ (g - Σ_m c g)."""
+    """Gradient descent on the logits A of each row, c = exp(A) / Σ exp(A), where dL/dA = c ∘ (g - Σ_m c g)."""
     a = c.clamp_min(1e-30).log()
     for _ in range(steps):
         g = objective.gradient(c)
@@ -128,7 +128,9 @@ def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
     return c
 
 
-def exact(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 5000, gap: float = 1e-8) -> Tensor:
+def exact(
+    objective: Objective, c: Tensor, step: float = 1.0, steps: int = 0, *, limit: int = 5000, gap: float = 1e-8
+) -> Tensor:
     """Solve every row's problem by projected gradient descent with a line search of its own.
 
     A row is solved when Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`, or
@@ -138,12 +140,13 @@ def exact(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 5000,
         objective: what is minimised.
         c: (N, N), the start.
         step: the first step size tried, per row.
-        steps: at most this many.
+        steps: not used: every row is solved, however many steps it takes.
+        limit: at most this many steps all the same.
         gap: the certificate.
     """
     size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
     value = objective.value(c)
-    for _ in range(steps):
+    for _ in range(limit):
         g = objective.gradient(c)
         unsolved = ((c * g).sum(dim=1) - g.min(dim=1).values > gap) & (size[:, 0] > 1e-14)
         if not unsolved.any():
@@ -192,7 +195,7 @@ def project(rows: Tensor) -> Tensor:
     sorted_rows = rows.sort(dim=1, descending=True).values
     excess = sorted_rows.cumsum(dim=1) - 1.0
     counts = torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
-    support = (sorted_rows * counts > excess).sum(dim=1, keepdim=True)  # k*, at least 1
+    support = (sorted_rows * counts > excess).sum(dim=1, keepdim=True).clamp_min(1)  # k*; 0 only where a row is NaN
     threshold = excess.gather(1, support - 1) / support
     return (rows - threshold).clamp_min(0.0)
 
@@ -218,7 +221,11 @@ def block(c: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def write_block(c: Tensor, positions: Tensor, part: Tensor, mass: Tensor) -> Tensor:
-    """Return c with the cohort's block replaced by ``part * mass``; nothing else changes, and row sums are kept."""
-    result = c.clone()
-    result[positions[:, None], positions] = part * mass
+    """Return c with the cohort's block replaced by ``part * mass``; nothing else changes, and row sums are kept.
+
+    A weight of the block that did not change keeps its bits, which division by the mass and back might not.
+    """
+    result, (before, _) = c.clone(), block(c, positions)
+    kept = c[positions[:, None], positions]
+    result[positions[:, None], positions] = torch.where(part == before, kept, part * mass)
     return result

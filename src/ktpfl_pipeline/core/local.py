@@ -141,13 +141,11 @@ def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Te
     return temperature**2 * F.kl_div(student, teacher, reduction="batchmean")
 
 
-@torch.inference_mode()
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
     """Return client n's logits on the public samples `batch`, (B, K), in eval mode."""
     return Outcome(_predict(space, space.module(n, params), space.public(batch)))
 
 
-@torch.inference_mode()
 def evaluate(space: Workspace, n: int, params: Params, split: "Split") -> Outcome[Evaluation]:
     """Return accuracy and mean cross-entropy of client n's model on its own `split`."""
     samples = space.split(n, split)
@@ -156,6 +154,7 @@ def evaluate(space: Workspace, n: int, params: Params, split: "Split") -> Outcom
     return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels))))
 
 
+@torch.inference_mode()  # no wider: a module made or loaded inside it could never train
 def _predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
     module.eval()
     return torch.cat([module(space.pixels(part)) for part in torch.split(images, space.fed.compute.prediction_batch)])
@@ -202,6 +201,6 @@ def batches(samples: int, size: int, shuffle: torch.Generator) -> list[Tensor]:
     A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped.
     """
     parts = list(torch.split(torch.randperm(samples, generator=shuffle), size))
-    if len(parts) > 1 and len(parts[-1]) == 1:
+    if len(parts) > 1 and len(parts[-1]) == 1 < size:
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.samples import Samples
@@ -32,6 +32,9 @@ MAX_BYTES = 16 * 2**30  # larger arrays are refused before anything is allocated
 MAX_CLASSES = 10_000
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
+
+Source = Callable[[str, Path], Samples]
+Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 
 _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
 _SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
@@ -90,7 +93,7 @@ def adapt(images: Tensor, channels: int, size: int) -> Tensor:
         return images
     if number * channels * size**2 > MAX_BYTES:
         raise InputError(
-            f"{number:,} images of {size} x {size} pixels need more than {_gib(MAX_BYTES)}: choose a smaller image size."
+            f"{number:,} images of {size} x {size} pixels need more than {_gib(MAX_BYTES)}: choose a smaller size."
         )
     adapted = torch.empty(number, channels, size, size, dtype=torch.uint8)
     rows = max(1, _CHUNK_VALUES // (given * max(height, size) * max(width, size)))
@@ -100,14 +103,14 @@ def adapt(images: Tensor, channels: int, size: int) -> Tensor:
             chunk = (chunk * torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(dim=1, keepdim=True)
         if (height, width) != (size, size):
             shrinks = size < max(height, width)
-            chunk = F.interpolate(chunk, (size, size), mode="bilinear", align_corners=False, antialias=shrinks)
+            chunk = interpolate(chunk, (size, size), mode="bilinear", align_corners=False, antialias=shrinks)
         adapted[start : start + rows] = chunk.round().clamp(0, 255).to(torch.uint8)  # grey is repeated here
     return adapted
 
 
 def _keep(samples: Samples, classes: Sequence[int], source: str) -> Samples:
     """Return the samples of `classes`, renumbered in that order; they keep the order of the source."""
-    present = samples.labels.unique().tolist()
+    present = np.unique(samples.labels.numpy()).tolist()
     unknown = [label for label in classes if label not in present]
     if unknown:
         raise InputError(
@@ -129,34 +132,38 @@ def _ranges(numbers: list[int]) -> str:
     return textwrap.shorten(", ".join(str(number) for number in numbers), 120, placeholder=" ...")
 
 
+def _brief(error: Exception) -> str:
+    return textwrap.shorten(str(error), 200, placeholder=" ...")
+
+
 def _gib(size: int) -> str:
     return f"{size / 2**30:,.0f} GiB"
 
 
-# ------------------------------------------------------------------------------------------------- scikit-learn's digits
+# ----------------------------------------------------------------------------------------------- scikit-learn's digits
 
 
 def _digits(argument: str, folder: Path) -> Samples:
     """Return the 1,797 digits of 8 x 8 pixels that come with scikit-learn; the values 0 to 16 become 0 to 255."""
     from sklearn.datasets import load_digits
 
-    _no_argument("digits", argument)
+    _no_argument(argument)
     bunch = load_digits()
     images = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8))
     return Samples(images.unsqueeze(1), torch.from_numpy(bunch.target.astype(np.int64)))
 
 
-def _no_argument(name: str, argument: str) -> None:
+def _no_argument(argument: str) -> None:
     if argument:
-        raise InputError(f"source '{name}:{argument}' has an argument that {name!r} does not take: write {name!r}.")
+        raise InputError(f"this source takes no argument and was given {argument!r}: leave out ':{argument}'.")
 
 
-# ------------------------------------------------------------------------------------------------ torchvision's datasets
+# ---------------------------------------------------------------------------------------------- torchvision's datasets
 
 
 def _torchvision(dataset: str, argument: str, folder: Path) -> Samples:
     """Return torchvision's `dataset`, named as its class."""
-    _no_argument(next(name for name, read in SOURCES.items() if getattr(read, "args", ()) == (dataset,)), argument)
+    _no_argument(argument)
     return _both_parts(dataset, folder)
 
 
@@ -222,10 +229,9 @@ def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]]) -> li
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, target)
     except (OSError, RuntimeError, HTTPException) as error:
-        reason = textwrap.shorten(str(error), 200, placeholder=" ...")
         incomplete = f" {', '.join(damaged)} is there but incomplete (wrong MD5 sum): replace it." if damaged else ""
         raise InputError(
-            f"{kind.__name__} could not be downloaded into {folder} ({reason}): put {', '.join(archives)} into"
+            f"{kind.__name__} could not be downloaded into {folder} ({_brief(error)}): put {', '.join(archives)} into"
             f" {folder / place}, or choose a source that needs no network, `source: digits` or"
             f" `source: npz:yourfile.npz`.{incomplete}"
         ) from error
@@ -249,7 +255,7 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
-# ----------------------------------------------------------------------------------------------------- the user's own data
+# ------------------------------------------------------------------------------------------------- the user's own data
 
 
 def _npz(argument: str, folder: Path) -> Samples:
@@ -259,16 +265,16 @@ def _npz(argument: str, folder: Path) -> Samples:
     read from the headers and checked before any array is.
     """
     path = _path("npz", argument, folder, "npz:yourfile.npz")
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
         raise InputError(f"there is no file {path}: correct the path (relative paths start at {folder}).")
     try:
         _check_headers(path, _headers(path))
         with np.load(path, allow_pickle=False) as arrays:
-            images, labels = arrays["images"], arrays["labels"]
+            images, labels = arrays["images.npy"], arrays["labels.npy"]  # the members just checked
     except InputError:
         raise
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is not a whole .npz file ({error}): {_SAVE_AGAIN}.") from error
+        raise InputError(f"{path} is not a whole .npz file ({_brief(error)}): {_SAVE_AGAIN}.") from error
     if labels.min() < 0 or labels.max() >= MAX_CLASSES:
         raise InputError(
             f"the labels in {path} run from {labels.min()} to {labels.max()}: number the classes from 0 to at most"
@@ -278,11 +284,13 @@ def _npz(argument: str, folder: Path) -> Samples:
     return Samples(channels_last.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))
 
 
-def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Return {array: (shape, dtype)} of a `.npz` file, as the headers claim, having read no array."""
-    headers = {}
+def _headers(path: Path) -> dict[str, Header]:
+    """Return {array: (shape, dtype)} of a `.npz` file, as the headers of its arrays claim, having read no array."""
+    headers: dict[str, Header] = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
+            if not member.filename.endswith(".npy"):
+                continue
             with archive.open(member) as file:
                 version = np.lib.format.read_magic(file)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -294,7 +302,7 @@ def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     return headers
 
 
-def _check_headers(path: Path, headers: dict[str, tuple[tuple[int, ...], np.dtype]]) -> None:
+def _check_headers(path: Path, headers: dict[str, Header]) -> None:
     """Refuse what cannot be images and labels, one sentence each."""
     for name in ("images", "labels"):
         if name not in headers:
@@ -344,41 +352,42 @@ def _folder(argument: str, folder: Path) -> Samples:
     from PIL import Image
 
     path = _path("folder", argument, folder, "folder:yourfolder")
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise InputError(f"there is no folder {path}: correct the path (relative paths start at {folder}).")
-    visible = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    files = {place: _images_in(place) for place in visible}
-    if not files:
-        raise InputError(f"{path} has no subfolders: put the images of each class into a subfolder of its own.")
-    for place, found in files.items():
-        if not found:
-            raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
-    paths = [file for found in files.values() for file in found]
+    current = path
     try:
+        places = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        if not places:
+            raise InputError(f"{path} has no subfolders: put the images of each class into a subfolder of its own.")
+        found = {current: _images_in(current) for current in places}
+        paths = [file for files in found.values() for file in files]
         # Headers first: sizes and modes are known, and memory is asked for once, before any pixel is decoded.
         headers = []
-        for file in paths:
-            with Image.open(file) as image:
+        for current in paths:
+            with Image.open(current) as image:
                 headers.append((image.size, image.mode))
         mode = _common_mode(paths, headers)
-        (width, height), channels = headers[0][0], len(mode)
+        (width, height), channels = headers[0][0], len(mode)  # "L" or "RGB"
         if (claimed := len(paths) * height * width * channels) > MAX_BYTES:
             raise InputError(f"{path} holds {_gib(claimed)} of images, more than {_gib(MAX_BYTES)}: take fewer images.")
         images = np.empty((len(paths), height, width, channels), dtype=np.uint8)
-        for row, file in enumerate(paths):
-            with Image.open(file) as image:
+        for row, current in enumerate(paths):
+            with Image.open(current) as image:
                 images[row] = np.asarray(image.convert(mode)).reshape(height, width, channels)
     except InputError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{file} cannot be read as an image ({error}): replace or remove it.") from error
-    labels = torch.repeat_interleave(torch.tensor([len(found) for found in files.values()]))
+        raise InputError(f"{current} cannot be read ({_brief(error)}): replace or remove it.") from error
+    labels = torch.repeat_interleave(torch.tensor([len(files) for files in found.values()]))
     return Samples(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)
 
 
 def _images_in(place: Path) -> list[Path]:
-    files = (file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
-    return sorted(file for file in files if not file.name.startswith("."))
+    files = sorted(file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    shown = [file for file in files if not file.name.startswith(".")]
+    if not shown:
+        raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
+    return shown
 
 
 def _common_mode(paths: list[Path], headers: list[tuple[tuple[int, int], str]]) -> str:
@@ -398,10 +407,8 @@ def _path(name: str, argument: str, folder: Path, example: str) -> Path:
     """Return the path in a source's argument: absolute as it is, relative from `folder`."""
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {example!r}.")
-    return folder / Path(argument).expanduser()
+    return folder / os.path.expanduser(argument)
 
-
-Source = Callable[[str, Path], Samples]
 
 SOURCES: dict[str, Source] = {
     "digits": _digits,

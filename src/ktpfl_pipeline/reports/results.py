@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 
 HEADLINE = "after_transfer"
@@ -176,7 +177,7 @@ def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> M
     if unevaluated:
         raise ValueError(f"{runs[0].method} was never evaluated with seed {unevaluated[0]}.")
     known = set.intersection(*(set(record.accuracy) for run in runs for record in run.evaluated))
-    phases = {phase for run in runs for record in run.history for phase in record.seconds}
+    phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
     return MethodResult(
         method=runs[0].method,
         title=TITLES.get(runs[0].method, runs[0].method),
@@ -189,10 +190,36 @@ def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> M
         },
         seconds={
             phase: fmean(sum(record.seconds.get(phase, 0.0) for record in run.history) for run in runs)
-            for phase in sorted(phases)
+            for phase in phases
         },
         rounds=len(runs[0].history),
     )
+
+
+def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> list[MethodResult]:
+    """Return the results of one comparison from plain values, and refuse those that were made with other settings.
+
+    Args:
+        contents: what `MethodResult.to_dict` wrote, each with the ``settings`` that it was made with.
+        settings: what all methods of the comparison share.
+
+    Raises:
+        InputError: naming the method and what differs.
+    """
+    expected = _flat(settings)
+    for content in contents:
+        given = _flat(content["settings"])
+        different = sorted(name for name in expected.keys() | given.keys() if expected.get(name) != given.get(name))
+        if different:
+            changes = ", ".join(f"{name}={given.get(name)!r}, now {expected.get(name)!r}" for name in different)
+            raise InputError(
+                f"The result of {content['method']} was made with other settings ({changes}); run it again with these, "
+                "or put the settings back: a comparison needs equal ones."
+            )
+    return [
+        MethodResult.from_dict({name: value for name, value in content.items() if name != "settings"})
+        for content in contents
+    ]
 
 
 def paired_difference(
@@ -216,6 +243,17 @@ def carries(difference: float | None, std: float | None) -> bool:
     return difference is not None and std is not None and abs(difference) > std
 
 
+def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
+    """Return the local-only result, None where there is none."""
+    return next((result for result in results if result.method == "local"), None)
+
+
+def subject(results: Sequence[MethodResult]) -> MethodResult:
+    """Return the method that a report is about: KT-pFL, or the first that exchanges knowledge, or local-only."""
+    exchanging = [result for result in results if result.method != "local"]
+    return next((result for result in exchanging if result.method == "kt_pfl"), (exchanging or list(results))[0])
+
+
 def _final(runs: Sequence[FinishedRun], point: str) -> Final:
     finals = [run.final(point) for run in runs]
     per_seed = [fmean(clients) for clients in finals]
@@ -230,6 +268,13 @@ def _final(runs: Sequence[FinishedRun], point: str) -> Final:
         worst_decile=fmean(sorted(per_client)[: max(1, len(per_client) // 10)]),
         best=max(fmean(seeds) for seeds in zip(*means, strict=True)),
     )
+
+
+def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
+    return flat
 
 
 def _by_client(rows: Iterable[Sequence[float]]) -> list[float]:

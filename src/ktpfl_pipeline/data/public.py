@@ -1,0 +1,84 @@
+"""The public set: images without labels that all clients share, on which they exchange soft predictions.
+
+It is another source than the private data (KT-pFL section 5.1: MNIST for EMNIST and Fashion-MNIST, CIFAR-100 for
+CIFAR-10; no image of it may be private, see `without_overlap`) or a part of the same one (its Table 5; `open_part`).
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.data.partition import draw_stratified
+
+MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean that the sources are the same
+
+
+def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Split a part off a dataset to be the public set, before the rest is partitioned.
+
+    Args:
+        labels: (M,), class numbers; the part has the same label distribution, up to rounding.
+        share: the part to open, in (0, 1).
+        seed: the run's seed.
+
+    Returns:
+        the public and the private indices, both int64 and ascending; together every sample once.
+
+    Raises:
+        InputError: a share out of range, or one that leaves either part without a sample.
+    """
+    if not 0 < share < 1:
+        raise InputError(f"the public share {share} must lie between 0 and 1, both excluded, such as 0.1.")
+    total = round(share * len(labels))
+    if not 0 < total < len(labels):
+        raise InputError(
+            f"the public share {share} of {len(labels)} samples is {total} and must leave one sample or more on both"
+            " sides: choose a share nearer to 0.5, or a source with more samples."
+        )
+    taken = torch.from_numpy(draw_stratified(labels.numpy(), total, np.random.default_rng(derive(seed, "open_part"))))
+    return taken.nonzero().flatten(), (~taken).nonzero().flatten()
+
+
+def without_overlap(public: Tensor, private: Tensor) -> Tensor:
+    """Return the public images that are not, pixel by pixel, equal to a private one.
+
+    Args:
+        public: (M, channels, height, width), uint8, adapted to the federation.
+        private: (n, channels, height, width), uint8, adapted alike.
+
+    Returns:
+        (M' <= M, channels, height, width), uint8, in the order given; `public` itself when none is private.
+
+    Raises:
+        InputError: more than 1 % of the public images are private.
+    """
+    if public.shape[1:] != private.shape[1:]:
+        raise ValueError(f"public images {tuple(public.shape[1:])} and private {tuple(private.shape[1:])} differ")
+    secret = set(_digests(private))
+    shared = torch.tensor([digest in secret for digest in _digests(public)], dtype=torch.bool)
+    found = int(shared.sum())
+    if found > MAX_OVERLAP * len(public):
+        raise InputError(
+            f"the public set overlaps with the private data: {found:,} of its {len(public):,} images are also private."
+            " Choose another public.source, or `public.source: open_part`, which splits a part off the private images."
+        )
+    return public[~shared] if found else public
+
+
+def check_size(available: int, batch: int) -> None:
+    """Refuse a public batch |D_r| (`batch` samples per round) that is larger than the public set (`available`)."""
+    if batch > available:
+        raise InputError(
+            f"public.batch is {batch:,} and the public set has {available:,} images: lower public.batch to"
+            f" {available:,} or less, or choose a larger public source."
+        )
+
+
+def _digests(images: Tensor) -> list[bytes]:
+    """Return a hash of each image: equal images have equal ones, and no two others in practice (128 bits)."""
+    rows = images.reshape(len(images), -1).numpy()
+    return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]

@@ -1,0 +1,478 @@
+"""The figures of a report.
+
+Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
+and saved in any format. Each method keeps its colour and marker in all of them; the colours are told apart with every
+common kind of colour blindness (Okabe and Ito's, Tol's for labels).
+"""
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import wraps
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+import plotly.graph_objects as go
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.reports.results import HEADLINE, MethodResult, local_only, subject
+from ktpfl_pipeline.reports.tables import signed, transfer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+P = ParamSpec("P")
+
+INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
+TOKENS = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    RULE: "var(--rule)",
+    PAPER: "var(--paper)",
+    NEUTRAL: "var(--neutral)",
+    BLUE: "var(--blue)",
+}
+"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables."""
+
+WIDTH = 7.0
+"""Inches: a page's width. 3.5, a column's, works too."""
+NAMED = 30
+"""Clients up to which each is named on an axis."""
+
+_PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
+_STYLE: Any = {  # matplotlib's names
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "font.size": 8.5,
+    "text.color": INK,
+    "figure.dpi": 200,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": RULE,
+    "ytick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.solid_capstyle": "round",
+}
+
+
+class Look(NamedTuple):
+    """How a method is drawn, everywhere."""
+
+    colour: str
+    marker: str
+
+
+LOOKS = {
+    "kt_pfl": Look(BLUE, "o"),
+    "kt_pfl_paper_literal": Look("#56b4e9", "v"),
+    "kt_pfl_authors": Look("#cc79a7", "^"),
+    "fedmd": Look("#d55e00", "D"),
+    "local": Look(NEUTRAL, "o"),
+}
+_MARK = "#d55e00"
+_SPARE = ("#009e73", "#e69f00", "#882255", "#999933", "#332288", "#44aa99")
+_SPARE_MARKERS = ("s", "P", "X", "p", "h", "*", "<", ">")
+
+_LABELS = (
+    *("#332288", "#88ccee", "#44aa99", "#117733", "#999933"),
+    *("#ddcc77", "#cc6677", "#882255", "#aa4499", "#bbbbbb"),
+)
+_ARCHITECTURES = {
+    "lenet": "LeNet",
+    "alexnet": "AlexNet",
+    "resnet18": "ResNet-18",
+    "shufflenet_v2": "ShuffleNetV2",
+    "mcmahan_cnn": "McMahan CNN",
+    "mlp": "MLP",
+    "cnn": "CNN",
+    "cnn_bn": "CNN with BN",
+}
+
+
+def look(method: str) -> Look:
+    """Return the colour and marker of a method; one without its own takes a spare, by its place in the registry."""
+    if method in LOOKS:
+        return LOOKS[method]
+    others = [name for name in METHODS if name not in LOOKS]
+    place = others.index(method) if method in others else len(others)
+    return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
+
+
+def architecture_title(architecture: str) -> str:
+    """Return what an architecture is called in figures."""
+    return _ARCHITECTURES.get(architecture, architecture)
+
+
+def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw with the style of this module, and leave matplotlib's settings as they were."""
+
+    @wraps(draw)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with mpl.rc_context(_STYLE):
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()  # ticks are made when first drawn: now, in this style
+            return figure
+
+    return styled
+
+
+@_styled
+def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+    """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
+
+    The band around a solid line is the range over seeds; with one seed there is none.
+    """
+    figure = _figure(width, 0.3 * width + 1.4)
+    axes = figure.add_subplot()
+    ends, seeds = [], 1
+    handles: dict[str, Any] = {}
+    for result in results:
+        colour = look(result.method).colour
+        rounds, by_seed = result.curve(HEADLINE)
+        means = _mean(by_seed)
+        dots: dict[str, Any] = {"marker": "o", "markersize": 4} if len(rounds) < 4 else {}
+        axes.plot(rounds, means, color=colour, linewidth=2, label=result.title, zorder=3, **dots)
+        handles[f"after {transfer(results)}"] = Line2D([], [], color=MUTED, linewidth=2, **dots)
+        if len(by_seed) > 1:
+            low, high = (list(map(extreme, zip(*by_seed, strict=True))) for extreme in (min, max))
+            axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+        if "after_local" in result.final and result.curve("after_local")[1] != by_seed:
+            thin: dict[str, Any] = {"linewidth": 1, "linestyle": (0, (4, 2.5)), "markerfacecolor": PAPER, **dots}
+            axes.plot(rounds, _mean(result.curve("after_local")[1]), color=colour, zorder=2, **thin)
+            handles["after local training"] = Line2D([], [], color=MUTED, **thin)
+        ends.append((result.title, colour, float(rounds[-1]), means[-1]))
+        seeds = max(seeds, len(by_seed))
+    if seeds > 1:
+        handles[f"range over {seeds} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
+    axes.set_xlabel("Round")
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+    if len(rounds) == 1:
+        axes.set_xticks(rounds)
+    axes.margins(x=0.01)
+    axes.yaxis.set_major_formatter(_PERCENT)
+    _plain(axes, grid="y")
+    _head(axes, "Mean accuracy of the clients", handles)
+    _label_ends(axes, ends)
+    return figure
+
+
+@_styled
+def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+    """Draw each client's final accuracy with every method, one row a client.
+
+    With local-only among the methods, the rows are sorted by what the report's subject gains over it, a bar joins the
+    two, and the gain stands at the right.
+    """
+    main, local = subject(results), local_only(results)
+    pair = None if local is None or local is main else (local, main)
+    n = main.clients
+    after = main.final[HEADLINE].per_client
+    before = pair[0].final[HEADLINE].per_client if pair else [0.0] * n
+    order = sorted(range(n), key=lambda client: (before[client] - after[client], client))
+    named = n <= NAMED
+    figure = _figure(width, (0.185 * n if named else 5.0) + 1.1)
+    axes = figure.add_subplot()
+    rows = range(n)
+    if pair:
+        for row, client in zip(rows, order, strict=True):
+            gained = after[client] >= before[client]
+            colour = look(main.method).colour if gained else MUTED
+            ends = [before[client], after[client]]
+            axes.plot(ends, [row, row], color=colour, alpha=0.3, linewidth=3 if named else 1.5, zorder=1)
+            if named:
+                _right_of(axes, row, signed(after[client] - before[client], None), INK if gained else MUTED)
+    for result in sorted(results, key=lambda result: (result is main, result is local)):
+        colour, marker = look(result.method)
+        final = result.final[HEADLINE].per_client
+        axes.plot(
+            [final[client] for client in order],
+            list(rows),
+            linestyle="none",
+            marker=marker,
+            color=colour,
+            markersize=(6 if result is main or result is local else 4.5) * (1 if named else 0.5),
+            markerfacecolor=PAPER if result is local else colour,
+            markeredgecolor=colour if result is local else PAPER,
+            markeredgewidth=(1.3 if result is local else 0.6) * (1 if named else 0.5),
+            label=result.title,
+            zorder=3 if result is main else 2,
+        )
+    axes.set_ylim(n - 0.4, -0.6)
+    axes.set_yticks(list(rows) if named else [], [_client(main, client) for client in order] if named else [])
+    if not named:
+        axes.set_ylabel(f"{n} clients" + (", largest gain at the top" if pair else ""))
+    axes.xaxis.set_major_formatter(_PERCENT)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10]))
+    _plain(axes, grid="x")
+    if pair and named:
+        _right_of(axes, -0.75, f"{main.title} −\n{pair[0].title}", MUTED, va="bottom")
+    lines = {str(line.get_label()): line for line in axes.get_lines()}
+    title = f"Final accuracy of each client, after {transfer(results)}"
+    _head(axes, title, {result.title: lines[result.title] for result in results})
+    return figure
+
+
+@_styled
+def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
+    """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
+
+    Row = student, column = teacher. Clients stand in the same order in both, by their two most frequent labels, so that
+    clients with like data are neighbours.
+
+    Raises:
+        ValueError: if the method has no such matrix.
+    """
+    import torch
+
+    from ktpfl_pipeline.data.partition import label_similarity
+
+    run = result.runs[0]
+    if run.coefficients is None:
+        raise ValueError(f"{result.title} has no coefficient matrix to draw.")
+    counts = np.array(run.label_counts)
+    order = np.lexsort((*np.sort(np.argsort(-counts, axis=1, kind="stable")[:, :2], axis=1).T[::-1],))
+    learned = np.array(run.coefficients)[np.ix_(order, order)]
+    similar = label_similarity(torch.tensor(run.label_counts)).numpy()[np.ix_(order, order)]
+    n, beside = len(order), width >= 5
+    figure = _figure(width, 0.5 * width + 0.3 if beside else 2 * width)
+    left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
+    named = n <= NAMED
+    size = min(8.0, max(4.0, 0.62 * 72 * (0.38 if beside else 0.7) * width / n))
+    weights = PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / n, float(learned.max()))))
+    for axes, matrix, norm, title, scale in (
+        (left, learned, weights, f"Learned coefficients of {result.title}", "teacher's weight, square-root scale"),
+        (right, similar, Normalize(0, 1), "Similarity of label distributions", "cosine similarity"),
+    ):
+        image = axes.imshow(matrix, cmap="Blues", norm=norm, interpolation="nearest")
+        axes.set_title(title)
+        ticks = list(range(n)) if named else []
+        names = [_client(result, client) if axes is left or not beside else str(client) for client in order]
+        axes.set_xticks(ticks, [str(client) for client in order] if named else [], fontsize=size)
+        axes.set_yticks(ticks, names if named else [], fontsize=size)
+        axes.tick_params(length=0, pad=2)
+        axes.spines[:].set_visible(False)
+        bar = figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.03, label=scale)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=2.5)
+        if axes is left:
+            bar.ax.axvline(1 / n, color=_MARK, linewidth=1.5)
+            mark = bar.ax.text(1 / n, 1.15, "1/N", color=_MARK, fontsize=7, ha="center")
+            mark.set(transform=bar.ax.get_xaxis_transform(), in_layout=False)  # else this bar sits lower than the other
+    left.set(xlabel="Teacher", ylabel="Student")
+    right.set(xlabel="Client", ylabel="Client")
+    return figure
+
+
+@_styled
+def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: float = WIDTH) -> Figure:
+    """Draw how many samples of each class every client has, as stacked bars.
+
+    Args:
+        label_counts: (N, K).
+        title: above the figure.
+        width: in inches.
+    """
+    counts = np.array(label_counts)
+    n, classes = counts.shape
+    named = n <= NAMED
+    figure = _figure(width, min(8.0, 0.17 * n + 1.0))
+    axes = figure.add_subplot()
+    starts = np.cumsum(counts, axis=1) - counts
+    longest = counts.sum(axis=1).max()
+    for label, colour in enumerate(_label_colours(classes)):
+        axes.barh(
+            range(n), counts[:, label], left=starts[:, label], height=0.8, color=colour, edgecolor=PAPER, linewidth=0.4
+        )
+        for client in range(n) if named else ():
+            if counts[client, label] * width > 0.14 * len(str(label)) * longest:  # the number fits
+                middle = starts[client, label] + counts[client, label] / 2
+                axes.text(middle, client, str(label), fontsize=6, color=_on(colour), ha="center", va="center_baseline")
+    axes.set_ylim(n - 0.4, -0.6)
+    axes.set_yticks(list(range(n)) if named else [], [str(client) for client in range(n)] if named else [])
+    axes.set(xlabel="Samples", ylabel="Client", xlim=(0, 1.01 * longest))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    _plain(axes, grid="x")
+    names = ["label 0", *map(str, range(1, classes))]
+    patches = [Patch(color=colour) for colour in _label_colours(classes)]
+    _head(axes, title, dict(zip(names, patches, strict=True)), handlelength=0.9, columnspacing=1.0)
+    return figure
+
+
+def labels_per_client_interactive(table: "pd.DataFrame") -> go.Figure:
+    """Return the bars of `labels_per_client` for a web page.
+
+    Args:
+        table: one row per client and label, with the columns client, label and count.
+    """
+    labels = sorted(table["label"].unique())
+    figure = go.Figure(layout=_layout("Samples", "Client"))
+    for label, colour in zip(labels, _label_colours(len(labels)), strict=True):
+        own = table[table["label"] == label]
+        figure.add_bar(
+            y=own["client"].tolist(),
+            x=own["count"].tolist(),
+            name=str(label),
+            orientation="h",
+            marker_color=colour,
+            hovertemplate=f"client %{{y}}, label {label}: %{{x}} samples<extra></extra>",
+        )
+    axis = {"autorange": "reversed", "dtick": 1 if table["client"].nunique() <= NAMED else None}
+    figure.update_layout(barmode="stack", legend_title_text="Label", yaxis=axis)
+    return figure
+
+
+def accuracy_curves_interactive(results: Sequence[MethodResult]) -> go.Figure:
+    """Return the lines of `accuracy_curves` for a web page."""
+    figure = go.Figure(layout=_layout("Round", "Mean accuracy of the clients"))
+    for result in results:
+        for point, dash, name in ((HEADLINE, "solid", transfer(results)), ("after_local", "dash", "local training")):
+            if point not in result.final:
+                continue
+            rounds, by_seed = result.curve(point)
+            figure.add_scatter(
+                x=rounds,
+                y=_mean(by_seed),
+                name=f"{result.title}, after {name}",
+                mode="lines",
+                line={"color": look(result.method).colour, "dash": dash, "width": 2 if point == HEADLINE else 1},
+            )
+    figure.update_yaxes(tickformat=".0%")
+    return figure
+
+
+def svg(figure: Figure, name: str) -> str:
+    """Return the figure as an ``svg`` element to put into a page: text stays text, and `TOKENS` are CSS variables.
+
+    Args:
+        figure: a figure of this module.
+        name: prefix of its ids, which must be unique in the page.
+    """
+    buffer = io.StringIO()
+    nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context({**_STYLE, "svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    for colour, variable in TOKENS.items():
+        text = text.replace(colour, variable)
+    return text
+
+
+def _figure(width: float, height: float) -> Figure:
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _mean(by_seed: Sequence[Sequence[float]]) -> list[float]:
+    return [fmean(values) for values in zip(*by_seed, strict=True)]
+
+
+def _plain(axes: Axes, grid: Literal["x", "y"]) -> None:
+    """Leave of the axes the grid and the line at the bottom."""
+    axes.grid(axis=grid)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def _head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
+    """Put a title over a legend over the axes, both as wide as the axes at most."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
+    for columns in range(min(20, len(handles)), 0, -1):
+        legend = axes.legend(
+            handles.values(),
+            handles.keys(),
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=columns,
+            borderaxespad=0.5,
+            borderpad=0,
+            **{"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, **options},
+        )
+        if legend.get_window_extent().width <= width:
+            break
+    legend.set_in_layout(False)  # the title's padding keeps its place
+    axes.set_title(textwrap.fill(title, int(width * scale / 4.8)), pad=legend.get_window_extent().height * scale + 9)
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
+    """Write each line's name at its end, moved apart where names would overlap."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    low, high = axes.get_ylim()
+    points = axes.get_window_extent().height / axes.figure.dpi * 72
+    ends = sorted(ends, key=lambda end: end[3])
+    heights = apart([end[3] for end in ends], 11 * (high - low) / points)
+    for (name, colour, x, y), height in zip(ends, heights, strict=True):
+        moved = abs(height - y) > 2 * (high - low) / points
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2} if moved else None
+        axes.annotate(
+            name,
+            xy=(x, y),
+            xytext=(1.025, height),
+            textcoords=axes.get_yaxis_transform(),
+            color=colour,
+            fontweight="bold",
+            va="center",
+            arrowprops=line,
+            annotation_clip=False,
+        )
+
+
+def apart(values: Sequence[float], gap: float) -> list[float]:
+    """Return ascending `values` moved as little as possible, in least squares, to be at least `gap` apart."""
+    blocks: list[list[float]] = []  # of values less their places times gap: these must not descend
+    for place, value in enumerate(values):
+        blocks.append([value - place * gap])
+        while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):
+            last = blocks.pop()
+            blocks[-1] += last
+    level = [fmean(block) for block in blocks for _ in block]
+    return [value + place * gap for place, value in enumerate(level)]
+
+
+def _right_of(axes: Axes, row: float, text: str, colour: str, va: Any = "center_baseline") -> None:
+    axes.text(1.01, row, text, transform=axes.get_yaxis_transform(), color=colour, fontsize=8, va=va)
+
+
+def _client(result: MethodResult, client: int) -> str:
+    return f"{architecture_title(result.runs[0].architectures[client])} {client}"
+
+
+def _label_colours(classes: int) -> list[str]:
+    if classes <= len(_LABELS):
+        return list(_LABELS[:classes])
+    return [mpl.colors.to_hex(mpl.colormaps["viridis"](place)) for place in np.linspace(0, 1, classes)]
+
+
+def _on(colour: str) -> str:
+    """Return black or white, whichever reads better on a colour."""
+    red, green, blue = mpl.colors.to_rgb(colour)
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+
+
+def _layout(x: str, y: str) -> go.Layout:
+    return go.Layout(template="simple_white", xaxis_title=x, yaxis_title=y, margin={"l": 60, "r": 20, "t": 30, "b": 50})

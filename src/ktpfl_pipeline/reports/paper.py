@@ -1,0 +1,93 @@
+"""The paper's own numbers, and where they may stand beside ours.
+
+Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021.
+Only numbers that were read in the paper are here: to add one, add a line with its source. The paper has no row for
+local-only training.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Number:
+    """An accuracy that the paper reports, in percent.
+
+    Attributes:
+        accuracy: mean test accuracy over clients.
+        table: where it stands in the paper.
+        setting: what the paper calls the row and column.
+    """
+
+    accuracy: float
+    table: str
+    setting: str
+
+
+NUMBERS: dict[tuple[str, str, str], Number] = {
+    ("fashion_mnist", "two_labels", "KT-pFL"): Number(75.6, "Table 1", "heterogeneous, Fashion-MNIST, two labels"),
+    ("fashion_mnist", "two_labels", "FedMD"): Number(66.1, "Table 1", "heterogeneous, Fashion-MNIST, two labels"),
+}
+"""By private data source, partition scheme and the paper's name of the method."""
+
+NAMES = {"kt_pfl": "KT-pFL", "kt_pfl_paper_literal": "KT-pFL", "kt_pfl_authors": "KT-pFL", "fedmd": "FedMD"}
+"""The paper's name of a registered method: three readings of KT-pFL stand beside its one number."""
+
+DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+PARTITIONS = ("two_labels", "all_labels")
+CLASSES = 10
+CLIENTS = 20
+ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
+
+
+def paper_number(dataset: str, partition: str, method: str) -> float | None:
+    """Return the accuracy in percent that the paper reports for heterogeneous models, None where we cannot cite one.
+
+    Args:
+        dataset: private data source, ``fashion_mnist`` for example.
+        partition: partition scheme, ``two_labels`` or ``all_labels``.
+        method: registry name.
+    """
+    number = NUMBERS.get((_family(dataset), partition, NAMES.get(method, method)))
+    return None if number is None else number.accuracy
+
+
+def differences(settings: dict[str, Any]) -> list[str]:
+    """Return in what the settings differ from the paper's heterogeneous experiments, in words; empty in nothing.
+
+    Compared are the private data and its classes, the partition, the number of clients and the architectures. The paper
+    states neither rounds nor temperature nor seeds of its accuracy tables, so these cannot be compared.
+    """
+    source = str(settings.get("private", {}).get("source"))
+    classes = settings.get("private", {}).get("classes")
+    scheme = settings.get("partition", {}).get("scheme")
+    clients = settings.get("clients")
+    architectures = Counter(settings.get("architectures") or [])
+    found = []
+    if _family(source) not in DATASETS:
+        found.append(f"data {source}, not {_or(DATASETS.values())}")
+    if classes is not None and len(classes) != CLASSES:
+        found.append(f"{len(classes)} classes, not {CLASSES}")
+    if scheme not in PARTITIONS:
+        found.append(f"partition {scheme}, not {_or(PARTITIONS)}")
+    if clients != CLIENTS:
+        found.append(f"{clients} clients, not {CLIENTS}")
+    if set(architectures) != set(ARCHITECTURES) or len(set(architectures.values())) != 1:
+        found.append(f"models {', '.join(architectures) or None}, not {', '.join(ARCHITECTURES)} in equal numbers")
+    return found
+
+
+def same_setting(settings: dict[str, Any]) -> bool:
+    """Say whether data, partition, number of clients and architectures are the paper's."""
+    return not differences(settings)
+
+
+def _family(source: str) -> str:
+    """Return ``emnist`` for ``emnist:letters``."""
+    return source.partition(":")[0]
+
+
+def _or(names: Any) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,362 @@
+"""The comparison of methods as a table, and its renderings.
+
+A table is a data frame of text: a cell ``**96.9** ± 0.3`` is bold where the renderer can.
+"""
+
+import html
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ktpfl_pipeline.reports import paper
+from ktpfl_pipeline.reports.results import HEADLINE, Final, MethodResult, carries, local_only, paired_difference
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NONE = "–"
+MINUS = "−"
+COMPACT = ("Method", "Worst decile (%)", "Traffic (MB)", "Time")
+"""What the terminal shows beside accuracy and the difference to local-only."""
+
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+_SPREAD = re.compile(r" ± (\S+)$")
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    MINUS: "$-$",
+    NONE: "--",
+    "·": r"$\cdot$",
+}
+
+
+def transfer(results: Sequence[MethodResult]) -> str:
+    """Return how knowledge comes back in these methods, in a word: distillation, aggregation, or transfer for both."""
+    parameters = any(result.traffic["parameters_up"] or result.traffic["parameters_down"] for result in results)
+    knowledge = any(result.traffic["knowledge_up"] or result.traffic["knowledge_down"] for result in results)
+    return {(True, False): "distillation", (False, True): "aggregation"}.get((knowledge, parameters), "transfer")
+
+
+def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any]) -> "pd.DataFrame":
+    """Return one row a method: accuracy at both evaluation points, gain over local-only, spread, traffic, time.
+
+    Args:
+        results: the methods, in the order of the rows.
+        settings: the experiment's; they decide whether the paper's numbers may stand beside ours.
+    """
+    import pandas as pd
+
+    points = {f"{point_title(point, results)} (%)": point for point in (HEADLINE, "after_local")}
+    bold = {point: _clear_best(results, point) for point in points.values()}
+    local = local_only(results)
+    rows = []
+    for result in results:
+        final = result.final[HEADLINE]
+        row = {"Method": result.title}
+        for column, point in points.items():
+            row[column] = _accuracy(result.final[point], bold[point] is result) if point in result.final else NONE
+        row["Minus local-only (points)"] = (
+            NONE if local is None or result is local else signed(*paired_difference(result, local))
+        )
+        row["Spread over clients (points)"] = f"{100 * final.client_std:.1f}"
+        row["Worst decile (%)"] = f"{100 * final.worst_decile:.1f}"
+        row["Traffic (MB)"] = megabytes(sum(result.traffic.values()))
+        row["Time"] = duration(result.time)
+        number = _paper(result, settings)
+        row["Paper (%)"] = NONE if number is None else f"{number:.1f}"
+        rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def communication_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
+    """Return one row a method: MB by ledger and direction over the whole run, and kB per client and round."""
+    import pandas as pd
+
+    rows = []
+    for result in results:
+        total = sum(result.traffic.values())
+        turns = sum(len(record.cohort) for run in result.runs for record in run.history) / len(result.runs)
+        rows.append(
+            {
+                "Method": result.title,
+                "Knowledge up (MB)": megabytes(result.traffic["knowledge_up"]),
+                "Knowledge down (MB)": megabytes(result.traffic["knowledge_down"]),
+                "Parameters up (MB)": megabytes(result.traffic["parameters_up"]),
+                "Parameters down (MB)": megabytes(result.traffic["parameters_down"]),
+                "Public data down (MB)": megabytes(result.traffic["public_down"]),
+                "Total (MB)": megabytes(total),
+                "Per client and round (kB)": _digits(total / turns / 1e3),
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def phase_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
+    """Return one row a method: wall time by phase of a round, summed over the rounds."""
+    import pandas as pd
+
+    phases = [phase for phase in {phase: None for result in results for phase in result.seconds} if phase != "round"]
+    rows = [
+        {
+            "Method": result.title,
+            **{phase.capitalize(): duration(result.seconds.get(phase, 0.0)) for phase in phases},
+            "Whole rounds": duration(result.time),
+        }
+        for result in results
+    ]
+    return pd.DataFrame(rows, dtype=object)
+
+
+def run_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
+    """Return one row a run: its seed, its accuracies, and what finds it in MLflow."""
+    import pandas as pd
+
+    rows = []
+    for result in results:
+        for place, run in enumerate(result.runs):
+            row = {"Method": result.title, "Seed": str(run.seed)}
+            for point, final in result.final.items():
+                row[f"{point_title(point, results)} (%)"] = percent(final.per_seed[place], None)
+            rows.append({**row, "MLflow run": run.run_id or NONE, "Settings key": run.key or NONE})
+    return pd.DataFrame(rows, dtype=object).fillna(NONE)
+
+
+def point_title(point: str, results: Sequence[MethodResult]) -> str:
+    """Return what an evaluation point is called in a column."""
+    return {HEADLINE: f"After {transfer(results)}", "after_local": "After local training"}.get(
+        point, point.capitalize()
+    )
+
+
+def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
+    """Return what the columns of `comparison_table` mean, by column; and first whatever makes the rows unequal."""
+    local, seeds, found = local_only(results), len(results[0].seeds), {}
+    unequal = inequalities(results)
+    if unequal:
+        found["Not like for like"] = "; ".join(unequal) + "."
+    how = transfer(results)
+    found[f"After {how}"] = (
+        "each client's own model at the end of the round, once knowledge has come back, on that client's test images; "
+        "mean over clients. This is the headline."
+    )
+    found["After local training"] = (
+        "the same clients before any knowledge came back in that round. The two points can be far apart: compare "
+        "methods at one of them."
+    )
+    found["Final values"] = (
+        "every accuracy is the mean of the last five evaluations"
+        + (
+            ", then over seeds; ± is the standard deviation over seeds"
+            if seeds > 1
+            else "; with one seed, no ± is known"
+        )
+        + ". The best round is recorded with the results and is never the headline."
+    )
+    found["Bold"] = "best, and ahead of the runner-up by more than the spread of that difference over the seeds."
+    found["Minus local-only"] = (
+        "there is no local-only run beside these, so nothing here tells whether exchanging knowledge helped."
+        if local is None
+        else f"after {how}, paired by seed" + ("; ± is the spread of the paired differences." if seeds > 1 else ".")
+    )
+    worst = max(1, results[0].clients // 10)
+    found["Spread over clients, worst decile"] = (
+        f"standard deviation over the {results[0].clients} clients, and the mean over the {worst} with the lowest "
+        f"accuracy, after {how}."
+    )
+    found["Traffic, time"] = (
+        "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time of the rounds with their evaluations"
+        + (", mean over seeds." if seeds > 1 else ".")
+    )
+    found["Paper"] = _paper_note(results, settings)
+    return found
+
+
+def inequalities(results: Sequence[MethodResult]) -> list[str]:
+    """Return in what the methods of a comparison were not treated alike, in words; empty in nothing."""
+    found = []
+    if len({tuple(result.seeds) for result in results}) > 1:
+        found.append("seeds differ (" + _each(results, lambda result: ", ".join(map(str, result.seeds))) + ")")
+    if len({result.rounds for result in results}) > 1:
+        found.append("rounds differ (" + _each(results, lambda result: str(result.rounds)) + ")")
+    data: dict[int, set[str]] = {}
+    for result in results:
+        for run in result.runs:
+            data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
+    if any(len(kinds) > 1 for kinds in data.values()):
+        found.append("the clients' data or models differ between methods")
+    return found
+
+
+def to_markdown(table: "pd.DataFrame") -> str:
+    """Return the table in GitHub's Markdown, aligned so that its source can be read too."""
+    cells = [[str(cell).replace("|", r"\|") for cell in row] for row in [list(table.columns), *table.to_numpy()]]
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    lines = [_aligned(cells[0], widths), rule, *(_aligned(row, widths) for row in cells[1:])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def to_html(table: "pd.DataFrame") -> str:
+    """Return the table as an HTML ``table`` element without styles."""
+    head = "".join(f'<th scope="col">{_header_html(str(column))}</th>' for column in table.columns)
+    body = "".join(
+        f'<tr><th scope="row">{_html(row[0])}</th>' + "".join(f"<td>{_html(cell)}</td>" for cell in row[1:]) + "</tr>"
+        for row in table.to_numpy()
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def to_latex(table: "pd.DataFrame") -> str:
+    r"""Return the table as a LaTeX ``tabular``, which needs ``\usepackage{booktabs}``."""
+    head = [_shortstack(str(column)) for column in table.columns]
+    body = [[_latex(str(cell)) for cell in row] for row in table.to_numpy()]
+    rows = [" & ".join(row) + r" \\" for row in [head, *body]]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+            r"\toprule",
+            rows[0],
+            r"\midrule",
+            *rows[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def to_console(table: "pd.DataFrame") -> str:
+    """Return a compact version in plain text, at most 100 columns wide."""
+    shown = [
+        column
+        for column in map(str, table.columns)
+        if column in COMPACT or column.startswith(("After ", "Minus ")) or column == table.columns[0]
+    ]
+    heads = [textwrap.wrap(column, 13, break_on_hyphens=False) for column in shown]
+    depth = max(map(len, heads))
+    above = list(zip(*([""] * (depth - len(head)) + head for head in heads), strict=True))
+    body = [[textwrap.shorten(_plain(cell), 24, placeholder="…") for cell in row] for row in table[shown].to_numpy()]
+    widths = [max(map(len, column)) for column in zip(*above, *body, strict=True)]
+    lines = [*above, ["─" * width for width in widths], *body]
+    return "\n".join("  ".join(_aligned(line, widths)).rstrip() for line in lines) + "\n"
+
+
+def percent(mean: float, std: float | None) -> str:
+    """Return an accuracy of 0..1 in percent, with its spread if it is known: ``96.9 ± 0.3``."""
+    return f"{100 * mean:.1f}" + ("" if std is None else f" ± {100 * std:.1f}")
+
+
+def signed(difference: float | None, std: float | None) -> str:
+    """Return a difference of accuracies in points, with its sign: ``+1.0 ± 0.4``."""
+    if difference is None:
+        return NONE
+    points = round(100 * difference, 1)
+    sign = "+" if points > 0 else MINUS if points < 0 else ""
+    return f"{sign}{abs(points):.1f}" + ("" if std is None else f" ± {100 * std:.1f}")
+
+
+def megabytes(count: float) -> str:
+    """Return bytes in MB of 10⁶ bytes, to three digits."""
+    return _digits(count / 1e6)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: ``8.3 s``, ``42 s``, ``12.3 min``, ``2.4 h``."""
+    if seconds == 0:
+        return "0 s"
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3597 else f"{seconds / 3600:.1f} h"
+
+
+def latex_escape(text: str) -> str:
+    """Return `text` with LaTeX's special characters escaped."""
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _accuracy(final: Final, bold: bool) -> str:
+    text = percent(final.mean, final.seed_std)
+    mean, space, rest = text.partition(" ")
+    return f"**{mean}**{space}{rest}" if bold else text
+
+
+def _clear_best(results: Sequence[MethodResult], point: str) -> MethodResult | None:
+    """Return the best method if it is ahead of the runner-up by more than the spread of that difference over seeds."""
+    ranked = sorted(
+        (result for result in results if point in result.final), key=lambda result: result.final[point].mean
+    )
+    if len(ranked) < 2:
+        return None
+    difference, std = paired_difference(ranked[-1], ranked[-2], point, point)
+    return ranked[-1] if carries(difference, std) and (difference or 0) > 0 else None
+
+
+def _paper(result: MethodResult, settings: dict[str, Any]) -> float | None:
+    if not paper.same_setting(settings):
+        return None
+    return paper.paper_number(settings["private"]["source"], settings["partition"]["scheme"], result.method)
+
+
+def _paper_note(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
+    differing = paper.differences(settings)
+    if differing:
+        return (
+            "no number of the paper stands beside ours, because the setting is another: " + "; ".join(differing) + "."
+        )
+    if all(_paper(result, settings) is None for result in results):
+        return "we have no number of the paper for this setting that we can cite."
+    return (
+        "Table 1 of the paper, same data, partition, number of clients and architectures. It has no local-only row, "
+        "and states neither rounds, temperature nor evaluation point: a landmark, not a target."
+    )
+
+
+def _each(results: Sequence[MethodResult], value: Any) -> str:
+    return "; ".join(f"{result.title}: {value(result)}" for result in results)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Return the first cell padded on the right and the others on the left."""
+    return [
+        cell.ljust(width) if i == 0 else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+
+
+def _digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def _plain(cell: Any) -> str:
+    return _BOLD.sub(r"\1", str(cell)).replace(MINUS, "-").replace(NONE, "-")
+
+
+def _html(cell: Any) -> str:
+    text = _BOLD.sub(r"<strong>\1</strong>", html.escape(str(cell)))
+    return _SPREAD.sub(r'<span class="spread"> ± \1</span>', text)
+
+
+def _header_html(column: str) -> str:
+    name, bracket, unit = column.partition(" (")
+    return html.escape(name) + (f' <span class="unit">({html.escape(unit)}</span>' if bracket else "")
+
+
+def _latex(text: str) -> str:
+    return _BOLD.sub(r"\\textbf{\1}", latex_escape(text))
+
+
+def _shortstack(column: str) -> str:
+    lines = [latex_escape(line) for line in textwrap.wrap(column, 12, break_on_hyphens=False)]
+    return r"\shortstack{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]

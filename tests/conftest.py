@@ -1,0 +1,10 @@
+"""What every test shares. pytest puts this folder on the import path, so that tests can `import toy`."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Run torch on one thread: results of float32 then repeat bit for bit, and tests may run side by side."""
+    torch.set_num_threads(1)

@@ -1,0 +1,326 @@
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data import partition as module
+from ktpfl_pipeline.data.partition import (
+    SCHEMES,
+    ClientIndices,
+    draw_stratified,
+    label_counts,
+    label_similarity,
+    partition,
+)
+
+
+def make_labels(samples: int, classes: int, seed: int = 0, skew: float = 0.0) -> torch.Tensor:
+    """Shuffled labels; with `skew`, low classes are more frequent."""
+    weights = np.exp(-skew * np.arange(classes))
+    return torch.from_numpy(np.random.default_rng(seed).choice(classes, samples, p=weights / weights.sum()))
+
+
+def splits(own: ClientIndices) -> list[torch.Tensor]:
+    return [own.train, own.validation, own.test]
+
+
+def everything(parts: dict[int, ClientIndices]) -> torch.Tensor:
+    return torch.cat([split for own in parts.values() for split in splits(own)])
+
+
+CASES = [
+    (clients, samples, classes, skew)
+    for clients, samples, classes, skew in [
+        (1, 40, 2, 0.0),
+        (3, 200, 5, 0.5),
+        (5, 1000, 10, 0.0),
+        (7, 900, 3, 1.0),
+        (20, 1797, 10, 0.0),
+        (100, 5000, 10, 0.2),
+    ]
+]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(("clients", "samples", "classes", "skew"), CASES)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("shares", [(0.25, 0.1), (0.25, 0.0), (0.4, 0.3)])
+def test_every_sample_goes_to_one_split_of_one_client(scheme, clients, samples, classes, skew, seed, shares):
+    labels = make_labels(samples, classes, seed, skew)
+    pool = torch.from_numpy(np.random.default_rng(seed).permutation(samples)[: samples - samples // 10])
+    if scheme == "two_labels" and 2 * clients < classes:
+        pytest.skip("refused; see test_two_labels_refuses_unowned_classes")
+    test_share, validation_share = shares
+    parts = partition(
+        labels, clients, scheme, seed, alpha=1.0, test_share=test_share, validation_share=validation_share, pool=pool
+    )
+    assert list(parts) == list(range(clients))
+    used = everything(parts)
+    assert used.dtype == torch.int64
+    assert torch.equal(used.sort().values, pool.sort().values)  # all of the pool, each sample once, nothing else
+    for own in parts.values():
+        total = sum(len(split) for split in splits(own))
+        assert len(own.train) >= 2
+        assert len(own.test) == math.ceil(round(total * test_share, 6))
+        assert len(own.validation) == (
+            max(1, round((total - len(own.test)) * validation_share)) if validation_share else 0
+        )
+        assert all(torch.equal(split, split.sort().values) for split in splits(own))
+        counts = torch.bincount(labels[torch.cat(splits(own))], minlength=classes)
+        quota = counts * len(own.test) / total
+        tested = torch.bincount(labels[own.test], minlength=classes)
+        assert (tested - quota).abs().max() < 1  # the client's own label distribution, up to rounding
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_seed_decides(scheme):
+    labels = make_labels(600, 6)
+    first, again, other = (everything(partition(labels, 5, scheme, seed)) for seed in (3, 3, 4))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_no_global_generator_is_used_or_moved():
+    labels = make_labels(300, 4)
+    first = everything(partition(labels, 4, "dirichlet", 0))
+    np.random.seed(1)
+    torch.manual_seed(1)
+    before = (torch.get_rng_state(), np.random.get_state()[1].copy())
+    assert torch.equal(everything(partition(labels, 4, "dirichlet", 0)), first)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])
+
+
+def test_the_split_of_a_client_depends_on_its_own_samples_alone(monkeypatch):
+    labels = make_labels(200, 4)
+    fixed = np.arange(200) % 3
+    for name, owner in (("here", fixed), ("swapped", np.where(fixed == 0, 0, 3 - fixed))):  # clients 1 and 2 swap
+        monkeypatch.setitem(SCHEMES, name, lambda *_, owner=owner: owner)
+    here, swapped = (partition(labels, 3, name, 0) for name in ("here", "swapped"))
+    assert torch.equal(here[0].test, swapped[0].test)
+    assert torch.equal(torch.cat(splits(here[1])).sort().values, torch.cat(splits(swapped[2])).sort().values)
+    assert not torch.equal(here[1].test, swapped[2].test)  # the same samples, another client's stream
+
+
+def test_the_arguments_are_left_as_they_were():
+    labels, pool = make_labels(100, 2), torch.arange(99, -1, -1)
+    before = labels.clone(), pool.clone()
+    partition(labels, 3, "all_labels", 0, pool=pool)
+    assert torch.equal(labels, before[0])
+    assert torch.equal(pool, before[1])
+
+
+# -------------------------------------------------------------------------------------------------------------- schemes
+
+
+def test_iid_is_even_and_mixed():
+    labels = make_labels(4003, 10)
+    counts = label_counts(labels, partition(labels, 20, "iid", 0), 10)
+    assert sorted(set(counts.sum(dim=1).tolist())) == [200, 201]
+    assert counts.min() > 5  # of about 20
+    assert label_similarity(counts).mean() > 0.9
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shares", [(0.25, 0.1), (0.1, 0.1), (0.5, 0.5), (0.25, 0.0)])
+def test_all_labels_trains_and_tests_every_class_at_every_client(seed, shares):
+    labels = make_labels(4000, 10, seed)
+    parts = partition(labels, 20, "all_labels", seed, test_share=shares[0], validation_share=shares[1])
+    for own in parts.values():
+        assert torch.bincount(labels[own.train], minlength=10).min() >= 1
+        assert torch.bincount(labels[own.test], minlength=10).min() >= 1
+    counts = label_counts(labels, parts, 10)
+    assert all(len(set(column)) > 1 for column in counts.T.tolist())  # in different amounts
+    assert (counts.max(dim=0).values > 2 * counts.min(dim=0).values).all()
+
+
+def test_all_labels_gives_one_of_a_class_that_is_too_rare_to_test():
+    labels = torch.tensor([0] * 200 + [1] * 12 + [2] * 5)
+    counts = label_counts(labels, partition(labels, 10, "all_labels", 0), 3)
+    assert counts[:, 0].min() >= 4
+    assert counts[:, 1].min() == 1
+    assert counts[:, 2].sum() == 5  # fewer than clients: shared out as far as they go
+
+
+@pytest.mark.parametrize(("clients", "classes"), [(20, 10), (5, 10), (1, 2), (7, 2), (4, 3), (13, 7), (20, 9), (3, 5)])
+@pytest.mark.parametrize("seed", range(4))
+def test_two_labels_gives_two_and_shares_classes_evenly(clients, classes, seed):
+    labels = make_labels(200 * classes, classes, seed)
+    counts = label_counts(labels, partition(labels, clients, "two_labels", seed), classes)
+    assert ((counts > 0).sum(dim=1) == 2).all()
+    owners = (counts > 0).sum(dim=0)
+    assert owners.max() - owners.min() <= 1
+    assert owners.min() >= 1
+    for column in counts.T:
+        assert column[column > 0].max() - column[column > 0].min() <= 1
+    if (clients, classes) == (20, 10):
+        assert (owners == 4).all()
+
+
+def test_two_labels_varies_the_pairs():
+    labels = make_labels(2000, 10)
+    counts = label_counts(labels, partition(labels, 20, "two_labels", 0), 10)
+    pairs = {tuple(row.nonzero().flatten().tolist()) for row in counts}
+    assert len(pairs) > 5  # always the same five pairs would be five
+
+
+def test_dirichlet_is_skewed_by_a_small_alpha_and_even_with_a_large_one():
+    labels = make_labels(20_000, 10)
+    similarity = {
+        alpha: label_similarity(label_counts(labels, partition(labels, 10, "dirichlet", 0, alpha=alpha), 10))
+        for alpha in (0.1, 1.0, 1e6)
+    }
+    means = [float(matrix.mean()) for matrix in similarity.values()]
+    assert means == sorted(means)
+    assert means[0] < 0.5
+    assert similarity[1e6].min() > 0.999
+
+
+def test_dirichlet_is_drawn_anew_until_every_client_has_enough():
+    labels = make_labels(300, 3)
+    needed = []
+    for seed in range(20):
+        parts = partition(labels, 10, "dirichlet", seed, alpha=0.3)
+        assert min(sum(len(split) for split in splits(own)) for own in parts.values()) >= 4
+        first = module._deal_classes(
+            labels.numpy(),
+            lambda size, rng: module._portions(rng.dirichlet(np.full(10, 0.3)), size),
+            seed,
+            "dirichlet",
+            0,
+        )
+        needed.append(np.bincount(first, minlength=10).min() < 4)
+    assert any(needed)  # or this test would show nothing
+
+
+def test_portions_add_up():
+    rng = np.random.default_rng(0)
+    for total in (0, 1, 7, 1000):
+        for alpha in (1e-3, 1.0, 1e5):
+            portions = module._portions(rng.dirichlet(np.full(9, alpha)), total)
+            assert portions.sum() == total
+            assert portions.min() >= 0
+    assert module._portions(np.array([0.5, 0.3, 0.2]), 10).tolist() == [5, 3, 2]
+
+
+# ------------------------------------------------------------------------------------------------------- stratification
+
+
+def test_stratified_draw_by_hand():
+    labels = np.array([0] * 8 + [1] * 4 + [2] * 1)
+    for seed in range(10):
+        taken = draw_stratified(labels, 3, np.random.default_rng(seed))
+        # quotas 24/13, 12/13, 3/13: 1, 0, 0 and remainders 11, 12, 3 of 13, so two, one and none
+        assert np.bincount(labels[taken], minlength=3).tolist() == [2, 1, 0]
+
+
+def test_equal_remainders_are_settled_by_lot():
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    winners = {int(labels[draw_stratified(labels, 1, np.random.default_rng(seed))][0]) for seed in range(40)}
+    assert winners == {0, 1, 2}
+
+
+@pytest.mark.parametrize("total", [0, 1, 5, 12, 13])
+def test_stratified_draw_takes_the_number_asked_for(total):
+    labels = np.array([9] * 8 + [1] * 4 + [40])
+    assert draw_stratified(labels, total, np.random.default_rng(0)).sum() == total
+
+
+def test_every_sample_of_a_class_may_be_drawn():
+    labels = np.zeros(10, dtype=np.int64)
+    drawn = sum(draw_stratified(labels, 5, np.random.default_rng(seed)).astype(int) for seed in range(200))
+    assert drawn.min() > 60
+    assert drawn.max() < 140  # 100 each on average, with a standard deviation of 7
+
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_label_counts_and_similarity_by_hand():
+    labels = torch.tensor([0, 0, 0, 1, 2, 2, 1])
+    one = torch.tensor
+    parts = {
+        1: ClientIndices(one([4]), one([5]), one([6])),
+        0: ClientIndices(one([0, 1]), torch.empty(0, dtype=torch.int64), one([2, 3])),
+    }
+    counts = label_counts(labels, parts, 4)
+    assert counts.tolist() == [[3, 1, 0, 0], [0, 1, 2, 0]]
+    similarity = label_similarity(counts)
+    assert similarity.dtype == torch.float64
+    # (3·0 + 1·1 + 0·2) / (√10 · √5)
+    assert similarity.flatten().tolist() == pytest.approx([1, 1 / math.sqrt(50), 1 / math.sqrt(50), 1])
+
+
+def test_similarity_is_of_distributions_not_of_sizes():
+    counts = torch.tensor([[1, 2, 0], [100, 200, 0], [0, 0, 7]])
+    assert label_similarity(counts).tolist() == [
+        pytest.approx([1, 1, 0]),
+        pytest.approx([1, 1, 0]),
+        pytest.approx([0, 0, 1]),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"clients": 0}, ("federation of 0 clients", "1 client or more")),
+        ({"clients": -3}, ("federation of -3 clients", "1 client or more")),
+        ({"scheme": "two_label"}, ("'two_label' is unknown", "did you mean 'two_labels'", "iid, all_labels")),
+        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, dirichlet")),
+        ({"test_share": 0.0}, ("test_share 0.0", "between 0 and 1")),
+        ({"test_share": 1.0}, ("test_share 1.0", "between 0 and 1")),
+        ({"test_share": 25}, ("test_share 25", "such as 0.25")),
+        ({"test_share": math.nan}, ("test_share nan", "between 0 and 1")),
+        ({"validation_share": -0.1}, ("validation_share -0.1", "less than 1")),
+        ({"validation_share": 1.0}, ("validation_share 1.0", "less than 1")),
+        ({"alpha": 0.0}, ("alpha 0.0", "above 0", "such as 0.5")),
+        ({"alpha": -1.0}, ("alpha -1.0", "above 0")),
+        ({"alpha": math.inf}, ("alpha inf", "at most 1,000,000")),
+        ({"alpha": math.nan}, ("alpha nan", "above 0")),
+        ({"clients": 26}, ("100 samples are too few for 26 clients under iid", "1 to validate on", "Lower clients")),
+        ({"clients": 10**9}, ("100 samples are too few for 1,000,000,000 clients", "Lower clients")),
+        (
+            {"test_share": 0.99, "clients": 2},
+            ("100 samples are too few for 2 clients", "at least 2 to train on", "test_share"),
+        ),
+        ({"pool": torch.arange(5), "clients": 2}, ("5 samples are too few for 2 clients", "Lower clients")),
+        ({"pool": torch.arange(0)}, ("0 samples are too few for 4 clients",)),
+        ({"scheme": "dirichlet", "alpha": 1e-5}, ("alpha 1e-05", "some of 4 clients", "100 samples", "raise alpha")),
+        ({"scheme": "two_labels", "clients": 1}, ("3 classes out among 1 clients", "(2)", "change `clients`")),
+        (
+            {"scheme": "two_labels", "pool": torch.arange(0, 90, 3)},
+            ("1 classes out among 4 clients", "two classes or more", "`classes`"),
+        ),
+    ],
+)
+def test_bad_input_is_refused(changes, words):
+    arguments = {"clients": 4, "scheme": "iid", "seed": 0} | changes
+    with pytest.raises(InputError, match=".*".join(re.escape(word) for word in words)):
+        partition(torch.arange(100) % 3, **arguments)
+
+
+def test_two_labels_refuses_unowned_classes():
+    with pytest.raises(InputError, match=r"10 classes out among 4 clients.*\(5\)"):
+        partition(torch.arange(200) % 10, 4, "two_labels", 0)
+
+
+def test_as_many_clients_as_the_samples_allow():
+    labels = torch.arange(100) % 3
+    assert len(partition(labels, 25, "iid", 0)) == 25  # 4 each: 2 train, 1 validation, 1 test
+    assert len(partition(labels, 33, "iid", 0, validation_share=0)) == 33  # 3 each: 2 train, 1 test
+
+
+def test_a_pool_that_names_a_sample_twice_is_a_mistake_of_the_caller():
+    with pytest.raises(ValueError, match="names a sample twice"):
+        partition(torch.arange(100) % 3, 2, "iid", 0, pool=torch.tensor([1, 2, 3, 3]))
+
+
+def test_shares_are_not_fooled_by_binary_fractions():
+    parts = partition(torch.zeros(100, dtype=torch.int64), 1, "iid", 0, test_share=0.07)
+    assert len(parts[0].test) == 7  # 0.07 x 100 is 7.000000000000001 to the machine

@@ -1,0 +1,125 @@
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.public import check_size, open_part, without_overlap
+from ktpfl_pipeline.data.sources import load
+
+
+def random_images(number: int, seed: int, channels: int = 1, size: int = 6) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (number, channels, size, size), dtype=torch.uint8, generator=generator)
+
+
+# ------------------------------------------------------------------------------------------------------------ open part
+
+
+@pytest.mark.parametrize("share", [0.01, 0.25, 0.3, 0.9])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_open_part_is_stratified_and_takes_every_sample_once(share, seed):
+    labels = torch.tensor([0] * 500 + [1] * 300 + [4] * 201)[torch.randperm(1001)]
+    public, private = open_part(labels, share, seed)
+    assert torch.equal(torch.cat([public, private]).sort().values, torch.arange(1001))
+    assert len(public) == round(share * 1001)
+    quota = torch.bincount(labels) * len(public) / 1001
+    assert (torch.bincount(labels[public], minlength=5) - quota).abs().max() < 1
+    assert public.dtype == private.dtype == torch.int64
+    assert torch.equal(public, public.sort().values)
+    assert torch.equal(private, private.sort().values)
+
+
+def test_open_part_depends_on_the_seed_alone():
+    labels = torch.arange(200) % 10
+    first = open_part(labels, 0.2, 0)[0]
+    torch.manual_seed(5)
+    assert torch.equal(open_part(labels, 0.2, 0)[0], first)
+    assert not torch.equal(open_part(labels, 0.2, 1)[0], first)
+
+
+@pytest.mark.parametrize(
+    ("share", "samples", "words"),
+    [
+        (0.0, 100, ("share 0.0", "between 0 and 1")),
+        (1.0, 100, ("share 1.0", "between 0 and 1")),
+        (-0.2, 100, ("share -0.2", "such as 0.1")),
+        (float("nan"), 100, ("share nan", "between 0 and 1")),
+        (0.001, 100, ("share 0.001 of 100 samples is 0", "nearer to 0.5")),
+        (0.999, 100, ("share 0.999 of 100 samples is 100", "nearer to 0.5")),
+        (0.5, 0, ("share 0.5 of 0 samples is 0", "more samples")),
+    ],
+)
+def test_shares_that_leave_one_side_empty_are_refused(share, samples, words):
+    with pytest.raises(InputError, match=".*".join(re.escape(word) for word in words)):
+        open_part(torch.zeros(samples, dtype=torch.int64), share, 0)
+
+
+# -------------------------------------------------------------------------------------------------------------- overlap
+
+
+def test_public_images_that_are_private_are_dropped_in_place():
+    public, private = random_images(300, 0, channels=3), random_images(50, 1, channels=3)
+    public[[17, 120, 299]] = private[[0, 1, 1]]
+    kept = without_overlap(public, private)
+    rest = [row for row in range(300) if row not in (17, 120, 299)]
+    assert torch.equal(kept, public[rest])
+
+
+def test_one_pixel_makes_the_difference():
+    private = random_images(100, 0)
+    public = private.clone()
+    public[:, 0, 5, 5] ^= 1
+    assert without_overlap(public, private) is public
+
+
+def test_shuffled_and_non_contiguous_images_are_recognised():
+    private = random_images(400, 0)
+    public = torch.cat([random_images(400, 1), private[7:8]]).permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)
+    assert len(without_overlap(public, private.flip(0))) == 400
+
+
+@pytest.mark.parametrize(("copies", "refuse"), [(10, False), (11, True), (1000, True)])
+def test_more_than_one_percent_is_refused(copies, refuse):
+    public, private = random_images(1000, 0), random_images(1200, 1)
+    public[:copies] = private[:copies]
+    if not refuse:
+        assert len(without_overlap(public, private)) == 1000 - copies
+        return
+    with pytest.raises(InputError, match=rf"{copies:,} of its 1,000 images are also private.*open_part"):
+        without_overlap(public, private)
+
+
+def test_images_of_different_shapes_are_a_mistake_of_the_caller():
+    with pytest.raises(ValueError, match="differ"):
+        without_overlap(random_images(2, 0, size=5), random_images(2, 0, size=6))
+
+
+def test_seventy_thousand_images_take_less_than_two_seconds():
+    images = random_images(70_000, 0, size=28)
+    start = time.process_time()  # not the clock: other work on the machine does not count
+    assert without_overlap(images, images.flip(3)) is images
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.real_data
+@pytest.mark.skipif("KTPFL_REAL_DATA" not in os.environ, reason="KTPFL_REAL_DATA names no folder")
+@pytest.mark.parametrize(("public", "private"), [("mnist", "fashion_mnist"), ("cifar100", "cifar10")])
+def test_the_papers_public_sets_do_not_overlap_with_its_private_data(public, private):
+    folder = Path(os.environ["KTPFL_REAL_DATA"])
+    images = load(f"npz:{public}.npz", folder).images
+    assert len(without_overlap(images, load(f"npz:{private}.npz", folder).images)) == len(images)
+    with pytest.raises(InputError, match="overlaps"):
+        without_overlap(images, images[:1000])
+
+
+# ----------------------------------------------------------------------------------------------------------------- size
+
+
+def test_a_batch_larger_than_the_public_set_is_refused():
+    check_size(3000, 3000)
+    with pytest.raises(InputError, match=r"public\.batch is 3,001 .* 3,000 images: lower public\.batch"):
+        check_size(3000, 3001)

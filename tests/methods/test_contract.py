@@ -1,0 +1,229 @@
+"""The promises that every method keeps. A method joins by its line in `METHODS`; nothing here knows one by name."""
+
+import copy
+import math
+import shutil
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import toy
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.engine import Observer, Run, Schedule
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.params import Models
+from ktpfl_pipeline.methods import METHODS, TITLES, create
+
+# What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {}
+
+SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
+SETTINGS = {"what": "toy"}
+
+
+@pytest.fixture(scope="module", params=list(METHODS))
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def method(name: str) -> Method[Any]:
+    return create(name, HYPERPARAMETERS.get(name))
+
+
+@pytest.fixture
+def fed(method: Method[Any]) -> Federation:
+    return toy.federation_for(method)
+
+
+@pytest.fixture(scope="module")
+def kept(method: Method[Any], name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the checkpoints after each round of the straight run."""
+    return tmp_path_factory.mktemp(name)
+
+
+@pytest.fixture(scope="module")
+def straight(method: Method[Any], kept: Path) -> Run:
+    """One undisturbed run, its checkpoint after round t kept as ``t.ckpt``."""
+    file = kept / "run.ckpt"
+    observer = Observer(round=lambda record: shutil.copy(file, kept / f"{record.round}.ckpt"))
+    fed = toy.federation_for(method)
+    return engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+
+
+def timeless(history: list[RoundRecord]) -> list[RoundRecord]:
+    return [replace(record, seconds={}) for record in history]
+
+
+def assert_same_run(one: Run, other: Run) -> None:
+    assert toy.same(timeless(one.history), timeless(other.history))
+    assert toy.same(one.coefficients, other.coefficients)
+    assert toy.same(one.state, other.state)
+
+
+def personal(method: Method[Any], state: Any, fed: Federation) -> Models:
+    return {client.id: method.personal(state, client.id, fed) for client in fed.clients}
+
+
+def entries(state: Any) -> dict[str, Any]:
+    return {entry.name: getattr(state, entry.name) for entry in fields(state)}
+
+
+class TestContract:
+    def test_has_a_title(self, name: str) -> None:
+        assert TITLES[name]
+
+    def test_learns(self, method: Method[Any], fed: Federation) -> None:
+        start = personal(method, method.init(fed), fed)
+        before = [evaluation.accuracy for evaluation in fed.evaluate(start, "test").values()]
+        after = engine.run(method, fed, Schedule(rounds=3)).history[-1].accuracy["after_transfer"]
+        assert sum(before) / 5 < 0.5
+        assert sum(after) / 5 > 0.75
+        assert min(after) > 1 / toy.CLASSES
+
+    def test_repeats_bit_for_bit(self, method: Method[Any], fed: Federation, straight: Run) -> None:
+        torch.manual_seed(99)  # which no draw may depend on
+        assert_same_run(engine.run(method, fed, SCHEDULE), straight)
+
+    def test_another_seed_differs(self, method: Method[Any], fed: Federation, straight: Run) -> None:
+        other = engine.run(method, toy.again(fed, seed=1), SCHEDULE)
+        assert not toy.same(personal(method, other.state, fed), personal(method, straight.state, fed))
+
+    @pytest.mark.parametrize("t", range(1, SCHEDULE.rounds + 1))
+    def test_resume_equals_a_straight_run(
+        self, method: Method[Any], fed: Federation, straight: Run, kept: Path, tmp_path: Path, t: int
+    ) -> None:
+        file = tmp_path / "run.ckpt"
+        shutil.copy(kept / f"{t}.ckpt", file)
+        resumed: list[RoundRecord] = []
+        ran: list[int] = []
+        observer = Observer(resumed=resumed.extend, round=lambda record: ran.append(record.round))
+        run = engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+        assert_same_run(run, straight)
+        assert [record.round for record in resumed] == list(range(1, t + 1))
+        assert ran == list(range(t + 1, SCHEDULE.rounds + 1))
+        assert resumed == straight.history[:t] or run.history[:t] == resumed  # the seconds of the first run are kept
+
+    def test_checkpoint_holds_the_state_and_no_code(self, straight: Run, kept: Path) -> None:
+        content = torch.load(kept / f"{SCHEDULE.rounds}.ckpt", weights_only=True)
+        assert toy.same(content["state"], entries(straight.state))
+        assert len(content["history"]) == SCHEDULE.rounds
+
+    def test_round_leaves_its_arguments_as_they_were(self, method: Method[Any], fed: Federation) -> None:
+        state, cohort = method.init(fed), [toy.IDS[0], toy.IDS[2], toy.IDS[4]]
+        for t in (1, 2):
+            before = copy.deepcopy(state)
+            after, _ = method.round(state, cohort, t, fed)
+            assert toy.same(state, before)
+            assert cohort == [toy.IDS[0], toy.IDS[2], toy.IDS[4]]
+            again, _ = method.round(state, cohort, t, fed)
+            assert toy.same(after, again)  # nothing is remembered outside the state
+            state = after
+
+    @pytest.mark.parametrize("cohort", [toy.IDS[1:2], toy.IDS[1:4], toy.IDS], ids=["one", "three", "all"])
+    def test_reports_exactly_the_cohort(self, method: Method[Any], fed: Federation, cohort: tuple[int, ...]) -> None:
+        _, report = method.round(method.init(fed), list(cohort), 1, fed)
+        assert list(report.traffic) == list(cohort)
+        assert all(isinstance(traffic, Traffic) for traffic in report.traffic.values())
+        assert all(getattr(traffic, ledger) >= 0 for traffic in report.traffic.values() for ledger in LEDGERS)
+        assert set(report.after_local) == set(cohort)
+
+    def test_an_absent_client_is_left_alone(self, method: Method[Any], fed: Federation) -> None:
+        everyone = list(toy.IDS)
+        cohort, absent = [7, 20], [3, 11, 12]
+        before, _ = method.round(method.init(fed), everyone, 1, fed)
+        after, _ = method.round(before, cohort, 2, fed)
+        found = []
+        for field, old in entries(before).items():
+            new = entries(after)[field]
+            if isinstance(old, dict) and set(old) == set(everyone):  # by client: models with their buffers
+                found.append(field)
+                assert all(toy.same(old[n], new[n]) for n in absent), field
+                assert not any(toy.same(old[n], new[n]) for n in cohort), field
+            if isinstance(old, Tensor) and old.shape == (5, 5):  # a server matrix
+                rows = fed.positions(absent)
+                assert torch.equal(old[rows], new[rows]), field
+                assert torch.equal(old[:, rows], new[:, rows]), field
+        if found:
+            assert all(
+                toy.same(method.personal(before, n, fed), method.personal(after, n, fed)) for n in absent
+            )
+
+    def test_the_order_of_visits_changes_nothing(self, method: Method[Any], fed: Federation, straight: Run) -> None:
+        reverse = engine.run(method, toy.again(fed, executor=toy.ReverseExecutor()), SCHEDULE)
+        assert_same_run(reverse, straight)
+
+    @pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
+    def test_relabelling_permutes_everything(self, method: Method[Any], order: tuple[int, ...]) -> None:
+        # Sums over clients run in another order: float64, and the rounding of two rounds.
+        fed = toy.federation_for(method, dtype="float64")
+        permuted = toy.again(fed, clients=tuple(fed.clients[row] for row in order))
+        one, other = (engine.run(method, these, Schedule(rounds=2)) for these in (fed, permuted))
+        models = personal(method, one.state, fed)
+        assert toy.distance(models, personal(method, other.state, permuted)) < 1e-12
+        assert toy.distance(models, fed.initial_models()) > 1e-3
+        for record, counterpart in zip(one.history, other.history, strict=True):
+            assert counterpart.cohort == [record.cohort[row] for row in order]
+            for point, values in record.accuracy.items():
+                assert counterpart.accuracy[point] == [values[row] for row in order]
+        if one.coefficients is not None:
+            there_and_back = one.coefficients[:, list(order)][:, :, list(order)]
+            assert torch.allclose(other.coefficients, there_and_back, rtol=0, atol=1e-7)  # kept as float32
+
+    def test_history_has_its_documented_lengths(self, straight: Run) -> None:
+        assert [record.round for record in straight.history] == [1, 2, 3]
+        for record in straight.history:
+            assert len(record.cohort) == 3
+            assert set(record.accuracy) == {"after_local", "after_transfer", "validation"}
+            for values in record.accuracy.values():
+                assert len(values) == 5
+                assert all(0 <= value <= 1 for value in values)
+            for phase, losses in record.loss.items():
+                assert len(losses) == (5 if phase == "test" else 3)
+                assert all(math.isfinite(loss) for loss in losses)
+            assert set(record.traffic) == set(LEDGERS)
+            assert all(len(values) == 3 for values in record.traffic.values())
+            assert record.seconds["round"] >= record.seconds["server"] >= 0
+        if straight.coefficients is not None:
+            assert straight.coefficients.shape == (3, 5, 5)
+            assert straight.coefficients.dtype == torch.float32
+
+    def test_an_unknown_hyperparameter_is_refused(self, name: str) -> None:
+        with pytest.raises(InputError, match=f"hyperparameter of {name} called 'nonsense'"):
+            create(name, {"nonsense": 1})
+        make = METHODS[name]
+        for entry in fields(make.func if isinstance(make, partial) else make):
+            with pytest.raises(InputError, match=f"did you mean '{entry.name}'"):
+                create(name, {entry.name + "x": 1})
+
+    def test_global_generators_stay_where_they_are(self, method: Method[Any], fed: Federation) -> None:
+        before = toy.global_generators()
+        engine.run(method, fed, Schedule(rounds=1))
+        assert toy.same(toy.global_generators(), before)
+
+    def test_divergence_names_client_and_round(self, method: Method[Any], fed: Federation, tmp_path: Path) -> None:
+        wild = toy.again(fed, training=LocalTraining(epochs=3, batch_size=4, learning_rate=1e9))
+        file = tmp_path / "run.ckpt"
+        with pytest.raises(InputError, match=r"Client (3|7|11|12|20) diverged in round 1 .*learning_rate"):
+            engine.run(method, wild, Schedule(rounds=2), checkpoint_file=file)
+        assert not file.exists()
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'kt_pfl'"):
+        create("kt_pfll")
+    with pytest.raises(InputError, match="choose from .*fedmd"):
+        create("zzz")
+
+
+def test_every_method_has_one_title() -> None:
+    assert set(TITLES) == set(METHODS)
+    assert len(set(TITLES.values())) == len(TITLES)

@@ -1,0 +1,129 @@
+"""Toy federations: a few clients, 8x8 images in three classes that a linear model tells apart, four tiny architectures.
+
+Client ids are not row numbers, training sets differ in size, and their last batches are a full one, short ones and a
+single image, so that a mix-up of any of these shows.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.samples import Samples
+
+IDS = (3, 7, 11, 12, 20)
+SIZES = (16, 17, 20, 9, 14)  # training images per client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6
+CLASSES = 3
+ARCHITECTURES = ("linear", "conv", "mlp")
+
+
+def build(name: str) -> nn.Module:
+    """Return a new module: ``linear``, ``conv`` (with BatchNorm), ``mlp`` (with dropout) or ``both`` (with both)."""
+    convolution = [nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]  # 4 x 3 x 3
+    layers: dict[str, list[nn.Module]] = {
+        "linear": [nn.Flatten(), nn.Linear(64, CLASSES)],
+        "conv": [*convolution, nn.Linear(36, CLASSES)],
+        "mlp": [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, CLASSES)],
+        "both": [*convolution, nn.Dropout(0.3), nn.Linear(36, CLASSES)],
+    }
+    return nn.Sequential(*layers[name])
+
+
+def samples(number: int, seed: int, favourite: int = 0) -> Samples:
+    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favourite`."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(number) % CLASSES
+    labels[: number // 2] = favourite
+    labels = labels[torch.randperm(number, generator=generator)]
+    images = torch.randint(0, 120, (number, 1, 8, 8), generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        image[:, 3 * label : 3 * label + 2] += 110
+    return Samples(images.to(torch.uint8), labels)
+
+
+def federation(
+    clients: int = 5, *, architectures: tuple[str, ...] = ARCHITECTURES, dtype: Any = "float32", **settings: Any
+) -> Federation:
+    """Return a fresh toy federation on the CPU; `settings` are other fields of `Federation`."""
+    members = tuple(
+        Client(
+            id=IDS[i],
+            architecture=architectures[i % len(architectures)],
+            train=samples(SIZES[i], seed=10 * i, favourite=i % CLASSES),
+            validation=samples(6, seed=10 * i + 1, favourite=i % CLASSES),
+            test=samples(15, seed=10 * i + 2, favourite=i % CLASSES),
+        )
+        for i in range(clients)
+    )
+    defaults = {
+        "clients": members,
+        "public": samples(24, seed=1000).images,
+        "public_batch_size": 13,
+        "classes": CLASSES,
+        "build": build,
+        "training": LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
+        "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05),
+        "compute": Compute(device="cpu", dtype=dtype),
+    }
+    return Federation(**{**defaults, **settings})
+
+
+def federation_for(method: Method[Any], **settings: Any) -> Federation:
+    """Return a federation of several architectures, or of one where the method refuses several."""
+    fed = federation(**settings)
+    try:
+        method.init(fed)
+    except InputError:
+        fed = federation(**{**settings, "architectures": ("both",)})
+    return fed
+
+
+def again(fed: Federation, **changes: Any) -> Federation:
+    """Return the same federation with nothing loaded, and with `changes` to its fields."""
+    return replace(fed, **{"executor": SerialExecutor(), **changes})
+
+
+class ReverseExecutor(SerialExecutor):
+    """Visits the clients in the opposite order."""
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        values = super().run(fed, phase, verb, dict(reversed(calls.items())))
+        return {n: values[n] for n in calls}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two results are the same, tensors bit for bit and of one dtype, dictionaries in any order."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if is_dataclass(one):
+        return all(same(getattr(one, entry.name), getattr(other, entry.name)) for entry in fields(one))
+    return bool(one == other)
+
+
+def distance(one: dict[int, dict[str, Tensor]], other: dict[int, dict[str, Tensor]]) -> float:
+    """Return the largest difference between any two numbers of two collections of models."""
+    assert one.keys() == other.keys()
+    return max(
+        float((tensor.double() - other[n][name].double()).abs().max())
+        for n, params in one.items()
+        for name, tensor in params.items()
+    )
+
+
+def global_generators() -> tuple[Any, ...]:
+    """Return the state of every generator that a careless draw would move."""
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
