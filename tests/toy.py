@@ -126,4 +126,4 @@ def distance(one: dict[int, dict[str, Tensor]], other: dict[int, dict[str, Tenso
 
 def global_generators() -> tuple[Any, ...]:
     """Return the state of every generator that a careless draw would move."""
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()

@@ -41,7 +41,8 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         content: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
         made_with = dict(content["settings"])
     except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
-        raise InputError(f"The checkpoint {path} cannot be read ({error}); delete it to start the run anew.") from error
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"The checkpoint {path} cannot be read ({reason}); delete it to start the run anew.") from error
     different = sorted(name for name in made_with.keys() | settings.keys() if made_with.get(name) != settings.get(name))
     if different:
         changes = ", ".join(f"{name}={made_with.get(name)!r}, now {settings.get(name)!r}" for name in different)

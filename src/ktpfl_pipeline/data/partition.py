@@ -237,7 +237,6 @@ def _deal_classes(
 def _portions(proportions: NDArray[np.float64], total: int) -> Array:
     """Return whole numbers near `proportions` x `total` that add up to `total`."""
     bounds = np.rint(np.cumsum(proportions) * total).astype(np.int64)
-    bounds[-1] = total
     return np.diff(bounds, prepend=0)
 
 

@@ -275,7 +275,7 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
         axes.set_yticks(ticks, names if named else [], fontsize=size)
         axes.tick_params(length=0, pad=2)
         axes.spines[:].set_visible(False)
-        bar = figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.03, label=scale)
+        bar = figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=2.5)
         if axes is left:

@@ -66,15 +66,17 @@ def differences(settings: dict[str, Any]) -> list[str]:
     architectures = Counter(settings.get("architectures") or [])
     found = []
     if _family(source) not in DATASETS:
-        found.append(f"data {source}, not {_or(DATASETS.values())}")
+        found.append(f"data {source} instead of {_or(DATASETS.values())}")
     if classes is not None and len(classes) != CLASSES:
-        found.append(f"{len(classes)} classes, not {CLASSES}")
+        found.append(f"{len(classes)} classes instead of {CLASSES}")
     if scheme not in PARTITIONS:
-        found.append(f"partition {scheme}, not {_or(PARTITIONS)}")
+        found.append(f"partition {scheme} instead of {_or(PARTITIONS)}")
     if clients != CLIENTS:
-        found.append(f"{clients} clients, not {CLIENTS}")
+        found.append(f"{clients} clients instead of {CLIENTS}")
     if set(architectures) != set(ARCHITECTURES) or len(set(architectures.values())) != 1:
-        found.append(f"models {', '.join(architectures) or None}, not {', '.join(ARCHITECTURES)} in equal numbers")
+        found.append(
+            f"models {', '.join(architectures) or None} instead of {', '.join(ARCHITECTURES)} in equal numbers"
+        )
     return found
 
 

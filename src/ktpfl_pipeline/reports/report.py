@@ -140,7 +140,8 @@ def _plates(results: Sequence[MethodResult]) -> list[_Plate]:
             "Accuracy by round",
             figures.accuracy_curves(results),
             f"Mean test accuracy over the clients{' and seeds' if seeds > 1 else ''}: solid after {how}, dashed and "
-            f"thin after local training{band}. Local-only has one line, because nothing comes back to it.",
+            f"thin after local training{band}."
+            + (" Local-only has one line, because nothing comes back to it." if local_only(results) else ""),
         ),
         _Plate(
             "clients",
@@ -262,13 +263,15 @@ def _console(name: str, results: Sequence[MethodResult], settings: dict[str, Any
     text = "\n".join(
         [
             name,
-            *textwrap.wrap(summary(results).replace(tables.MINUS, "-"), 100),
+            *textwrap.wrap(summary(results).replace(tables.MINUS, "-"), tables.CONSOLE),
             "",
             tables.to_console(tables.comparison_table(results, settings)),
         ]
     )
     unequal = tables.inequalities(results)
-    return text + ("\n".join(textwrap.wrap(f"Not like for like: {'; '.join(unequal)}.", 100)) + "\n" if unequal else "")
+    return text + (
+        "\n".join(textwrap.wrap(f"Not like for like: {'; '.join(unequal)}.", tables.CONSOLE)) + "\n" if unequal else ""
+    )
 
 
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:

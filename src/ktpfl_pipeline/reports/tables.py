@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 NONE = "–"
 MINUS = "−"
+CONSOLE = 100
+"""Characters in a line of the terminal."""
 COMPACT = ("Method", "Worst decile (%)", "Traffic (MB)", "Time")
-"""What the terminal shows beside accuracy and the difference to local-only."""
+"""Columns that the terminal shows beside accuracy and the difference to local-only."""
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _SPREAD = re.compile(r" ± (\S+)$")
@@ -162,7 +164,8 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         )
         + ". The best round is recorded with the results and is never the headline."
     )
-    found["Bold"] = "best, and ahead of the runner-up by more than the spread of that difference over the seeds."
+    if len(results) > 1 and seeds > 1:
+        found["Bold"] = "best, and ahead of the runner-up by more than the spread of that difference over the seeds."
     found["Minus local-only"] = (
         "there is no local-only run beside these, so nothing here tells whether exchanging knowledge helped."
         if local is None
@@ -170,8 +173,8 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
     )
     worst = max(1, results[0].clients // 10)
     found["Spread over clients, worst decile"] = (
-        f"standard deviation over the {results[0].clients} clients, and the mean over the {worst} with the lowest "
-        f"accuracy, after {how}."
+        f"standard deviation over the {results[0].clients} clients, and "
+        f"{f'the mean over the {worst} lowest' if worst > 1 else 'the lowest'} of them, after {how}."
     )
     found["Traffic, time"] = (
         "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time of the rounds with their evaluations"
@@ -236,17 +239,15 @@ def to_latex(table: "pd.DataFrame") -> str:
 
 
 def to_console(table: "pd.DataFrame") -> str:
-    """Return a compact version in plain text, at most 100 columns wide."""
-    shown = [
-        column
-        for column in map(str, table.columns)
-        if column in COMPACT or column.startswith(("After ", "Minus ")) or column == table.columns[0]
-    ]
-    heads = [textwrap.wrap(column, 13, break_on_hyphens=False) for column in shown]
+    """Return a comparison in plain text, without some of its columns: at most 100 characters wide."""
+    shown = [name for name in map(str, table.columns) if name in COMPACT or name.startswith(("After ", "Minus "))]
+    heads = [_lines(column) for column in shown]
     depth = max(map(len, heads))
     above = list(zip(*([""] * (depth - len(head)) + head for head in heads), strict=True))
-    body = [[textwrap.shorten(_plain(cell), 24, placeholder="…") for cell in row] for row in table[shown].to_numpy()]
+    body = [[_plain(cell) for cell in row] for row in table[shown].to_numpy()]
     widths = [max(map(len, column)) for column in zip(*above, *body, strict=True)]
+    widths[0] = min(widths[0], CONSOLE - sum(widths[1:]) - 2 * len(widths[1:]))
+    body = [[textwrap.shorten(row[0], widths[0], placeholder="…"), *row[1:]] for row in body]
     lines = [*above, ["─" * width for width in widths], *body]
     return "\n".join("  ".join(_aligned(line, widths)).rstrip() for line in lines) + "\n"
 
@@ -357,6 +358,11 @@ def _latex(text: str) -> str:
     return _BOLD.sub(r"\\textbf{\1}", latex_escape(text))
 
 
+def _lines(column: str) -> list[str]:
+    """Return the lines of a narrow column's name."""
+    return textwrap.wrap(column, 11, break_long_words=False, break_on_hyphens=False)
+
+
 def _shortstack(column: str) -> str:
-    lines = [latex_escape(line) for line in textwrap.wrap(column, 12, break_on_hyphens=False)]
+    lines = [latex_escape(line) for line in _lines(column)]
     return r"\shortstack{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]

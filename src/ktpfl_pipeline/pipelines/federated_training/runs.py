@@ -127,7 +127,7 @@ def identity(
         "compute.device": fed.device.type,
         "data": data.fingerprint(seed),
         "code": code_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
     }
 
 

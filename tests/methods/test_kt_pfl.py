@@ -1,0 +1,345 @@
+"""KT-pFL as a whole round: the statements of section 15.2 of the project's algorithm reference."""
+
+import itertools
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import toy
+from torch import Tensor
+
+from ktpfl_pipeline.core import coefficients, engine, exchange, local
+from ktpfl_pipeline.core.engine import Run, Schedule
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Distillation, Federation
+from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.methods.fedmd import FedMD
+from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
+from ktpfl_pipeline.methods.local import Local
+
+VARIANTS = ("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors")
+EVERYONE = list(toy.IDS)
+
+
+def accuracies(history: list[RoundRecord]) -> list[dict[str, list[float]]]:
+    return [record.accuracy for record in history]
+
+
+def own_teachers(fed: Federation, models: Any, batch: Tensor) -> Tensor:
+    return coefficients.soft_predictions(fed.logits(models, batch), fed.distillation.temperature)
+
+
+class TestDistillationLoss:
+    """#21: the gradient of T^2 KL(p || softmax(z/T)) with respect to the logits is T (softmax(z/T) - p) / b."""
+
+    @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0, 20.0])
+    def test_gradient(self, temperature: float) -> None:
+        generator = torch.Generator().manual_seed(0)
+        z = 3 * torch.randn(7, 5, generator=generator, dtype=torch.float64)
+        p = torch.softmax(torch.randn(7, 5, generator=generator, dtype=torch.float64), dim=1)
+        z.requires_grad_()
+        (found,) = torch.autograd.grad(local.distillation_loss(z, p, temperature), z)
+        expected = temperature * (torch.softmax(z / temperature, dim=1) - p) / 7
+        assert torch.allclose(found, expected, rtol=0, atol=1e-14)
+
+    def test_value_by_hand(self) -> None:
+        # Student (1/2, 1/2), teacher (3/4, 1/4): KL = 0.75 ln 1.5 + 0.25 ln 0.5 = 0.1308120; at T = 3 nine times it.
+        z, p = torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0.75, 0.25]] * 2, dtype=torch.float64)
+        assert local.distillation_loss(z, p, 1.0).item() == pytest.approx(0.1308120, abs=1e-7)
+        assert local.distillation_loss(z, p, 3.0).item() == pytest.approx(9 * 0.1308120, abs=1e-6)
+
+    def test_the_size_of_the_step_does_not_vanish_at_high_temperature(self) -> None:
+        z = torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+        other = torch.tensor([[0.0, 1.0, -1.0]], dtype=torch.float64)
+        sizes = []
+        for temperature in (10.0, 1000.0):
+            p = torch.softmax(other / temperature, dim=1)
+            (gradient,) = torch.autograd.grad(local.distillation_loss(z, p, temperature), z)
+            sizes.append(gradient.norm().item())
+        assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
+
+
+class TestTeachingOneself:
+    """#22: C = I."""
+
+    @pytest.mark.parametrize("temperature", [1.0, 3.0])
+    def test_gradient_vanishes(self, temperature: float) -> None:
+        # One batch and a step of 1: what the weights move by is the gradient.
+        distillation = Distillation(epochs=1, batch_size=24, learning_rate=1.0, temperature=temperature)
+        fed = toy.federation(dtype="float64", distillation=distillation, architectures=(*toy.ARCHITECTURES, "both"))
+        models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
+        distilled = fed.distill(models, own_teachers(fed, models, batch), batch, 1)
+        assert toy.distance(models, distilled) < 1e-15
+        assert max(abs(loss) for loss in fed.executor.losses["distill"].values()) < 1e-15
+
+    @pytest.mark.parametrize("temperature", [1.0, 3.0])
+    def test_a_phase_of_distillation_changes_nothing(self, temperature: float) -> None:
+        distillation = Distillation(epochs=3, batch_size=5, learning_rate=0.05, temperature=temperature)
+        fed = toy.federation(distillation=distillation)
+        models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
+        distilled = fed.distill(models, own_teachers(fed, models, batch), batch, 1)
+        assert toy.distance(models, distilled) < 1e-6
+
+    def test_a_round_is_local_training(self) -> None:
+        fed, method = toy.federation(), KTpFL(update="frozen")
+        start = KTpFLState(fed.initial_models(), torch.eye(5, dtype=torch.float64))
+        after, _ = method.round(start, EVERYONE, 1, fed)
+        alone, _ = Local().round(Local().init(fed), EVERYONE, 1, fed)
+        assert toy.distance(after.models, alone.models) < 1e-6
+
+    def test_in_training_mode_it_would_not_vanish(self) -> None:
+        """Why BatchNorm is frozen: else the uploaded prediction is not the student's."""
+        distillation = Distillation(epochs=1, batch_size=24, learning_rate=1.0, batch_norm="train")
+        fed = toy.federation(dtype="float64", distillation=distillation, architectures=("conv",))
+        models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
+        assert toy.distance(models, fed.distill(models, own_teachers(fed, models, batch), batch, 1)) > 1e-4
+
+
+@pytest.mark.parametrize("distillation", [Distillation(epochs=0), Distillation(batch_size=8, learning_rate=0.0)])
+@pytest.mark.parametrize("name", [*VARIANTS, "fedmd"])
+def test_without_distillation_it_is_local_training(name: str, distillation: Distillation) -> None:
+    """#23: R = 0 or eta_2 = 0, bit for bit, models and accuracies."""
+    schedule = Schedule(rounds=3, participation=0.6)
+    run = engine.run(create(name), toy.federation(distillation=distillation), schedule)
+    alone = engine.run(Local(), toy.federation(distillation=distillation), schedule)
+    assert toy.same(run.state.models, alone.state.models)
+    assert accuracies(run.history) == accuracies(alone.history)
+    for record, counterpart in zip(run.history, alone.history, strict=True):
+        assert record.loss["train"] == counterpart.loss["train"]
+        assert record.loss["test"] == counterpart.loss["test"]
+
+
+@pytest.mark.parametrize("order", ["paper", "coefficients_first"])
+@pytest.mark.parametrize("participation", [1.0, 0.6, 0.2])
+def test_frozen_is_fedmd(participation: float, order: str) -> None:
+    """#24: C held at 1/N, bit for bit, over rounds with cohorts."""
+    schedule = Schedule(rounds=4, participation=participation)
+    kt_pfl = engine.run(KTpFL(update="frozen", order=order), toy.federation(), schedule)
+    fedmd = engine.run(FedMD(), toy.federation(), schedule)
+    assert toy.same(kt_pfl.state.models, fedmd.state.models)
+    assert accuracies(kt_pfl.history) == accuracies(fedmd.history)
+    assert [record.loss for record in kt_pfl.history] == [record.loss for record in fedmd.history]
+    assert torch.equal(kt_pfl.state.knowledge, coefficients.uniform(5))
+
+
+class TestPartialParticipation:
+    """#25, and what the contract test leaves to this method."""
+
+    @pytest.mark.parametrize("update", list(coefficients.UPDATES))
+    def test_absent_clients_keep_row_column_and_model(self, update: str) -> None:
+        fed, method = toy.federation(), KTpFL(update=update, step=0.05)
+        before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+        after, report = method.round(before, [3, 12], 2, fed)
+        absent = [1, 2, 4]  # rows of 7, 11 and 20
+        assert torch.equal(after.knowledge[absent], before.knowledge[absent])
+        assert torch.equal(after.knowledge[:, absent], before.knowledge[:, absent])
+        assert (after.knowledge.sum(dim=1) - 1).abs().max() < 1e-14
+        assert after.knowledge.min() >= 0
+        assert torch.equal(after.knowledge, before.knowledge) == (update == "frozen")
+        assert all(toy.same(after.models[n], before.models[n]) for n in (7, 11, 20))
+        assert torch.equal(report.coefficients, after.knowledge)
+
+    def test_a_cohort_of_one_teaches_itself(self) -> None:
+        fed, method = toy.federation(), KTpFL()
+        before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+        after, _ = method.round(before, [11], 2, fed)
+        assert torch.equal(after.knowledge, before.knowledge)
+        alone = fed.train({11: before.models[11]}, 2)
+        assert toy.distance({11: after.models[11]}, alone) < 1e-6
+
+    def test_everyone_as_a_cohort_is_full_participation(self) -> None:
+        one = engine.run(KTpFL(), toy.federation(), Schedule(rounds=2, participation=1.0))
+        state, fed = KTpFL().init(toy.federation()), toy.federation()
+        for t in (1, 2):
+            state, _ = KTpFL().round(state, EVERYONE, t, fed)
+        assert toy.same(one.state, state)
+
+
+class TestOrder:
+    def test_the_two_orders_differ_only_in_the_teachers(self) -> None:
+        fed, orders = toy.federation(), ("paper", "coefficients_first")
+        paper, first = (KTpFL(order=order).round(KTpFL().init(fed), EVERYONE, 1, fed)[0] for order in orders)
+        assert torch.equal(paper.knowledge, first.knowledge)
+        assert toy.distance(paper.models, first.models) > 1e-4
+
+    @pytest.mark.parametrize("order", ["paper", "coefficients_first"])
+    def test_a_round_step_by_step(self, order: str) -> None:
+        """Algorithm 1 from the verbs and plain arithmetic: a cohort, a_n, lambda, rho, T and T_c all at work."""
+        distillation = Distillation(epochs=2, batch_size=6, learning_rate=0.05, temperature=2.0)
+        fed = toy.federation(distillation=distillation)
+        method = KTpFL(step=0.3, steps=1, rho=0.5, divergence_weight=4.0, temperature=1.5, order=order)
+        before, _ = KTpFL().round(KTpFL().init(fed), EVERYONE, 1, fed)
+        cohort, rows = [3, 11, 20], [0, 2, 4]
+        after, _ = method.round(before, cohort, 2, fed)
+
+        trained = fed.train({n: before.models[n] for n in cohort}, 2)
+        z = fed.logits(trained, fed.public_batch(2)).double()
+        old = before.knowledge[rows][:, rows]
+        mass = old.sum(dim=1, keepdim=True)
+        c = old / mass
+        s_c = torch.softmax(z / 1.5, dim=2)
+        a = torch.tensor([16.0, 20.0, 14.0], dtype=torch.float64) / 50
+        g = torch.zeros(3, 3, dtype=torch.float64)
+        for n, m in itertools.product(range(3), range(3)):
+            p = sum(c[n, j] * s_c[j] for j in range(3))
+            h = (s_c[m] * (p.log() - s_c[n].log() + 1)).sum(dim=1).mean()
+            g[n, m] = 4.0 * a[n] * h + 2 * 0.5 * (c[n, m] - 1 / 3)
+        stepped = c * torch.exp(-0.3 * g)
+        new = stepped / stepped.sum(dim=1, keepdim=True)
+        s = torch.softmax(z / 2.0, dim=2)
+        mixing = c if order == "paper" else new
+        teachers = torch.stack([sum(mixing[n, m] * s[m] for m in range(3)) for n in range(3)])
+        distilled = fed.distill(trained, teachers, fed.public_batch(2), 2)
+
+        assert torch.allclose(after.knowledge[rows][:, rows], new * mass, rtol=0, atol=1e-14)
+        assert toy.distance({n: after.models[n] for n in cohort}, distilled) < 1e-6
+        assert toy.distance(distilled, trained) > 1e-3
+
+
+class TestHyperparameters:
+    def test_defaults(self) -> None:
+        assert asdict(create("kt_pfl")) == {
+            "update": "eg",
+            "step": 0.5,
+            "steps": 10,
+            "rho": 0.7,
+            "divergence_weight": None,
+            "temperature": 1.0,
+            "row_weight": "data",
+            "order": "paper",
+        }
+
+    @pytest.mark.parametrize(
+        ("name", "changes"),
+        [
+            ("kt_pfl_paper_literal", {"update": "pgd", "step": 0.01, "steps": 1, "divergence_weight": 1.0}),
+            ("kt_pfl_authors", {"update": "authors", "step": 1.0, "steps": 1, "order": "coefficients_first"}),
+        ],
+    )
+    def test_presets(self, name: str, changes: dict[str, Any]) -> None:
+        assert create(name) == replace(KTpFL(), **changes)
+        assert create(name, {"rho": 0.1}) == replace(KTpFL(), **changes, rho=0.1)
+        assert create(name, {"step": 0.2}) == replace(KTpFL(), **{**changes, "step": 0.2})
+
+    @pytest.mark.parametrize(
+        ("hyperparameters", "value", "allowed"),
+        [
+            ({"update": "sgd"}, "'sgd'", "eg, pgd, softmax, exact, authors, frozen"),
+            ({"row_weight": "size"}, "'size'", "data, uniform"),
+            ({"order": "authors"}, "'authors'", "paper, coefficients_first"),
+            ({"step": -0.5}, "-0.5", "at least 0"),
+            ({"step": float("nan")}, "nan", "at least 0"),
+            ({"steps": 0}, "0", "at least 1"),
+            ({"rho": -0.1}, "-0.1", "at least 0"),
+            ({"rho": float("nan")}, "nan", "at least 0"),
+            ({"divergence_weight": -1.0}, "-1.0", "at least 0"),
+            ({"temperature": 0.0}, "0.0", "above 0"),
+            ({"temperature": -2.0}, "-2.0", "above 0"),
+            ({"temperature": float("nan")}, "nan", "above 0"),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("name", VARIANTS)
+    def test_meaningless_values_are_refused(
+        self, name: str, hyperparameters: dict[str, Any], value: str, allowed: str
+    ) -> None:
+        with pytest.raises(InputError) as refused:
+            create(name, hyperparameters)
+        message = str(refused.value)
+        (field,) = hyperparameters
+        assert f".{field} is {value};" in message
+        assert allowed in message
+
+    def test_limits_are_allowed(self) -> None:
+        create("kt_pfl", {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0, "temperature": 1e-3})
+
+    def test_divergence_weight_is_the_size_of_the_cohort(self) -> None:
+        fed = toy.federation()
+        upload = exchange.train_and_predict(fed, fed.initial_models(), [3, 11, 20], 1)
+        c, weights = coefficients.uniform(3), fed.data_weights([3, 11, 20])
+        default, given = (KTpFL(divergence_weight=w).updated(c, upload.logits, weights) for w in (None, 3.0))
+        assert torch.equal(default, given)
+        assert not torch.equal(default, KTpFL(divergence_weight=5.0).updated(c, upload.logits, weights))
+
+    def test_row_weight(self) -> None:
+        logits = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(0))
+        c, weights = coefficients.uniform(3), torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+        by_data = KTpFL(row_weight="data").updated(c, logits, weights)
+        equal = KTpFL(row_weight="uniform").updated(c, logits, weights)
+        assert torch.equal(equal, KTpFL(row_weight="data").updated(c, logits, torch.full_like(weights, 1 / 3)))
+        # A client with little data is pulled harder toward 1/N.
+        assert by_data[0, 0] > equal[0, 0]
+        assert by_data[2, 2] < equal[2, 2]
+
+    @pytest.mark.parametrize("update", ["eg", "pgd", "softmax", "exact"])
+    def test_the_matrix_finds_who_is_alike(self, update: str) -> None:
+        logits = 3 * torch.randn(2, 50, 4, generator=torch.Generator().manual_seed(0))
+        logits = torch.stack([logits[0], logits[1], logits[0] + 0.1, logits[1] * 1.05])
+        c = coefficients.uniform(4)
+        for _ in range(10):
+            c = KTpFL(update=update, step=0.1).updated(c, logits, torch.full((4,), 0.25, dtype=torch.float64))
+        assert all(c[n, n ^ 2] > 2 * c[n, n ^ 1] for n in range(4))
+
+
+class TestTraffic:
+    """#27 and section 14."""
+
+    @staticmethod
+    def record(name: str, transport: str, channels: int, size: int) -> RoundRecord:
+        def build(architecture: str) -> torch.nn.Module:
+            return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(channels * size * size, 10))
+
+        toys = toy.federation(4)
+        images = torch.zeros(3000, channels, size, size, dtype=torch.uint8)
+        split = replace(toys.clients[0].train, images=images[:3], labels=torch.tensor([0, 1, 9]))
+        clients = tuple(replace(c, train=split, validation=split, test=split) for c in toys.clients)
+        fed = toy.again(
+            toys,
+            clients=clients,
+            public=images,
+            public_batch_size=3000,
+            classes=10,
+            build=build,
+            public_transport=transport,
+            distillation=Distillation(batch_size=3000),
+        )
+        run: Run = engine.run(create(name), fed, Schedule(rounds=1, participation=0.5))
+        return run.history[0]
+
+    @pytest.mark.parametrize(
+        ("name", "transport", "channels", "size", "public"),
+        [
+            ("kt_pfl", "float32", 1, 28, 9_408_000),
+            ("kt_pfl", "uint8", 1, 28, 2_352_000),
+            ("kt_pfl", "indices", 1, 28, 12_000),
+            ("kt_pfl", "float32", 3, 32, 36_864_000),
+            ("kt_pfl", "uint8", 3, 32, 9_216_000),
+            ("kt_pfl", "indices", 3, 32, 12_000),
+            ("kt_pfl_authors", "uint8", 1, 28, 2_352_000),
+            ("fedmd", "uint8", 1, 28, 2_352_000),
+        ],
+    )
+    def test_exact_bytes(self, name: str, transport: str, channels: int, size: int, public: int) -> None:
+        record = self.record(name, transport, channels, size)
+        assert len(record.cohort) == 2
+        assert record.traffic == {
+            "knowledge_up": [120_000, 120_000],
+            "knowledge_down": [120_000, 120_000],
+            "parameters_up": [0, 0],
+            "parameters_down": [0, 0],
+            "public_down": [public, public],
+        }
+
+    def test_distilled_loss_is_torchs(self) -> None:
+        """The reported loss of an epoch without steps is the KL over the whole public batch."""
+        fed = toy.federation(distillation=Distillation(batch_size=5, learning_rate=0.0))
+        upload = exchange.train_and_predict(fed, fed.initial_models(), EVERYONE, 1)
+        soft = coefficients.soft_predictions(upload.logits)
+        teachers = coefficients.teachers(coefficients.uniform(5), soft)
+        exchange.distill(fed, upload, teachers, 1)
+        for n, teacher, own in zip(EVERYONE, teachers, soft, strict=True):
+            expected = F.kl_div(own.log(), teacher, reduction="batchmean").item()
+            assert fed.executor.losses["distill"][n] == pytest.approx(expected, abs=1e-6)

@@ -1,0 +1,201 @@
+import re
+from itertools import pairwise
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib._pylab_helpers import Gcf
+
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports.results import summarise
+
+
+def texts(figure):
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def line(axes, **wanted):
+    """Return the one line with these properties."""
+    (found,) = [
+        each
+        for each in axes.get_lines()
+        if all(getattr(each, f"get_{name}")() == value for name, value in wanted.items())
+    ]
+    return found
+
+
+class TestLooks:
+    def test_every_registered_method_has_its_own(self):
+        looks = [figures.look(method) for method in METHODS]
+        assert len(set(looks)) == len(looks)
+
+    def test_an_unknown_method_has_a_fixed_one(self):
+        assert figures.look("mine") == figures.look("mine")
+        assert figures.look("mine") not in {figures.look(method) for method in METHODS}
+
+
+class TestAccuracyCurves:
+    def test_solid_dashed_band_and_names(self, study):
+        figure = figures.accuracy_curves(study)
+        (axes,) = figure.axes
+        solid = line(axes, color=figures.BLUE, linestyle="-")
+        assert list(solid.get_ydata()) == pytest.approx([0.90])
+        assert list(line(axes, color=figures.BLUE, linestyle="--").get_ydata()) == pytest.approx([0.91])
+        bands = [band.get_paths()[0].get_extents() for band in axes.collections]
+        assert (bands[0].y0, bands[0].y1) == pytest.approx((0.89, 0.91))
+        assert len(bands) == 3
+        assert sorted(texts(figure)) == ["FedMD", "KT-pFL", "Local only"]
+        legend = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert legend == ["after distillation", "after local training", "range over 3 seeds"]
+        assert axes.yaxis.get_major_formatter()(0.875) == "87.5 %"
+
+    def test_local_only_has_one_line(self, study):
+        (axes,) = figures.accuracy_curves(study).axes
+        line(axes, color=figures.NEUTRAL)  # fails if there are two
+
+    def test_one_seed_has_no_band(self, result):
+        (axes,) = figures.accuracy_curves([result("kt_pfl", 0.9)]).axes
+        assert len(axes.collections) == 0
+        assert "seed" not in str([text.get_text() for text in axes.get_legend().get_texts()])
+
+    def test_rounds_without_evaluation(self, run):
+        rounds = [None, (0.2, 0.4), None, (0.4, 0.8)]
+        (axes,) = figures.accuracy_curves([summarise([run(after_transfer=rounds)], {})]).axes
+        assert list(line(axes, color=figures.BLUE).get_xdata()) == [2, 4]
+
+    def test_names_do_not_overlap(self, run):
+        results = [
+            summarise([run(method, after_transfer=[(0.5 + i / 1000,)])], {})
+            for i, method in enumerate(list(METHODS)[:4])
+        ]
+        figure = figures.accuracy_curves([*results, summarise([run("local", after_transfer=[(0.9,)])], {})])
+        boxes = [mpl.text.Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the leaders
+        boxes.sort(key=lambda box: box.y0)
+        assert all(upper.y0 > lower.y1 for lower, upper in pairwise(boxes))
+
+    def test_interactive(self, study):
+        figure = figures.accuracy_curves_interactive(study)
+        first = figure.data[0]
+        assert (first.name, list(first.x), first.line.dash) == ("KT-pFL, after distillation", [1], "solid")
+        assert list(first.y) == pytest.approx([0.90])
+        assert len(figure.data) == 6
+
+
+def test_apart():
+    assert figures.apart([0.0, 5.0], 1.0) == [0.0, 5.0]
+    assert figures.apart([1.0, 1.0], 1.0) == [0.5, 1.5]
+    assert figures.apart([0.0, 0.0, 0.0, 10.0], 2.0) == [-2.0, 0.0, 2.0, 10.0]
+
+
+class TestClientAccuracy:
+    def test_rows_are_sorted_by_gain_over_local_only(self, run):
+        results = [
+            summarise([run("kt_pfl", after_transfer=[(0.80, 0.90, 0.70)])], {}),
+            summarise([run("local", after_transfer=[(0.82, 0.80, 0.70)])], {}),
+        ]
+        figure = figures.client_accuracy(results)
+        (axes,) = figure.axes
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["MLP 1", "LeNet 2", "LeNet 0"]
+        assert list(line(axes, label="KT-pFL").get_xdata()) == [0.90, 0.70, 0.80]
+        assert list(line(axes, label="Local only").get_xdata()) == [0.80, 0.70, 0.82]
+        assert texts(figure) == ["+10.0", "0.0", "−2.0", "KT-pFL −\nLocal only"]
+        assert axes.yaxis_inverted()
+
+    def test_without_local_only(self, study):
+        figure = figures.client_accuracy(study[:2])
+        assert texts(figure) == []
+        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["KT-pFL", "FedMD"]
+
+    def test_many_clients_are_not_named(self, run):
+        accuracies = [tuple(np.linspace(0.5, 0.9, 100))]
+        results = [summarise([run(method, after_transfer=accuracies)], {}) for method in ("kt_pfl", "local")]
+        (axes,) = figures.client_accuracy(results).axes
+        assert len(axes.get_yticks()) == 0
+        assert axes.get_ylabel() == "100 clients, largest gain at the top"
+
+
+class TestHeatmaps:
+    @pytest.fixture
+    def figure(self, run):
+        coefficients = [[0.6, 0.1, 0.3], [0.1, 0.8, 0.1], [0.35, 0.05, 0.6]]
+        counts = [[0, 5, 5], [9, 1, 0], [0, 5, 5]]  # clients 0 and 2 are alike: 1 comes first, by its labels 0 and 1
+        finished = run(after_transfer=[(0.5, 0.6, 0.7)], coefficients=coefficients, label_counts=counts)
+        return figures.coefficient_heatmaps(summarise([finished], {}))
+
+    def test_both_in_the_same_order(self, figure):
+        learned, similar = (np.asarray(axes.images[0].get_array()) for axes in figure.axes[:2])
+        assert np.allclose(learned, [[0.8, 0.1, 0.1], [0.1, 0.6, 0.3], [0.05, 0.35, 0.6]])
+        alike = 5 / (82**0.5 * 50**0.5)
+        assert np.allclose(similar, [[1, alike, alike], [alike, 1, 1], [alike, 1, 1]])
+
+    def test_labels(self, figure):
+        left, right, *bars = figure.axes
+        assert (left.get_ylabel(), left.get_xlabel()) == ("Student", "Teacher")
+        assert [label.get_text() for label in left.get_yticklabels()] == ["MLP 1", "LeNet 0", "LeNet 2"]
+        assert [label.get_text() for label in left.get_xticklabels()] == ["1", "0", "2"]
+        assert [label.get_text() for label in right.get_yticklabels()] == ["1", "0", "2"]
+        assert len(bars) == 2
+        assert texts(figure) == ["1/N"]
+
+    def test_equal_weights_are_half_way(self, run):
+        finished = run(coefficients=[[0.5, 0.5], [0.5, 0.5]])
+        image = figures.coefficient_heatmaps(summarise([finished], {})).axes[0].images[0]
+        assert image.norm(0.5) == pytest.approx(0.5**0.5)
+
+    def test_without_a_matrix(self, study):
+        with pytest.raises(ValueError, match="FedMD has no coefficient matrix"):
+            figures.coefficient_heatmaps(study[1])
+
+
+class TestLabels:
+    def test_bars_are_stacked(self):
+        figure = figures.labels_per_client([[30, 10, 0], [0, 20, 20]], "Images")
+        (axes,) = figure.axes
+        spans = {(bar.get_x(), bar.get_width()) for bar in axes.patches}
+        assert {(0, 30), (30, 10), (0, 20), (20, 20)} <= spans
+        assert sorted(texts(figure)) == ["0", "1", "1", "2"]
+        assert axes.get_title(loc="left") == "Images"
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["label 0", "1", "2"]
+
+    @pytest.mark.parametrize("shape", [(1, 1), (2, 62), (100, 10)])
+    def test_any_shape(self, shape):
+        (axes,) = figures.labels_per_client(np.ones(shape, int).tolist(), "Images").axes
+        assert len(axes.patches) == shape[0] * shape[1]
+
+    def test_interactive(self):
+        table = pd.DataFrame({"client": [0, 0, 1], "label": [0, 2, 2], "count": [5, 6, 7]})
+        figure = figures.labels_per_client_interactive(table)
+        assert [(bar.name, list(bar.y), list(bar.x)) for bar in figure.data] == [("0", [0], [5]), ("2", [0, 1], [6, 7])]
+        assert figure.layout.barmode == "stack"
+
+
+class TestDrawing:
+    def test_matplotlibs_settings_stay(self, study):
+        before = dict(mpl.rcParams)
+        figures.svg(figures.accuracy_curves(study), "accuracy")
+        assert dict(mpl.rcParams) == before
+
+    def test_pyplot_knows_nothing_of_it(self, study):
+        figures.accuracy_curves(study)
+        assert not Gcf.figs
+
+    def test_both_widths(self, study):
+        for draw in (figures.accuracy_curves, figures.client_accuracy):
+            assert draw(study, width=3.5).get_figwidth() == 3.5
+        assert figures.coefficient_heatmaps(study[0], width=3.5).get_figheight() == 7  # one above the other
+
+    def test_svg(self, study):
+        text = figures.svg(figures.accuracy_curves(study), "accuracy")
+        assert text.startswith("<svg")
+        assert ">Mean accuracy of the clients</text>" in text
+        assert "var(--ink)" in text
+        assert figures.INK not in text
+        ids = re.findall(r'\bid="([^"]+)"', text)
+        assert len(set(ids)) == len(ids)
+        assert all(name.startswith("accuracy-") for name in ids)
+        used = re.findall(r'(?:href="#|url\(#)([^")]+)', text)
+        assert used
+        assert set(used) <= set(ids)
+        assert text == figures.svg(figures.accuracy_curves(study), "accuracy")

@@ -1,0 +1,52 @@
+import pytest
+
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.reports import paper
+
+
+def test_the_numbers_that_can_be_cited():
+    assert paper.paper_number("fashion_mnist", "two_labels", "kt_pfl") == 75.6
+    assert paper.paper_number("fashion_mnist", "two_labels", "fedmd") == 66.1
+    assert all(number.table == "Table 1" and number.setting for number in paper.NUMBERS.values())
+
+
+@pytest.mark.parametrize(
+    ("dataset", "partition", "method"),
+    [
+        ("fashion_mnist", "two_labels", "local"),  # the paper has no such row
+        ("fashion_mnist", "all_labels", "kt_pfl"),
+        ("emnist:letters", "two_labels", "kt_pfl"),
+        ("digits", "two_labels", "fedmd"),
+    ],
+)
+def test_no_number_is_invented(dataset, partition, method):
+    assert paper.paper_number(dataset, partition, method) is None
+
+
+def test_names_are_of_registered_methods():
+    assert set(paper.NAMES) <= set(METHODS)
+
+
+def test_the_papers_setting(paper_settings):
+    assert paper.same_setting(paper_settings)
+    paper_settings["architectures"] = ["lenet", "alexnet", "resnet18", "shufflenet_v2"] * 5
+    paper_settings["private"] = {"source": "emnist:letters", "classes": list(range(10))}
+    assert paper.same_setting(paper_settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
+        ({"private": {"source": "cifar10", "classes": [0, 1]}}, "2 classes instead of 10"),
+        ({"partition": {"scheme": "dirichlet"}}, "partition dirichlet instead of two_labels or all_labels"),
+        ({"clients": 8}, "8 clients instead of 20"),
+        ({"architectures": ["lenet"]}, "models lenet instead of"),
+        ({"architectures": ["lenet", "lenet", "alexnet", "resnet18", "shufflenet_v2"]}, "in equal numbers"),
+    ],
+)
+def test_another_setting_is_named(paper_settings, change, words):
+    settings = {**paper_settings, **change}
+    assert not paper.same_setting(settings)
+    assert len(paper.differences(settings)) == 1
+    assert words in paper.differences(settings)[0]

@@ -1,0 +1,195 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from ktpfl_pipeline.reports import report
+from ktpfl_pipeline.reports.results import summarise
+
+VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
+
+
+class Page(HTMLParser):
+    """Collects what is checked of a page, and that its elements are closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.loads, self.tags, self.text = [], [], [], set(), []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.open += [] if tag in VOID else [tag]
+        self.look(attributes)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.add(tag)
+        self.look(attributes)
+
+    def look(self, attributes):
+        values = dict(attributes)
+        self.ids += [values["id"]] if "id" in values else []
+        self.loads += [values[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in values]
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return {
+        "seeds": [0, 1, 2],
+        "clients": 2,
+        "architectures": ["lenet", "mlp"],
+        "private": {"source": "digits", "classes": None},
+        "public": {"source": "open_part", "batch": 500},
+        "partition": {"scheme": "two_labels"},
+        "training": {"epochs": 5, "learning_rate": 0.05},
+    }
+
+
+@pytest.fixture(scope="module")
+def built(study, settings):
+    return report.build("compare_hetero_digits", study, settings)
+
+
+@pytest.fixture(scope="module")
+def alone(result, settings):
+    """KT-pFL without local-only, with one seed."""
+    return report.build("hetero_digits", [result("kt_pfl", 0.9)], {**settings, "seeds": [0]})
+
+
+class TestSummary:
+    def test_above(self, study):
+        assert report.summary(study) == "KT-pFL is 2.0 ± 0.0 points above local-only after distillation, over 3 seeds."
+
+    def test_below_and_the_other_point_says_otherwise(self, result):
+        fedmd = result("fedmd", 0.78, 0.80, after_local=(0.90, 0.91))
+        assert report.summary([fedmd, result("local", 0.88, 0.89)]) == (
+            "FedMD is 9.5 ± 0.7 points below local-only after distillation, over 2 seeds. "
+            "After local training, before that round's distillation, the difference is +2.0 ± 0.0 points."
+        )
+
+    def test_within_the_spread(self, result):
+        assert report.summary([result("kt_pfl", 0.90, 0.80), result("local", 0.85, 0.84)]) == (
+            "KT-pFL and local-only cannot be told apart after distillation: the difference of +0.5 ± 6.4 points over "
+            "2 seeds is within its spread."
+        )
+
+    def test_one_seed_decides_nothing(self, result):
+        assert report.summary([result("kt_pfl", 0.9), result("local", 0.8)]) == (
+            "KT-pFL is 10.0 points above local-only after distillation, with one seed: without a spread over seeds "
+            "this decides nothing."
+        )
+        assert "is level with local-only" in report.summary([result("kt_pfl", 0.8), result("local", 0.8)])
+
+    def test_a_better_baseline_is_named(self, result):
+        results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.88), result("local", 0.7, 0.7)]
+        assert report.summary(results) == (
+            "KT-pFL is 10.0 ± 0.0 points above local-only after distillation, over 2 seeds. The highest mean is "
+            "FedMD's. FedMD is 9.0 ± 1.4 points above KT-pFL after distillation, over 2 seeds."
+        )
+
+    def test_without_local_only(self, result):
+        assert "no local-only run" in report.summary([result("kt_pfl", 0.8)])
+
+    def test_local_only_alone(self, result):
+        assert report.summary([result("local", 0.8)]).startswith("Local-only training reaches 80.0 %")
+
+    def test_no_common_seed(self, result, run):
+        other = summarise([run("local", 7)], {})
+        assert "no seed in common" in report.summary([result("kt_pfl", 0.8), other])
+
+
+class TestPage:
+    def test_parses_and_ids_are_unique(self, built, alone):
+        for text in (built.html, alone.html):
+            page = Page(text)
+            assert page.open == []
+            assert len(set(page.ids)) == len(page.ids)
+            assert {"table", "svg", "figure", "dl"} <= page.tags
+
+    def test_loads_nothing(self, built):
+        page = Page(built.html)
+        assert page.loads  # a drawing refers to its own parts
+        assert all(value.startswith(("#", "data:")) for value in page.loads)
+        assert not page.tags & {"script", "link", "iframe", "img"}
+        assert not re.search(r"@import|url\((?!#)", built.html)
+
+    def test_content(self, built, study):
+        text = " ".join("".join(Page(built.html).text).split())
+        assert report.summary(study) in text
+        assert "digits" in text
+        assert all(run.run_id in text and run.key in text for result in study for run in result.runs)
+        assert "instead of EMNIST, Fashion-MNIST or CIFAR-10" in text
+        assert "mean of the last five evaluations" in text
+        assert "Every seed deals other data" not in text
+        assert "divergence_weight" in text  # a default that the settings do not name
+        assert "open_part" in text
+
+    def test_names_are_escaped(self, run, settings):
+        name, source = "<script>alert(1)</script>", "npz:a&b<c>.npz"
+        finished = summarise([run("<b>_mine & co")], {})
+        built = report.build(name, [finished], {**settings, "private": {"source": source}})
+        page = Page(built.html)
+        assert not page.tags & {"script", "c", "b_mine"}
+        assert "<b>_mine" not in built.html
+        assert name in "".join(page.text)
+        assert r"<b>\_mine \& co" in built.latex
+
+    def test_the_same_results_give_the_same_report(self, built, study, settings):
+        again = report.build("compare_hetero_digits", study, settings)
+        assert (again.html, again.markdown, again.latex, again.console) == (
+            built.html,
+            built.markdown,
+            built.latex,
+            built.console,
+        )
+
+
+class TestOtherForms:
+    def test_markdown_refers_to_the_figures(self, built):
+        found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
+        assert found == list(built.figures) == ["accuracy", "clients", "coefficients_kt_pfl", "labels"]
+        assert "training.learning_rate: 0.05" in built.markdown
+        assert "kt_pfl.rho: 0.5" in built.markdown
+        assert "02-fedmd" in built.markdown
+
+    def test_latex(self, built):
+        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2
+        assert r"\label{tab:compare-hetero-digits}" in built.latex
+        assert "±" not in built.latex
+        assert "two labels" in built.latex
+
+    def test_console(self, built, alone):
+        for text in (built.console, alone.console):
+            assert max(map(len, text.splitlines())) <= 100
+        assert built.console.startswith("compare_hetero_digits\nKT-pFL is 2.0 ± 0.0 points above")
+        assert "Not like for like" not in built.console
+
+    def test_unequal_seeds_are_flagged_everywhere(self, study, result, settings):
+        built = report.build("x", [study[0], result("local", 0.8)], settings)
+        for text in (built.html, built.markdown, built.console):
+            assert "Not like for like" in text
+
+    def test_one_client_and_no_matrix(self, run, settings):
+        finished = [
+            summarise([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
+            for method in ("kt_pfl", "local")
+        ]
+        assert list(report.build("x", finished, settings).figures) == ["accuracy", "clients", "labels"]
+
+    def test_settings_may_be_missing(self, result):
+        assert "data None instead of" in report.build("x", [result("kt_pfl", 0.8)], {}).html
+
+    def test_what_makes_no_report_is_refused(self, study, run, settings):
+        with pytest.raises(ValueError, match="at least one"):
+            report.build("x", [], settings)
+        three = summarise([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
+        with pytest.raises(ValueError, match="same clients"):
+            report.build("x", [study[0], three], settings)

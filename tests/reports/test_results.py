@@ -1,0 +1,144 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports.results import (
+    FinishedRun,
+    MethodResult,
+    carries,
+    comparable,
+    local_only,
+    paired_difference,
+    subject,
+    summarise,
+)
+
+SEVEN = [(t / 10, t / 10 + 0.1) for t in range(1, 8)]  # the last five: 0.5 and 0.6
+
+
+def lower(rounds, by=0.1):
+    return [tuple(value - by for value in values) for values in rounds]
+
+
+class TestSummary:
+    def test_final_is_the_mean_of_the_last_five_evaluations(self, run):
+        assert run(after_transfer=SEVEN).final("after_transfer") == pytest.approx([0.5, 0.6])
+
+    def test_rounds_without_evaluation_are_left_out(self, run):
+        sparse = [None, (0.2, 0.4), None, (0.4, 0.8), None]
+        finished = run(after_transfer=sparse)
+        assert finished.final("after_transfer") == pytest.approx([0.3, 0.6])
+        assert summarise([finished], {}).curve("after_transfer") == ([2, 4], [pytest.approx([0.3, 0.6])])
+
+    def test_over_two_seeds(self, run):
+        final = summarise([run(seed=4, after_transfer=lower(SEVEN)), run(seed=1, after_transfer=SEVEN)], {}).final[
+            "after_transfer"
+        ]
+        assert final.per_seed == pytest.approx([0.55, 0.45])  # seeds 1, 4
+        assert final.mean == pytest.approx(0.5)
+        assert final.seed_std == pytest.approx(0.1 / 2**0.5)
+        assert final.per_client == pytest.approx([0.45, 0.55])
+        assert final.client_std == pytest.approx(0.05)
+        assert final.worst_decile == pytest.approx(0.45)
+        assert final.best == pytest.approx(0.7)  # round 7: 0.75 and 0.65
+
+    def test_points_are_kept_apart(self, run):
+        result = summarise([run(after_transfer=[(0.5, 0.7)], after_local=[(0.8, 1.0)])], {})
+        assert list(result.final) == ["after_transfer", "after_local"]
+        assert result.final["after_transfer"].mean == pytest.approx(0.6)
+        assert result.final["after_local"].mean == pytest.approx(0.9)
+
+    def test_one_seed_has_no_spread_over_seeds(self, run):
+        assert summarise([run()], {}).final["after_transfer"].seed_std is None
+
+    def test_one_client_has_no_spread_over_clients(self, run):
+        final = summarise([run(after_transfer=[(0.4,)])], {}).final["after_transfer"]
+        assert (final.mean, final.client_std, final.worst_decile) == (0.4, 0.0, 0.4)
+
+    @pytest.mark.parametrize(("n", "worst"), [(9, 0.0), (20, 0.005), (29, 0.005), (30, 0.01)])
+    def test_worst_decile(self, run, n, worst):
+        clients = [i / 100 for i in reversed(range(n))]
+        assert summarise([run(after_transfer=[clients])], {}).final["after_transfer"].worst_decile == pytest.approx(
+            worst
+        )
+
+    def test_totals(self, run):
+        runs = [run(seed=0, after_transfer=SEVEN), run(seed=1, after_transfer=SEVEN, knowledge=3_000_000)]
+        result = summarise(runs, {"rho": 0.5})
+        assert result.traffic["knowledge_up"] == 2 * 7 * 2e6  # clients, rounds, mean over seeds
+        assert sum(result.traffic.values()) == result.traffic["knowledge_up"]
+        assert result.seconds == {"train": 14.0, "distill": 7.0, "round": 24.5}
+        assert (result.rounds, result.time, result.clients, result.seeds) == (7, 24.5, 2, [0, 1])
+        assert (result.title, result.hyperparameters) == ("KT-pFL", {"rho": 0.5})
+
+    def test_an_unregistered_method_keeps_its_name(self, run):
+        assert summarise([run("my_method")], {}).title == "my_method"
+
+    def test_what_cannot_be_summarised_is_refused(self, run):
+        with pytest.raises(ValueError, match="none"):
+            summarise([], {})
+        with pytest.raises(ValueError, match="fedmd"):
+            summarise([run("kt_pfl"), run("fedmd", seed=1)], {})
+        with pytest.raises(ValueError, match=r"\[3, 3\]"):
+            summarise([run(seed=3), run(seed=3)], {})
+        unevaluated = FinishedRun.from_dict({**run().to_dict(), "history": [{"round": 1, "cohort": [0]}]})
+        with pytest.raises(ValueError, match="never evaluated"):
+            summarise([unevaluated], {})
+
+
+class TestPlainValues:
+    def test_a_run_survives_json(self, run):
+        finished = run(after_transfer=[None, (0.5, 0.7)], coefficients=[[0.75, 0.25], [0.5, 0.5]], run_id="abc")
+        assert FinishedRun.from_dict(json.loads(json.dumps(finished.to_dict()))) == finished
+
+    def test_a_result_survives_json(self, study):
+        for result in study:
+            assert MethodResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+    def test_reading_results_needs_no_torch(self):
+        check = "import sys, ktpfl_pipeline.reports.results; sys.exit('torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+class TestComparison:
+    def test_difference_is_paired_by_seed(self, result):
+        a, b = result("kt_pfl", 0.9, 0.8), result("local", 0.85, 0.79)
+        mean, std = paired_difference(a, b)
+        assert mean == pytest.approx(0.03)  # 0.05 and 0.01
+        assert std == pytest.approx(0.04 / 2**0.5)
+
+    def test_only_common_seeds_count(self, result, run):
+        a, b = result("kt_pfl", 0.9, 0.8), summarise([run("local", 1, [(0.7, 0.8)])], {})
+        assert paired_difference(a, b) == (pytest.approx(0.05), None)
+        assert paired_difference(a, summarise([run("local", 9)], {})) == (None, None)
+
+    def test_points_can_differ(self, study):
+        assert paired_difference(study[0], study[2], "after_local", "after_transfer") == (
+            pytest.approx(0.03),
+            pytest.approx(0),
+        )
+
+    def test_carries(self):
+        assert carries(-0.02, 0.01)
+        assert not carries(0.01, 0.01)
+        assert not carries(0.5, None)
+        assert not carries(None, None)
+
+    def test_subject(self, study, result):
+        kt_pfl, fedmd, local = study
+        assert subject([local, fedmd, kt_pfl]) is kt_pfl
+        assert subject([local, fedmd]) is fedmd
+        assert subject([local]) is local
+        assert local_only(study) is local
+        assert local_only(study[:2]) is None
+
+    def test_results_of_other_settings_are_refused(self, study):
+        stored = json.loads(
+            json.dumps([{"settings": {"rounds": 1, "training": {"epochs": 5}}, **r.to_dict()} for r in study])
+        )
+        assert comparable(stored, {"rounds": 1, "training": {"epochs": 5}}) == study
+        with pytest.raises(InputError, match=r"kt_pfl was made with other settings \(training.epochs=5, now 20\)"):
+            comparable(stored, {"rounds": 1, "training": {"epochs": 20}})
