@@ -1,4 +1,4 @@
-"""Where Kedro meets the rest: parameters are checked before anything runs, tracking is set up, errors are one sentence."""
+"""Where Kedro meets the rest: parameters checked before anything runs, tracking set up, errors as one sentence."""
 
 import logging
 import os

@@ -1,7 +1,7 @@
 """Everything that may stand under an experiment in conf/, parsed and checked before the first node runs.
 
-`conf/base/parameters_hetero.yml` documents each setting where it stands. Unknown keys are refused, and an error names the
-value, what is allowed and how to mend it.
+Each setting is documented where it stands, in `conf/base/parameters_hetero.yml`. Unknown keys are refused, and an error
+names the value, what is allowed and how to mend it.
 """
 
 import difflib
@@ -195,9 +195,7 @@ def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
         _refuse_unknown(f"{name}.architectures", architecture, MODELS)
     _refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
     _refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
-    _refuse_unknown(
-        f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"]
-    )
+    _refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
     device = experiment.compute.device
     if device != "auto" and device.partition(":")[0] not in ("cpu", "cuda"):
         raise InputError(f"{name}.compute.device is {device!r}; choose auto, cpu, cuda or cuda:<number>.")

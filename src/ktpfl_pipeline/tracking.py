@@ -32,7 +32,9 @@ class Untracked:
     run_id = ""
 
     @contextmanager
-    def run(self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[TrackedRun]:
+    def run(
+        self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> Iterator[TrackedRun]:
         """Yield a run that forgets."""
         yield self
 
@@ -56,7 +58,9 @@ class MlflowTracker:
         self.store, self.artifacts = store, artifacts
 
     @contextmanager
-    def run(self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> Iterator[TrackedRun]:
+    def run(
+        self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> Iterator[TrackedRun]:
         """Yield the run with this key: the one that was begun before, or a new one.
 
         Args:
@@ -142,12 +146,12 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
 
 
 Tracker = Untracked | MlflowTracker
-_tracker: ContextVar[Tracker] = ContextVar("tracker", default=Untracked())
+_tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)
 
 
 def current() -> Tracker:
     """Return the tracker of this process: none, until `configure` was called."""
-    return _tracker.get()
+    return _tracker.get() or Untracked()
 
 
 def configure(settings: Mapping[str, Any], project: Path) -> None:
@@ -163,7 +167,9 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
     """
     expected = {"enabled", "store", "artifacts"}
     if wrong := expected.symmetric_difference(settings):
-        raise InputError(f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; see {sorted(wrong)}.")
+        raise InputError(
+            f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; see {sorted(wrong)}."
+        )
     if not settings["enabled"]:
         _tracker.set(Untracked())
         return

@@ -24,7 +24,18 @@ def main() -> None:
         print(f"{name}: {page}")  # noqa: T201
     print("Starting MLflow (a few seconds); stop it with Ctrl-C.", flush=True)  # noqa: T201
     os.environ |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracker.store, "--host", HOST, "--port", PORT]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--backend-store-uri",
+        tracker.store,
+        "--host",
+        HOST,
+        "--port",
+        PORT,
+    ]
     os.execv(sys.executable, [*command, "--workers", "1"])
 
 

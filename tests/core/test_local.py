@@ -70,7 +70,7 @@ class TestSteps:
         assert after["1.bias"].tolist() == pytest.approx([0.125, -0.125], abs=1e-15)
 
     def test_the_teacher_follows_its_image(self) -> None:
-        """However the batch and its shuffling order the images: only image 1 of the public set has a teacher to follow."""
+        """However the batch and its shuffling order the images: only public image 1 has a teacher to follow."""
         public = torch.tensor([[[[0, 0, 0]]], [[[255, 0, 0]]], [[[0, 255, 0]]], [[[0, 0, 255]]]], dtype=torch.uint8)
         distillation = Distillation(epochs=1, batch_size=1, learning_rate=1e-6)
         fed = one_client(zero_linear(3, 2), Samples(public, torch.zeros(4).long()), public, distillation=distillation)
@@ -310,7 +310,7 @@ class TestStreams:
 
     @pytest.mark.parametrize(("architecture", "moves"), [("linear", False), ("mlp", True)])
     def test_dropout_differs_by_round_and_client(self, architecture: str, moves: bool) -> None:
-        """One full batch in float64, so that its shuffling changes nothing but rounding; the clients' data are equal."""
+        """One full batch in float64, so that shuffling changes nothing but rounding; the clients' data are equal."""
         training = LocalTraining(epochs=1, batch_size=100, learning_rate=0.1)
         fed = toy.federation(2, architectures=(architecture,), dtype="float64", training=training)
         first = fed.clients[0]
@@ -429,12 +429,12 @@ class TestPurity:
             assert not any(t.requires_grad for t in params.values())
 
     def test_float32_is_near_float64(self) -> None:
+        initial = toy.federation(architectures=("linear",)).initial_models()
         results = []
         for dtype in ("float32", "float64"):
             fed = toy.federation(architectures=("linear",), dtype=dtype)
-            start = {n: {k: v.to(local.DTYPES[dtype]) for k, v in p.items()} for n, p in toy.federation(
-                architectures=("linear",)).initial_models().items()}  # fmt: skip
-            results.append(fed.train(start, 1))
+            models = {n: {k: v.to(local.DTYPES[dtype]) for k, v in params.items()} for n, params in initial.items()}
+            results.append(fed.train(models, 1))
         assert 0 < toy.distance(*results) < 1e-5
 
     def test_optimizer_is_fresh_in_each_phase(self) -> None:

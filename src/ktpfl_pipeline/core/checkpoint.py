@@ -42,7 +42,9 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         made_with = dict(content["settings"])
     except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
         reason = str(error).partition("\n")[0]
-        raise InputError(f"The checkpoint {path} cannot be read ({reason}); delete it to start the run anew.") from error
+        raise InputError(
+            f"The checkpoint {path} cannot be read ({reason}); delete it to start the run anew."
+        ) from error
     different = sorted(name for name in made_with.keys() | settings.keys() if made_with.get(name) != settings.get(name))
     if different:
         changes = ", ".join(f"{name}={made_with.get(name)!r}, now {settings.get(name)!r}" for name in different)

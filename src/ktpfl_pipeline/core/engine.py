@@ -49,7 +49,6 @@ class Observer:
     """Who is told what, while it happens. The engine runs the same whoever watches."""
 
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
-    resumed: Callable[[list[RoundRecord]], None] = lambda history: None
     round: Callable[[RoundRecord], None] = lambda record: None
 
 
@@ -83,7 +82,8 @@ def run(
         schedule: rounds, participation, evaluation.
         settings: what defines the run, in plain values; a checkpoint with others is refused.
         checkpoint_file: written after each round, with an atomic replace; None keeps nothing.
-        observer: told of progress and of each finished round, after its checkpoint.
+        observer: told of progress, and of each finished round after its checkpoint; of the rounds before the
+            checkpoint again when a run is resumed.
 
     Returns:
         The final state, one record a round, and the coefficient matrix over the rounds.
@@ -94,8 +94,8 @@ def run(
     observer, settings, memory = observer or Observer(), settings or {}, _Memory()
     fed.executor.progress = observer.progress
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
-    if history:
-        observer.resumed(history)
+    for record in history:
+        observer.round(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
         fed.executor.start_round()
         start = time.perf_counter()

@@ -1,8 +1,8 @@
 """The shape of every experiment: a data box, one box per method, a report box.
 
-                  ┌─ kt_pfl ─┐
-    data ─────────┼─ fedmd ──┼───── report
-                  └─ local ──┘
+              ┌─ kt_pfl ─┐
+data ─────────┼─ fedmd ──┼───── report
+              └─ local ──┘
 """
 
 from collections.abc import Sequence

@@ -12,5 +12,7 @@ def train(experiment: Experiment, federation: Any, checkpoints: Path, name: str,
     from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
 
     with Progress(method, experiment) as progress:
-        runs = [run_seed(name, method, experiment, federation, seed, checkpoints, progress) for seed in experiment.seeds]
+        runs = [
+            run_seed(name, method, experiment, federation, seed, checkpoints, progress) for seed in experiment.seeds
+        ]
     return [run.to_dict() for run in runs]

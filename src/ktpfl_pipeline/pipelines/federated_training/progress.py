@@ -43,7 +43,9 @@ class Progress:
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Remove the bar."""
         self.bar.stop()
 
@@ -70,7 +72,9 @@ class SeedProgress:
     def phase(self, name: str, done: int, total: int) -> None:
         """Show which client the phase is at."""
         parent = self.parent
-        where = f"seed {self.seed}  round {self.round_number + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
+        where = (
+            f"seed {self.seed}  round {self.round_number + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
+        )
         within = {"train": 0.0, "predict": 0.3, "distill": 0.4, "evaluate": 0.9}.get(name, 0.0) + 0.1 * done / total
         parent.bar.update(parent.task, completed=self._rounds_before() + within, where=where)
 
@@ -84,7 +88,9 @@ class SeedProgress:
             self._warn_if_long(record.seconds["round"])
         if parent.bar.disable and time.monotonic() - self.last_line > QUIET:
             self.last_line = time.monotonic()
-            logger.info("%s, seed %d, round %d/%d: %s", parent.title, self.seed, record.round, parent.rounds, self.accuracy)
+            logger.info(
+                "%s, seed %d, round %d/%d: %s", parent.title, self.seed, record.round, parent.rounds, self.accuracy
+            )
 
     def _rounds_before(self) -> int:
         return self.parent.finished * self.parent.rounds + self.round_number

@@ -11,10 +11,11 @@ import torch
 from ktpfl_pipeline import models, params, tracking
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core import federation as core
+from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.data.partition import label_counts
 from ktpfl_pipeline.params import Experiment
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress
+from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.results import FinishedRun, summarise
 
@@ -56,11 +57,7 @@ def run_seed(
             engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every),
             settings=settings,
             checkpoint_file=checkpoints / f"seed-{seed}-{key[:8]}" / "checkpoint.pt",
-            observer=engine.Observer(
-                progress=shown.phase,
-                resumed=lambda history: [observe(record) for record in history for observe in (shown.round, tracked.round)],
-                round=lambda record: [observe(record) for observe in (shown.round, tracked.round)],
-            ),
+            observer=engine.Observer(progress=shown.phase, round=lambda record: _tell(record, shown, tracked)),
         )
         finished = FinishedRun(
             experiment=name,
@@ -144,13 +141,23 @@ def code_version() -> str:
 def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:
     """Log the final numbers, the figures, the matrix and the history of a finished run."""
     result = summarise([run], hyperparameters)
-    drawn = {"accuracy": figures.accuracy_curves([result]), "labels_per_client": figures.labels_per_client(run.label_counts, "Labels per client")}
+    drawn = {
+        "accuracy": figures.accuracy_curves([result]),
+        "labels_per_client": figures.labels_per_client(run.label_counts, "Labels per client"),
+    }
     if run.coefficients is not None:
         drawn["coefficients"] = figures.coefficient_heatmaps(result)
     final = {f"final/{point}": values.mean for point, values in result.final.items()}
     best = {f"best/{point}": values.best for point, values in result.final.items()}
-    tables = {"run": run.to_dict()} if run.coefficients is None else {"run": run.to_dict(), "coefficients": run.coefficients}
+    tables = (
+        {"run": run.to_dict()} if run.coefficients is None else {"run": run.to_dict(), "coefficients": run.coefficients}
+    )
     tracked.finish({**final, **best}, drawn, tables)
+
+
+def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun) -> None:
+    shown.round(record)
+    tracked.round(record)
 
 
 def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:

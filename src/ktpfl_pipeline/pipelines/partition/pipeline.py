@@ -9,7 +9,9 @@ def create_pipeline() -> Pipeline:
     """Return the block."""
     return Pipeline(
         [
-            node(partition_clients, ["params:experiment", "private", "public_set"], "partition", name="partition_clients"),
+            node(
+                partition_clients, ["params:experiment", "private", "public_set"], "partition", name="partition_clients"
+            ),
             node(draw_partition, "partition", "labels_per_client", name="draw_partition"),
             node(join, ["private", "public_set", "partition"], "federation", name="join"),
         ]

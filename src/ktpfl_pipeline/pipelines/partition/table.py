@@ -1,6 +1,6 @@
 """The partition as a table that a person can open, and back."""
 
-from typing import Any
+from typing import cast
 
 import pandas as pd
 import torch
@@ -37,7 +37,9 @@ def partition_for_seed(
 def to_table(partitions: dict[int, dict[int, ClientIndices]], labels: Tensor) -> pd.DataFrame:
     """Return one row per private image: seed, client, split, index into the private images, label."""
     parts = [
-        pd.DataFrame({"seed": seed, "client": client, "split": split, "index": indices, "label": labels[indices]})
+        pd.DataFrame(
+            {"seed": seed, "client": client, "split": split, "index": indices, "label": labels[indices].numpy()}
+        )
         for seed, clients in partitions.items()
         for client, own in clients.items()
         for split in SPLITS
@@ -48,9 +50,12 @@ def to_table(partitions: dict[int, dict[int, ClientIndices]], labels: Tensor) ->
 
 def from_table(table: pd.DataFrame) -> dict[int, dict[int, ClientIndices]]:
     """Return the partition that `to_table` wrote, by seed and client."""
+
+    def indices(own: pd.DataFrame, split: str) -> Tensor:
+        return torch.from_numpy(own.loc[own["split"] == split, "index"].to_numpy(copy=True))
+
     partitions: dict[int, dict[int, ClientIndices]] = {}
-    for (seed, client), own in table.groupby(["seed", "client"]):  # type: ignore[misc]
-        by_split: dict[str, Any] = {split: own.loc[own["split"] == split, "index"].to_numpy(copy=True) for split in SPLITS}
-        indices = {split: torch.from_numpy(values) for split, values in by_split.items()}
-        partitions.setdefault(int(seed), {})[int(client)] = ClientIndices(**indices)
+    for names, own in table.groupby(["seed", "client"]):
+        seed, client = cast("tuple[int, int]", names)
+        partitions.setdefault(seed, {})[client] = ClientIndices(*(indices(own, split) for split in SPLITS))
     return partitions

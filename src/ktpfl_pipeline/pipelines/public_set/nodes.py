@@ -6,7 +6,7 @@ from ktpfl_pipeline.params import Experiment
 
 
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
-    """Return the `PublicSet`: an open part split off the private data, or the other dataset less what is private too."""
+    """Return the `PublicSet`: an open part of the private data, or the other dataset less what is private too."""
     import torch
 
     from ktpfl_pipeline.data import public

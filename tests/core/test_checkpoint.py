@@ -1,0 +1,174 @@
+"""Checkpoints: whole or absent, of the same settings, and never a way to run code."""
+
+import os
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy
+
+from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.errors import InputError
+
+CPU = torch.device("cpu")
+SETTINGS = {"method": "kt_pfl", "seed": 0, "training.learning_rate": 0.01, "cohort": [1, 2], "weight": None}
+CONTENT: dict[str, Any] = {
+    "settings": SETTINGS,
+    "state": {
+        "models": {3: {"w": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(4)}},
+        "knowledge": torch.full((2, 2), 0.1, dtype=torch.float64),
+    },
+    "history": [{"round": 1, "accuracy": {"after_local": [0.1, 1 / 3]}, "cohort": [3]}],
+    "coefficients": [torch.zeros(2, 2)],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "run.ckpt"
+
+
+def load(file: Path, **changes: Any) -> dict[str, Any] | None:
+    return checkpoint.load(file, {**SETTINGS, **changes}, CPU)
+
+
+def refused(file: Path, **changes: Any) -> str:
+    with pytest.raises(InputError) as error:
+        load(file, **changes)
+    message = str(error.value)
+    assert str(file) in message
+    return message
+
+
+class TestRoundTrip:
+    def test_returns_what_was_saved(self, file: Path) -> None:
+        checkpoint.save(file, CONTENT)
+        assert toy.same(load(file), CONTENT)
+
+    def test_replaces_the_one_before(self, file: Path) -> None:
+        checkpoint.save(file, {**CONTENT, "history": []})
+        checkpoint.save(file, CONTENT)
+        assert toy.same(load(file), CONTENT)
+        assert os.listdir(file.parent) == ["run.ckpt"]
+
+    def test_none_where_there_is_none(self, file: Path) -> None:
+        assert load(file) is None
+
+    def test_a_partial_file_left_behind_is_harmless(self, file: Path) -> None:
+        file.parent.mkdir()
+        partial = file.with_name("run.ckpt.partial")
+        partial.write_bytes(b"half a checkpoint")
+        assert load(file) is None
+        checkpoint.save(file, CONTENT)
+        assert toy.same(load(file), CONTENT)
+        assert not partial.exists()
+
+
+class TestAllOrNothing:
+    def test_a_crash_while_writing_leaves_the_one_before(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        checkpoint.save(file, CONTENT)
+
+        def half(content: Any, target: Any) -> None:
+            target.write(b"PK half of it")
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr(torch, "save", half)
+        with pytest.raises(OSError, match="No space left"):
+            checkpoint.save(file, {**CONTENT, "history": []})
+        assert toy.same(load(file), CONTENT)
+
+    def test_it_is_on_the_disk_before_it_takes_the_name(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        steps: list[str] = []
+        sync, replace = os.fsync, Path.replace
+        monkeypatch.setattr(os, "fsync", lambda number: (steps.append("sync"), sync(number))[1])
+        monkeypatch.setattr(Path, "replace", lambda one, other: (steps.append("name"), replace(one, other))[1])
+        checkpoint.save(file, CONTENT)
+        assert steps == ["sync", "name"]
+
+
+class TestOtherSettings:
+    @pytest.mark.parametrize(
+        ("changes", "difference"),
+        [
+            ({"seed": 1}, "seed=0, now 1"),
+            ({"method": "fedmd"}, "method='kt_pfl', now 'fedmd'"),
+            ({"cohort": [1, 3]}, "cohort=[1, 2], now [1, 3]"),
+            ({"weight": 2.0}, "weight=None, now 2.0"),
+            ({"added": True}, "added=None, now True"),
+        ],
+    )
+    def test_are_refused_by_name(self, file: Path, changes: dict[str, Any], difference: str) -> None:
+        checkpoint.save(file, CONTENT)
+        message = refused(file, **changes)
+        assert f"({difference})" in message
+        assert "delete the checkpoint" in message
+
+    def test_all_of_them_are_named(self, file: Path) -> None:
+        checkpoint.save(file, CONTENT)
+        message = refused(file, seed=1, method="fedmd")
+        assert "method='kt_pfl', now 'fedmd', seed=0, now 1" in message
+
+    def test_a_setting_that_is_gone_is_named(self, file: Path) -> None:
+        checkpoint.save(file, {**CONTENT, "settings": {**SETTINGS, "old": 7}})
+        assert "old=7, now None" in refused(file)
+
+    def test_order_of_settings_does_not_matter(self, file: Path) -> None:
+        checkpoint.save(file, {**CONTENT, "settings": dict(reversed(SETTINGS.items()))})
+        assert load(file) is not None
+
+
+class Bomb:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+class TestUnreadable:
+    def test_a_truncated_file(self, file: Path) -> None:
+        checkpoint.save(file, CONTENT)
+        whole = file.read_bytes()
+        for length in (0, 1, 10, len(whole) // 4, len(whole) // 2, len(whole) - 100, len(whole) - 1):
+            file.write_bytes(whole[:length])
+            assert "cannot be read" in refused(file)
+
+    @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+    def test_garbage(self, file: Path) -> None:
+        file.parent.mkdir()
+        generator = random.Random(0)
+        for length in [1, 2, 5, 30, 200] * 20:
+            file.write_bytes(generator.randbytes(length))
+            assert "delete it to start the run anew" in refused(file)
+        for text in ("hello", "{}", "(lp0\n.", "ccheckpoint\nload\n."):
+            file.write_text(text)
+            assert "cannot be read" in refused(file)
+
+    @pytest.mark.parametrize(
+        "content", [[1, 2], {}, torch.zeros(3), "text", {"settings": None}, {"settings": [1]}], ids=str
+    )
+    def test_a_torch_file_of_something_else(self, file: Path, content: Any) -> None:
+        checkpoint.save(file, content)
+        assert "cannot be read" in refused(file)
+
+    def test_a_folder(self, file: Path) -> None:
+        file.mkdir(parents=True)
+        assert "cannot be read" in refused(file)
+
+    @pytest.mark.parametrize("how", ["pickle", "torch", "inside"])
+    def test_code_in_it_is_refused_and_not_run(self, file: Path, tmp_path: Path, how: str) -> None:
+        trace = tmp_path / "the code ran"
+        file.parent.mkdir()
+        if how == "pickle":
+            file.write_bytes(pickle.dumps(Bomb(trace), protocol=2))
+        else:
+            torch.save(Bomb(trace) if how == "torch" else {**CONTENT, "state": Bomb(trace)}, file)
+        assert "cannot be read" in refused(file)
+        assert not trace.exists()
+        torch.load(file, weights_only=False) if how != "pickle" else pickle.loads(file.read_bytes())
+        assert trace.exists()  # it would have run

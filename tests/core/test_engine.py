@@ -1,0 +1,312 @@
+"""The round loop: cohorts, evaluation, and what a run survives."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy
+from torch import nn
+
+from ktpfl_pipeline.core import engine, local
+from ktpfl_pipeline.core.engine import Observer, Run, Schedule
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.metrics import RoundRecord, mean
+from ktpfl_pipeline.methods.fedmd import FedMD
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.methods.local import Local
+
+SCHEDULE = Schedule(rounds=4, participation=0.6)
+SETTINGS = {"method": "kt_pfl", "seed": 0}
+
+
+def assert_same_run(one: Run, other: Run) -> None:
+    assert [replace(r, seconds={}) for r in one.history] == [replace(r, seconds={}) for r in other.history]
+    assert toy.same(one.coefficients, other.coefficients)
+    assert toy.same(one.state, other.state)
+
+
+def run(file: Path | None = None, observer: Observer | None = None, fed: Federation | None = None) -> Run:
+    fed = fed or toy.federation()
+    return engine.run(KTpFL(), fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Run:
+    return run()
+
+
+class TestCohort:
+    @pytest.mark.parametrize(
+        ("participation", "size"), [(1.0, 5), (0.8, 4), (0.6, 3), (0.5, 2), (0.3, 2), (0.2, 1), (0.1, 1), (0.0, 1)]
+    )
+    def test_size(self, participation: float, size: int) -> None:
+        """max(1, round(r N)), Python's round: 0.5 x 5 = 2.5 gives 2."""
+        for t in range(1, 6):
+            cohort = engine.sample_cohort(toy.federation(), participation, t)
+            assert len(cohort) == len(set(cohort)) == size
+            assert cohort == sorted(cohort)
+            assert set(cohort) <= set(toy.IDS)
+
+    def test_its_own_stream(self) -> None:
+        """Nothing that ran before, no global seed and no other setting moves it."""
+        fed = toy.federation()
+        cohorts = [engine.sample_cohort(fed, 0.6, t) for t in range(1, 9)]
+        torch.manual_seed(123)
+        other = toy.federation(dtype="float64", architectures=("mlp",))
+        other.train(other.initial_models(), 1)
+        assert [engine.sample_cohort(other, 0.6, t) for t in reversed(range(1, 9))] == cohorts[::-1]
+        assert len({tuple(cohort) for cohort in cohorts}) > 3
+        assert [engine.sample_cohort(toy.federation(seed=1), 0.6, t) for t in range(1, 9)] != cohorts
+
+    def test_uniform(self) -> None:
+        fed = toy.federation()
+        count = Counter(n for t in range(1, 501) for n in engine.sample_cohort(fed, 0.4, t))
+        assert all(150 < count[n] < 250 for n in toy.IDS)  # 200 expected, standard deviation 11
+
+    def test_the_same_for_every_method(self) -> None:
+        cohorts = [[r.cohort for r in engine.run(m, toy.federation(), SCHEDULE).history] for m in (Local(), FedMD())]
+        assert cohorts[0] == cohorts[1] == [engine.sample_cohort(toy.federation(), 0.6, t) for t in range(1, 5)]
+
+
+class TestEvaluation:
+    @pytest.mark.parametrize(
+        ("every", "evaluated"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (3, [3, 5]), (5, [5]), (9, [5])]
+    )
+    def test_every_so_many_rounds_and_always_the_last(self, every: int, evaluated: list[int]) -> None:
+        history = engine.run(Local(), toy.federation(2), Schedule(rounds=5, evaluate_every=every)).history
+        assert [record.round for record in history if record.accuracy] == evaluated
+        assert [record.round for record in history if "test" in record.loss] == evaluated
+        assert all("train" in record.loss and record.traffic for record in history)
+
+    def test_evaluating_changes_nothing(self) -> None:
+        often, seldom = (
+            engine.run(KTpFL(), toy.federation(), Schedule(rounds=4, evaluate_every=every)) for every in (1, 4)
+        )
+        assert toy.same(often.state, seldom.state)
+        assert often.history[-1].accuracy == seldom.history[-1].accuracy
+
+    def test_the_two_points_are_before_and_after_the_transfer(self) -> None:
+        """Every client, sampled or not: after local training and after the transfer; the rest as they were."""
+        fed, method, schedule = toy.federation(), KTpFL(), Schedule(rounds=2, participation=0.4)
+        history = engine.run(method, fed, schedule).history
+        state = method.init(fed)
+        for t, record in enumerate(history, start=1):
+            after, report = method.round(state, record.cohort, t, fed)
+            for point, models in (
+                ("after_local", {**state.models, **report.after_local}),
+                ("after_transfer", after.models),
+            ):
+                expected = [evaluation.accuracy for evaluation in fed.evaluate(models, "test").values()]
+                assert record.accuracy[point] == expected
+            found = fed.evaluate(after.models, "validation")
+            assert record.accuracy["validation"] == [found[n].accuracy for n in toy.IDS]
+            assert record.loss["test"] == [e.loss for e in fed.evaluate(after.models, "test").values()]
+            state = after
+
+    def test_without_validation_data_there_is_no_validation(self) -> None:
+        fed = toy.federation()
+        empty = fed.clients[1].validation.take(torch.tensor([], dtype=torch.int64))
+        clients = (fed.clients[0], replace(fed.clients[1], validation=empty))
+        record = engine.run(Local(), toy.again(fed, clients=clients), Schedule(rounds=1)).history[0]
+        assert set(record.accuracy) == {"after_local", "after_transfer"}
+
+    def test_a_model_that_did_not_change_is_not_evaluated_again(self) -> None:
+        """Five clients, one trains a round: it alone is evaluated twice, or once where nothing comes back."""
+        done: list[int] = []
+        observer = Observer(progress=lambda phase, number, total: done.append(number) if phase == "evaluate" else None)
+        schedule = Schedule(rounds=3, participation=0.2)
+        history = engine.run(Local(), toy.federation(), schedule, observer=observer).history
+        assert len(done) == (5 + 5) + 2 * (1 + 1)  # test and validation: everyone at first, then who trained
+        assert all(len(record.accuracy["after_transfer"]) == 5 for record in history)
+
+
+class TestRecords:
+    def test_progress_names_the_phases_in_order(self) -> None:
+        told: list[tuple[str, int, int]] = []
+        engine.run(
+            KTpFL(), toy.federation(2), Schedule(rounds=1), observer=Observer(progress=lambda *w: told.append(w))
+        )
+        phases = [phase for phase, done, _ in told if done == 1]
+        assert phases == ["train", "predict", "distill", "evaluate", "evaluate", "evaluate"]
+        assert all(total == 2 for *_, total in told)
+
+    def test_each_record_is_told_after_its_checkpoint(self, tmp_path: Path) -> None:
+        file = tmp_path / "run.ckpt"
+        told: list[RoundRecord] = []
+
+        def check(record: RoundRecord) -> None:
+            told.append(record)
+            assert len(torch.load(file, weights_only=True)["history"]) == record.round
+
+        result = run(file, Observer(round=check))
+        assert told == result.history
+
+    def test_seconds(self) -> None:
+        for record in run().history:
+            assert set(record.seconds) == {"train", "predict", "distill", "evaluate", "server", "round"}
+            parts = sum(value for phase, value in record.seconds.items() if phase != "round")
+            assert record.seconds["round"] == pytest.approx(parts, abs=1e-6)
+
+    def test_coefficients_are_those_after_each_round(self, undisturbed: Run) -> None:
+        assert undisturbed.coefficients.shape == (4, 5, 5)
+        assert torch.equal(undisturbed.coefficients[-1], undisturbed.state.knowledge.float())
+        assert (undisturbed.coefficients.sum(dim=2) - 1).abs().max() < 1e-6
+
+    def test_mean(self) -> None:
+        assert mean([0.5, 1.0, 0.0, 0.5]) == 0.5
+
+
+def deep(name: str) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 16), nn.Linear(16, 3))
+
+
+class TestDivergence:
+    def test_names_client_round_and_mend(self, tmp_path: Path) -> None:
+        file = tmp_path / "run.ckpt"
+        training = LocalTraining(epochs=5, batch_size=4, learning_rate=1e9)
+        fed = toy.federation(build=deep, training=training)
+        with pytest.raises(
+            InputError, match=r"^Client 3 diverged in round 1 \(its train loss is nan\); lower training"
+        ):
+            engine.run(Local(), fed, Schedule(rounds=2), checkpoint_file=file)
+        assert not file.exists()
+
+    def test_names_the_client_and_the_round_that_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        train = local.train
+
+        def explode(space: Any, n: int, params: Any, t: int) -> Any:
+            outcome = train(space, n, params, t)
+            return replace(outcome, loss=float("inf")) if (n, t) == (11, 3) else outcome
+
+        monkeypatch.setattr(local, "train", explode)
+        told: list[int] = []
+        with pytest.raises(InputError, match=r"Client 11 diverged in round 3 \(its train loss is inf\)"):
+            engine.run(Local(), toy.federation(), SCHEDULE_ALL, observer=Observer(round=lambda r: told.append(r.round)))
+        assert told == [1, 2]
+
+
+SCHEDULE_ALL = Schedule(rounds=4)
+
+
+class TestResume:
+    def test_after_a_crash_in_the_observer(self, undisturbed: Run, tmp_path: Path) -> None:
+        def crash(record: RoundRecord) -> None:
+            if record.round == 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run.ckpt", Observer(round=crash))
+        resumed: list[RoundRecord] = []
+        assert_same_run(run(tmp_path / "run.ckpt", Observer(resumed=resumed.extend)), undisturbed)
+        assert [record.round for record in resumed] == [1, 2]
+
+    @pytest.mark.parametrize("phase", ["train", "predict", "distill", "evaluate"])
+    def test_after_a_crash_in_the_middle_of_a_round(self, undisturbed: Run, tmp_path: Path, phase: str) -> None:
+        seen: list[str] = []
+
+        def crash(name: str, done: int, total: int) -> None:
+            seen.append(name)
+            if name == phase and seen.count("train") > 6 and done == 2:  # round 3, the second client
+                raise MemoryError
+
+        with pytest.raises(MemoryError):
+            run(tmp_path / "run.ckpt", Observer(progress=crash))
+        resumed: list[RoundRecord] = []
+        assert_same_run(run(tmp_path / "run.ckpt", Observer(resumed=resumed.extend)), undisturbed)
+        assert [record.round for record in resumed] == [1, 2]
+
+    def test_after_crash_upon_crash_in_one_federation(self, undisturbed: Run, tmp_path: Path) -> None:
+        """The executor, its modules and its measurements are in whatever state the crash left them."""
+        fed, file = toy.federation(), tmp_path / "run.ckpt"
+        for t in (1, 2, 3):
+            seen: list[str] = []
+
+            def crash(name: str, done: int, total: int, seen: list[str] = seen) -> None:
+                seen.append(name)
+                if seen.count("distill") == 5:  # the second client of this start's second round
+                    raise MemoryError
+
+            with pytest.raises(MemoryError):
+                run(file, Observer(progress=crash), fed)
+            assert len(torch.load(file, weights_only=True)["history"]) == t
+        assert_same_run(run(file, fed=fed), undisturbed)
+
+    def test_a_crash_while_the_checkpoint_is_written(
+        self, undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[int] = []
+
+        def crash(number: int) -> None:
+            calls.append(number)
+            if len(calls) == 3:
+                raise OSError("No space left on device")
+
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+            patch.setattr(os, "fsync", crash)
+            run(tmp_path / "run.ckpt")
+        assert (tmp_path / "run.ckpt.partial").exists()
+        resumed: list[RoundRecord] = []
+        assert_same_run(run(tmp_path / "run.ckpt", Observer(resumed=resumed.extend)), undisturbed)
+        assert len(resumed) == 2
+
+    def test_a_finished_run_is_not_run_again(self, undisturbed: Run, tmp_path: Path) -> None:
+        run(tmp_path / "run.ckpt")
+        told: list[Any] = []
+        observer = Observer(progress=lambda *what: told.append(what), round=told.append)
+        assert_same_run(run(tmp_path / "run.ckpt", observer), undisturbed)
+        assert told == []
+
+    def test_another_runs_checkpoint_is_refused(self, tmp_path: Path) -> None:
+        run(tmp_path / "run.ckpt")
+        with pytest.raises(InputError, match=r"run\.ckpt .*seed=0, now 1"):
+            engine.run(
+                KTpFL(), toy.federation(seed=1), SCHEDULE, settings={**SETTINGS, "seed": 1},
+                checkpoint_file=tmp_path / "run.ckpt",
+            )  # fmt: skip
+
+    def test_without_a_checkpoint_nothing_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        run()
+        assert list(tmp_path.iterdir()) == []
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+import toy
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.engine import Observer, Schedule
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+
+started = []
+def progress(phase, done, total):
+    started.append(phase)
+    if started.count("distill") == 3 * 2 + 2:  # in round 3, between two clients
+        print("in the middle of round 3", flush=True)
+        time.sleep(600)
+engine.run(KTpFL(), toy.federation(), Schedule(rounds=4, participation=0.6), settings={"method": "kt_pfl", "seed": 0},
+           checkpoint_file=Path(sys.argv[1]), observer=Observer(progress=progress))
+"""
+
+
+def test_kill_9_in_the_middle_of_a_round(undisturbed: Run, tmp_path: Path) -> None:
+    file = tmp_path / "run.ckpt"
+    path = os.pathsep.join([str(Path(toy.__file__).parent), *filter(None, sys.path)])
+    command = [sys.executable, "-c", CHILD, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}) as child:
+        try:
+            assert child.stdout.readline() == "in the middle of round 3\n"
+        finally:
+            child.kill()
+    assert child.returncode == -signal.SIGKILL
+    resumed: list[RoundRecord] = []
+    assert_same_run(run(file, Observer(resumed=resumed.extend)), undisturbed)
+    assert [record.round for record in resumed] == [1, 2]

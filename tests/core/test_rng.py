@@ -1,0 +1,47 @@
+"""Named random streams."""
+
+import itertools
+
+import torch
+
+from ktpfl_pipeline.core import rng
+
+
+def test_a_seed_is_the_same_everywhere_and_always() -> None:
+    """From sha256 of "seed/purpose/names": other numbers would change every published result."""
+    assert rng.derive(0, "cohort", 1) == 1894107785299914085
+    assert rng.derive(42, "initialisation", "lenet") == 4026437437399398594
+
+
+def test_seeds_fit_a_generator() -> None:
+    seeds = [rng.derive(seed, "x", n) for seed in range(20) for n in range(20)]
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert max(seeds) > 2**62  # the whole range is used
+
+
+def test_every_part_of_a_name_counts() -> None:
+    names = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", 1, 2), (0, "a", 2, 1), (0, "a", 12), (0, "a", "b")]
+    seeds = [rng.derive(*name) for name in names]
+    assert len(set(seeds)) == len(names)
+
+
+def test_no_two_streams_of_a_long_run_share_a_seed() -> None:
+    purposes = ("private shuffle", "public shuffle", "dropout", "distillation dropout")
+    rounds = {rng.derive(0, p, t, n) for p, t, n in itertools.product(purposes, range(1, 61), range(100))}
+    assert len(rounds) == 4 * 60 * 100
+
+
+def test_streams_repeat_and_are_independent_of_each_other() -> None:
+    one, other = rng.stream(0, "a", 1), rng.stream(0, "a", 1)
+    torch.rand(5, generator=rng.stream(0, "b"))
+    torch.rand(5)
+    assert torch.equal(torch.rand(8, generator=one), torch.rand(8, generator=other))
+    assert not torch.equal(
+        torch.rand(8, generator=rng.stream(0, "a", 1)), torch.rand(8, generator=rng.stream(0, "a", 2))
+    )
+
+
+def test_a_stream_leaves_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    torch.rand(3, generator=rng.stream(0, "a"))
+    assert torch.equal(torch.get_rng_state(), before)
