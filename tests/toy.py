@@ -7,17 +7,21 @@ single image, so that a mix-up of any of these shows.
 import random
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core.engine import Observer
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.samples import Samples
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.metrics import RoundRecord
 
 IDS = (3, 7, 11, 12, 20)
 SIZES = (16, 17, 20, 9, 14)  # training images per client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6
@@ -97,6 +101,19 @@ class ReverseExecutor(SerialExecutor):
     def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         values = super().run(fed, phase, verb, dict(reversed(calls.items())))
         return {n: values[n] for n in calls}
+
+
+class Watch:
+    """Watches a run: which rounds it is told of, and how many of them before any client has done anything."""
+
+    def __init__(self) -> None:
+        self.told: list[RoundRecord] = []
+        self.resumed: int | None = None
+        self.observer = Observer(progress=self.progress, round=self.told.append)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        if self.resumed is None:
+            self.resumed = len(self.told)
 
 
 def same(one: Any, other: Any) -> bool:

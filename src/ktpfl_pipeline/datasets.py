@@ -50,7 +50,7 @@ class ReportDataset(AbstractDataset[Any, str]):
 
     def load(self) -> str:
         """Return the report as Markdown."""
-        return (self.folder / "report.md").read_text()
+        return (self.folder / "report.md").read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:
         """Write the report beside the old one, then put it in its place: half a report never stands there."""
@@ -63,7 +63,7 @@ class ReportDataset(AbstractDataset[Any, str]):
             "table.tex": data.latex,
             "table.txt": data.console,
         }.items():
-            (partial / name).write_text(text)
+            (partial / name).write_text(text, encoding="utf-8")
         for name, figure in data.figures.items():
             figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
             figure.savefig(partial / "figures" / f"{name}.svg")
@@ -72,11 +72,11 @@ class ReportDataset(AbstractDataset[Any, str]):
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""
-        return (self.folder / "table.txt").read_text()
+        return (self.folder / "table.txt").read_text(encoding="utf-8")
 
     def preview(self) -> HTMLPreview:
         """Return the report as kedro-viz shows it."""
-        return HTMLPreview(self.page.read_text())
+        return HTMLPreview(self.page.read_text(encoding="utf-8"))
 
     def _exists(self) -> bool:
         return self.page.exists()

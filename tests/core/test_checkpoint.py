@@ -149,6 +149,7 @@ class TestUnreadable:
             file.write_text(text)
             assert "cannot be read" in refused(file)
 
+    @pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
     @pytest.mark.parametrize(
         "content", [[1, 2], {}, torch.zeros(3), "text", {"settings": None}, {"settings": [1]}], ids=str
     )

@@ -204,9 +204,9 @@ class TestResume:
 
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "run.ckpt", Observer(round=crash))
-        resumed: list[RoundRecord] = []
-        assert_same_run(run(tmp_path / "run.ckpt", Observer(resumed=resumed.extend)), undisturbed)
-        assert [record.round for record in resumed] == [1, 2]
+        watch = toy.Watch()
+        assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
+        assert watch.resumed == 2
 
     @pytest.mark.parametrize("phase", ["train", "predict", "distill", "evaluate"])
     def test_after_a_crash_in_the_middle_of_a_round(self, undisturbed: Run, tmp_path: Path, phase: str) -> None:
@@ -219,9 +219,9 @@ class TestResume:
 
         with pytest.raises(MemoryError):
             run(tmp_path / "run.ckpt", Observer(progress=crash))
-        resumed: list[RoundRecord] = []
-        assert_same_run(run(tmp_path / "run.ckpt", Observer(resumed=resumed.extend)), undisturbed)
-        assert [record.round for record in resumed] == [1, 2]
+        watch = toy.Watch()
+        assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
+        assert watch.resumed == 2
 
     def test_after_crash_upon_crash_in_one_federation(self, undisturbed: Run, tmp_path: Path) -> None:
         """The executor, its modules and its measurements are in whatever state the crash left them."""
@@ -253,24 +253,27 @@ class TestResume:
             patch.setattr(os, "fsync", crash)
             run(tmp_path / "run.ckpt")
         assert (tmp_path / "run.ckpt.partial").exists()
-        resumed: list[RoundRecord] = []
-        assert_same_run(run(tmp_path / "run.ckpt", Observer(resumed=resumed.extend)), undisturbed)
-        assert len(resumed) == 2
+        watch = toy.Watch()
+        assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
+        assert watch.resumed == 2
 
     def test_a_finished_run_is_not_run_again(self, undisturbed: Run, tmp_path: Path) -> None:
         run(tmp_path / "run.ckpt")
-        told: list[Any] = []
-        observer = Observer(progress=lambda *what: told.append(what), round=told.append)
-        assert_same_run(run(tmp_path / "run.ckpt", observer), undisturbed)
-        assert told == []
+        watch = toy.Watch()
+        assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
+        assert watch.resumed is None
+        assert [record.round for record in watch.told] == [1, 2, 3, 4]
 
     def test_another_runs_checkpoint_is_refused(self, tmp_path: Path) -> None:
         run(tmp_path / "run.ckpt")
         with pytest.raises(InputError, match=r"run\.ckpt .*seed=0, now 1"):
             engine.run(
-                KTpFL(), toy.federation(seed=1), SCHEDULE, settings={**SETTINGS, "seed": 1},
+                KTpFL(),
+                toy.federation(seed=1),
+                SCHEDULE,
+                settings={**SETTINGS, "seed": 1},
                 checkpoint_file=tmp_path / "run.ckpt",
-            )  # fmt: skip
+            )
 
     def test_without_a_checkpoint_nothing_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -307,6 +310,6 @@ def test_kill_9_in_the_middle_of_a_round(undisturbed: Run, tmp_path: Path) -> No
         finally:
             child.kill()
     assert child.returncode == -signal.SIGKILL
-    resumed: list[RoundRecord] = []
-    assert_same_run(run(file, Observer(resumed=resumed.extend)), undisturbed)
-    assert [record.round for record in resumed] == [1, 2]
+    watch = toy.Watch()
+    assert_same_run(run(file, watch.observer), undisturbed)
+    assert watch.resumed == 2

@@ -103,14 +103,12 @@ class TestContract:
     ) -> None:
         file = tmp_path / "run.ckpt"
         shutil.copy(kept / f"{t}.ckpt", file)
-        resumed: list[RoundRecord] = []
-        ran: list[int] = []
-        observer = Observer(resumed=resumed.extend, round=lambda record: ran.append(record.round))
-        run = engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+        watch = toy.Watch()
+        run = engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=watch.observer)
         assert_same_run(run, straight)
-        assert [record.round for record in resumed] == list(range(1, t + 1))
-        assert ran == list(range(t + 1, SCHEDULE.rounds + 1))
-        assert run.history[:t] == resumed == straight.history[:t]  # with the seconds of the first run
+        assert watch.resumed == (t if t < SCHEDULE.rounds else None)
+        assert watch.told == run.history
+        assert run.history[:t] == straight.history[:t]  # with the seconds of the first run
 
     def test_checkpoint_holds_the_state_and_no_code(self, straight: Run, kept: Path) -> None:
         content = torch.load(kept / f"{SCHEDULE.rounds}.ckpt", weights_only=True)

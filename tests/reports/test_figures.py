@@ -173,9 +173,11 @@ class TestLabels:
 
 class TestDrawing:
     def test_matplotlibs_settings_stay(self, study):
-        before = dict(mpl.rcParams)
-        figures.svg(figures.accuracy_curves(study), "accuracy")
-        assert dict(mpl.rcParams) == before
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            before = dict(mpl.rcParams)
+            figures.svg(figures.accuracy_curves(study), "accuracy")
+            assert dict(mpl.rcParams) == before
 
     def test_pyplot_knows_nothing_of_it(self, study):
         figures.accuracy_curves(study)

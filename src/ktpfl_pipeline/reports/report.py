@@ -174,7 +174,7 @@ def _plates(results: Sequence[MethodResult]) -> list[_Plate]:
             "labels",
             "Data of the clients",
             figures.labels_per_client(run.label_counts, "Images of each client by label"),
-            f"Private images by label, partition {_words(run.partition)}"
+            f"Private images by label, all splits together, partition {_words(run.partition)}"
             + ("." if same and seeds == 1 else ", the same for every seed." if same else f", seed {run.seed}."),
         )
     )

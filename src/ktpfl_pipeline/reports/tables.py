@@ -241,7 +241,7 @@ def to_latex(table: "pd.DataFrame") -> str:
 def to_console(table: "pd.DataFrame") -> str:
     """Return a comparison in plain text, without some of its columns: at most 100 characters wide."""
     shown = [name for name in map(str, table.columns) if name in COMPACT or name.startswith(("After ", "Minus "))]
-    heads = [_lines(column) for column in shown]
+    heads = [_lines(column, 11) for column in shown]
     depth = max(map(len, heads))
     above = list(zip(*([""] * (depth - len(head)) + head for head in heads), strict=True))
     body = [[_plain(cell) for cell in row] for row in table[shown].to_numpy()]
@@ -358,11 +358,11 @@ def _latex(text: str) -> str:
     return _BOLD.sub(r"\\textbf{\1}", latex_escape(text))
 
 
-def _lines(column: str) -> list[str]:
+def _lines(column: str, width: int) -> list[str]:
     """Return the lines of a narrow column's name."""
-    return textwrap.wrap(column, 11, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(column, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _shortstack(column: str) -> str:
-    lines = [latex_escape(line) for line in _lines(column)]
-    return r"\shortstack{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]
+    lines = [latex_escape(line) for line in _lines(column, 9)]
+    return r"\shortstack[r]{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]

@@ -39,7 +39,7 @@ def run_seed(
         experiment: the settings.
         data: the federation's data.
         seed: of every random stream.
-        checkpoints: the folder of this experiment's and method's checkpoints.
+        checkpoints: the folder of all checkpoints.
         progress: who is shown how far it is.
     """
     hyperparameters = experiment.methods.get(method, {})
@@ -56,7 +56,7 @@ def run_seed(
             fed,
             engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every),
             settings=settings,
-            checkpoint_file=checkpoints / f"seed-{seed}-{key[:8]}" / "checkpoint.pt",
+            checkpoint_file=checkpoints / name / method / f"seed-{seed}-{key[:8]}" / "checkpoint.pt",
             observer=engine.Observer(progress=shown.phase, round=lambda record: _tell(record, shown, tracked)),
         )
         finished = FinishedRun(
