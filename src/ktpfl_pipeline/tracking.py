@@ -1,4 +1,6 @@
-"""The one door to MLflow: one run per (experiment, method, partition, seed), with a point per round while it goes.
+"""What runs leave behind while they go: checkpoints, and the one door to MLflow.
+
+One MLflow run per (experiment, method, partition, seed), with a point per round.
 
 The engine knows nothing of this; it reports to an observer. Without a tracking store everything still runs.
 """
@@ -31,6 +33,10 @@ class Untracked:
 
     run_id = ""
 
+    def __init__(self, checkpoints: Path | None = None) -> None:
+        """Remember the folder of the checkpoints; None keeps none."""
+        self.checkpoints = checkpoints
+
     @contextmanager
     def run(
         self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
@@ -48,14 +54,15 @@ class Untracked:
 class MlflowTracker:
     """Tracks runs in an MLflow store."""
 
-    def __init__(self, store: str, artifacts: Path) -> None:
+    def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None) -> None:
         """Remember the store; it is opened, and made where it is missing, at the first run.
 
         Args:
             store: an MLflow tracking URI.
             artifacts: the folder for files where the store is a local database.
+            checkpoints: the folder of the checkpoints; None keeps none.
         """
-        self.store, self.artifacts = store, artifacts
+        self.store, self.artifacts, self.checkpoints = store, artifacts, checkpoints
 
     @contextmanager
     def run(
@@ -72,17 +79,17 @@ class MlflowTracker:
         """
         client = self._client()
         run_id = self._find_or_create(client, experiment, name, key, params, tags)
-        client.set_terminated(run_id, status="RUNNING")
         tracked = _MlflowRun(client, run_id)
+        tracked.start()
         try:
             yield tracked
         except KeyboardInterrupt:
-            client.set_terminated(run_id, status="KILLED")
+            tracked.stop("KILLED")
             raise
         except BaseException:
-            client.set_terminated(run_id, status="FAILED")
+            tracked.stop("FAILED")
             raise
-        client.set_terminated(run_id, status="FINISHED")
+        tracked.stop("FINISHED")
 
     def experiments(self) -> dict[str, str]:
         """Return the ids of the store's experiments by name, without MLflow's own empty default."""
@@ -113,8 +120,18 @@ class MlflowTracker:
 
 class _MlflowRun:
     def __init__(self, client: Any, run_id: str) -> None:
+        run = client.get_run(run_id)
         self.client, self.run_id = client, run_id
-        self.logged = int(client.get_run(run_id).data.metrics.get("round", 0))
+        self.complete = run.info.status == "FINISHED"  # such a run is left as it is: its key says that nothing changed
+        self.logged = int(run.data.metrics.get("round", 0))
+
+    def start(self) -> None:
+        if not self.complete:
+            self.client.update_run(self.run_id, "RUNNING")
+
+    def stop(self, status: str) -> None:
+        if not self.complete:
+            self.client.set_terminated(self.run_id, status)
 
     def round(self, record: RoundRecord) -> None:
         from mlflow.entities import Metric
@@ -127,6 +144,8 @@ class _MlflowRun:
         self.logged = record.round
 
     def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+        if self.complete:
+            return
         for name, value in summary.items():
             self.client.log_metric(self.run_id, name, value)
         for name, figure in figures.items():
@@ -158,23 +177,24 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
     """Take the tracker from conf/base/tracking.yml.
 
     Args:
-        settings: ``enabled``, ``store`` (an MLflow URI; a relative SQLite path is taken from the project) and
-            ``artifacts`` (a folder, likewise).
+        settings: ``enabled``, ``store`` (an MLflow URI; a relative SQLite path is taken from the project),
+            ``artifacts`` and ``checkpoints`` (folders, likewise).
         project: the project's folder.
 
     Raises:
         InputError: if a setting is unknown or missing.
     """
-    expected = {"enabled", "store", "artifacts"}
+    expected = {"enabled", "store", "artifacts", "checkpoints"}
     if wrong := expected.symmetric_difference(settings):
         raise InputError(
-            f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; see {sorted(wrong)}."
+            f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; mend {', '.join(sorted(wrong))}."
         )
+    checkpoints = project / str(settings["checkpoints"])
     if not settings["enabled"]:
-        _tracker.set(Untracked())
+        _tracker.set(Untracked(checkpoints))
         return
     store = str(settings["store"])
     prefix = "sqlite:///"
     if store.startswith(prefix) and not store.startswith(prefix + "/"):
         store = f"{prefix}{project / store.removeprefix(prefix)}"
-    _tracker.set(MlflowTracker(store, project / str(settings["artifacts"])))
+    _tracker.set(MlflowTracker(store, project / str(settings["artifacts"]), checkpoints))

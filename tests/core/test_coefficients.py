@@ -345,9 +345,13 @@ class TestExact:
                 return independent_loss(others, objective.soft, objective.weights, rho).item()
 
             found = minimize(
-                loss, [1 / n] * n, method="SLSQP", bounds=[(1e-9, 1)] * n, options={"ftol": 1e-12, "maxiter": 200},
+                loss,
+                [1 / n] * n,
+                method="SLSQP",
+                bounds=[(1e-9, 1)] * n,
                 constraints={"type": "eq", "fun": lambda x: sum(x) - 1},
-            )  # fmt: skip
+                options={"ftol": 1e-12, "maxiter": 200},
+            )
             assert found.success
             assert (c[row] - torch.as_tensor(found.x)).abs().max() < 1e-6
             assert loss(c[row].tolist()) <= found.fun + 1e-9

@@ -32,7 +32,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         Pipeline(
             federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
             namespace=method,
-            inputs={"federation": f"{experiment}/federation", "checkpoints": "checkpoints"},
+            inputs={"federation": f"{experiment}/federation"},
             outputs={"runs": f"{experiment}/{method}/runs", "result": f"{experiment}/{method}/result"},
             parameters=parameters,
         )

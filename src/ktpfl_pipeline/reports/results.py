@@ -206,9 +206,9 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
     Raises:
         InputError: naming the method and what differs.
     """
-    expected = _flat(settings)
+    expected = flat(settings)
     for content in contents:
-        given = _flat(content["settings"])
+        given = flat(content["settings"])
         different = sorted(name for name in expected.keys() | given.keys() if expected.get(name) != given.get(name))
         if different:
             changes = ", ".join(f"{name}={given.get(name)!r}, now {expected.get(name)!r}" for name in different)
@@ -270,11 +270,12 @@ def _final(runs: Sequence[FinishedRun], point: str) -> Final:
     )
 
 
-def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Return nested settings as one level: ``{"training.epochs": 20, ...}``."""
+    result: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
-    return flat
+        result |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
+    return result
 
 
 def _by_client(rows: Iterable[Sequence[float]]) -> list[float]:

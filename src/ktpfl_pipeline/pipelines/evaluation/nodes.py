@@ -1,8 +1,9 @@
 """Nodes that evaluate."""
 
+from dataclasses import asdict
 from typing import Any
 
-from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.params import Experiment, create_method
 
 
 def evaluate(experiment: Experiment, runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -10,5 +11,6 @@ def evaluate(experiment: Experiment, runs: list[dict[str, Any]]) -> dict[str, An
     from ktpfl_pipeline.reports.results import FinishedRun, summarise
 
     finished = [FinishedRun.from_dict(run) for run in runs]
-    hyperparameters = experiment.methods.get(finished[0].method, {})
+    method = finished[0].method
+    hyperparameters = asdict(create_method(method, experiment.methods.get(method, {})))
     return {"settings": experiment.shared(), **summarise(finished, hyperparameters).to_dict()}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ktpfl_pipeline.data.partition import label_counts
 from ktpfl_pipeline.params import Experiment
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 from ktpfl_pipeline.reports import figures
-from ktpfl_pipeline.reports.results import FinishedRun, summarise
+from ktpfl_pipeline.reports.results import FinishedRun, flat, summarise
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -28,7 +29,6 @@ def run_seed(
     experiment: Experiment,
     data: FederatedData,
     seed: int,
-    checkpoints: Path,
     progress: Progress,
 ) -> FinishedRun:
     """Run `method` with one seed to its end: resumed, or taken as it is where it finished before.
@@ -39,24 +39,25 @@ def run_seed(
         experiment: the settings.
         data: the federation's data.
         seed: of every random stream.
-        checkpoints: the folder of all checkpoints.
         progress: who is shown how far it is.
     """
-    hyperparameters = experiment.methods.get(method, {})
-    made = params.create_method(method, hyperparameters)
+    made = params.create_method(method, experiment.methods.get(method, {}))
+    hyperparameters = asdict(made)
     fed = assemble(experiment, data, seed)
     settings = identity(name, method, hyperparameters, experiment, fed, data, seed)
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     scheme = experiment.partition.scheme
     tags = {"experiment": name, "method": method, "partition": scheme, "seed": str(seed)}
     title = f"{method} · {scheme} · seed {seed}"
-    with tracking.current().run(name, title, key, settings, tags) as tracked, progress.run(seed) as shown:
+    tracker = tracking.current()
+    folder = tracker.checkpoints and tracker.checkpoints / name / method / f"seed-{seed}-{key[:8]}"
+    with tracker.run(name, title, key, settings, tags) as tracked, progress.run(seed) as shown:
         result = engine.run(
             made,
             fed,
             engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every),
             settings=settings,
-            checkpoint_file=checkpoints / name / method / f"seed-{seed}-{key[:8]}" / "checkpoint.pt",
+            checkpoint_file=folder and folder / "checkpoint.pt",
             observer=engine.Observer(progress=shown.phase, round=lambda record: _tell(record, shown, tracked)),
         )
         finished = FinishedRun(
@@ -113,11 +114,11 @@ def identity(
     seed: int,
 ) -> dict[str, Any]:
     """Return everything that a run's result depends on, flat: two runs with equal values are the same run."""
-    shared = _flat(experiment.shared())
+    shared = flat(experiment.shared())
     del shared["seeds"]
     return {
         **shared,
-        **_flat({"method": hyperparameters}),
+        **flat({"method": hyperparameters}),
         "experiment": name,
         "method": method,
         "seed": seed,
@@ -158,10 +159,3 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun) -> None:
     shown.round(record)
     tracked.round(record)
-
-
-def _flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
-    return flat
