@@ -56,7 +56,8 @@ class Progress:
         start = time.monotonic()
         yield shown
         self.finished += 1
-        logger.info("%s, seed %d: %s in %.0f s", self.title, seed, shown.accuracy, time.monotonic() - start)
+        spent = f"in {time.monotonic() - start:.0f} s" if shown.trained else "(finished before)"
+        logger.info("%s, seed %d: %s %s", self.title, seed, shown.accuracy, spent)
 
 
 class SeedProgress:
@@ -66,12 +67,12 @@ class SeedProgress:
         """Start at nothing."""
         self.parent, self.seed = parent, seed
         self.round_number, self.accuracy = 0, "not evaluated yet"
-        self.started_here = 0
+        self.trained = False
         self.last_line = time.monotonic()
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Show which client the phase is at."""
-        parent = self.parent
+        parent, self.trained = self.parent, True
         where = (
             f"seed {self.seed}  round {self.round_number + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
         )

@@ -1,0 +1,34 @@
+"""Projects to run in, shared as far as their tests only look at them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("KEDRO_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
+
+from project_copy import Project
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow store. Making one takes seconds, copying it none."""
+    from mlflow import MlflowClient
+
+    file = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def untracked(tmp_path: Path) -> Project:
+    """A fresh project that tracks nothing."""
+    return Project.create(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def tracked(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Callable[[], Project]:
+    """Make fresh projects with an empty MLflow store."""
+    return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", database)

@@ -1,0 +1,114 @@
+"""A copy of the project to run in: its configuration, empty data, and a way to run it in this process.
+
+Starting `kedro run` takes some six seconds, so most tests run a session in this process; those that need the command
+line itself, or a process to kill, start one.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from kedro.framework.project import configure_project
+from kedro.framework.session import KedroSession
+from kedro.runner import SequentialRunner
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENT = "hetero_digits"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project folder of one's own."""
+
+    folder: Path
+
+    @classmethod
+    def create(cls, folder: Path, database: Path | None = None) -> "Project":
+        """Copy what a run needs. With `database`, an empty MLflow store to start from; without, nothing is tracked."""
+        shutil.copytree(ROOT / "conf", folder / "conf", ignore=shutil.ignore_patterns("local"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        (folder / "conf" / "local").mkdir()
+        (folder / "src").mkdir()  # Kedro wants one; the package itself is installed
+        (folder / "data" / "01_raw").mkdir(parents=True)
+        project = cls(folder)
+        if database is None:
+            project.configure("tracking", enabled=False)
+        else:
+            shutil.copy(database, folder / "mlflow.db")
+        return project
+
+    def configure(self, name: str, **settings: Any) -> None:
+        """Overlay the file `name` of the environment `test`."""
+        (self.folder / "conf" / "test" / f"{name}.yml").write_text(yaml.safe_dump(settings))
+
+    def run(self, pipeline: str = EXPERIMENT, /, experiment: str = EXPERIMENT, **settings: Any) -> None:
+        """Do `kedro run --env=test` with these settings of the experiment, in this process."""
+        configure_project("ktpfl_pipeline")
+        parameters = {experiment: settings} if settings else {}
+        with (
+            contextlib.chdir(self.folder),
+            KedroSession.create(project_path=self.folder, env="test", runtime_params=parameters) as session,
+        ):
+            session.run(pipeline_names=[pipeline], runner=SequentialRunner())
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start `kedro run --env=test` in a process of its own."""
+        command = [sys.executable, "-m", "kedro", "run", "--env=test", *arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=self.folder, env=environment, text=True, **streams)
+
+    def checkpoint(self, method: str, seed: int = 0) -> dict[str, Any]:
+        """Return what the engine kept of the method's only run with this seed."""
+        (file,) = self.checkpoints(method, seed)
+        content: dict[str, Any] = torch.load(file, weights_only=True)
+        return content
+
+    def checkpoints(self, method: str, seed: int = 0) -> list[Path]:
+        """Return the checkpoint files of the method's runs with this seed."""
+        return sorted((self.folder / "data" / "06_models" / EXPERIMENT / method).glob(f"seed-{seed}-*/checkpoint.pt"))
+
+    def finished(self, method: str) -> dict[int, dict[str, Any]]:
+        """Return the method's finished runs by seed, as they were saved."""
+        file = self.folder / "data" / "07_model_output" / EXPERIMENT / method / "runs.json"
+        return {run["seed"]: run for run in json.loads(file.read_text())}
+
+    def partition(self) -> dict[int, list[dict[str, str]]]:
+        """Return the rows of the saved partition, by seed."""
+        rows = defaultdict(list)
+        with (self.folder / "data" / "03_primary" / EXPERIMENT / "partition.csv").open() as file:
+            for row in csv.DictReader(file):
+                rows[int(row["seed"])].append(row)
+        return dict(rows)
+
+    def written(self) -> list[str]:
+        """Return the files that runs have written: under data/ and mlruns/."""
+        places = [self.folder / "data", self.folder / "mlruns"]
+        return sorted(str(file.relative_to(self.folder)) for place in places for file in place.rglob("*") if file.is_file())
+
+    def client(self) -> Any:
+        """Return MLflow's client of this project's store."""
+        from mlflow import MlflowClient
+
+        return MlflowClient(tracking_uri=f"sqlite:///{self.folder / 'mlflow.db'}")
+
+    def tracked(self, experiment: str = EXPERIMENT) -> list[Any]:
+        """Return the MLflow runs of an experiment, oldest first."""
+        client = self.client()
+        found = client.get_experiment_by_name(experiment)
+        return client.search_runs([found.experiment_id], order_by=["start_time"]) if found else []
+
+
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the history without the wall times: all of it that must repeat."""
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in history]
