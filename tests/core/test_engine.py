@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,35 @@ from ktpfl_pipeline.core import engine, local
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
-from ktpfl_pipeline.core.metrics import RoundRecord, mean
+from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
+from ktpfl_pipeline.core.params import Params
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local
 
 SCHEDULE = Schedule(rounds=4, participation=0.6)
 SETTINGS = {"method": "kt_pfl", "seed": 0}
+
+
+@dataclass(frozen=True, eq=False)
+class OneModel:
+    model: Params
+
+
+@dataclass(frozen=True)
+class OneForAll:
+    """A method of one global model, which the cohort's only client trains."""
+
+    def init(self, fed: Federation) -> OneModel:
+        return OneModel(fed.initial_models()[fed.clients[0].id])
+
+    def round(self, state: OneModel, cohort: list[int], t: int, fed: Federation) -> tuple[OneModel, RoundReport]:
+        trained = fed.train(dict.fromkeys(cohort, state.model), t)
+        return OneModel(trained[cohort[0]]), RoundReport(trained, dict.fromkeys(cohort, Traffic()))
+
+    def personal(self, state: OneModel, client: int, fed: Federation) -> Params:
+        return state.model
 
 
 def assert_same_run(one: Run, other: Run) -> None:
@@ -55,8 +77,14 @@ class TestCohort:
             assert cohort == sorted(cohort)
             assert set(cohort) <= set(toy.IDS)
 
-    def test_its_own_stream(self) -> None:
-        """Nothing that ran before, no global seed and no other setting moves it."""
+    def test_is_drawn_from_the_stream_of_its_name(self) -> None:
+        fed = toy.federation()
+        for t in range(1, 6):
+            chosen = torch.randperm(5, generator=fed.stream("cohort", t))[:3].tolist()
+            assert engine.sample_cohort(fed, 0.6, t) == sorted(toy.IDS[row] for row in chosen)
+
+    def test_nothing_else_moves_it(self) -> None:
+        """Not what ran before, no global seed and no other setting."""
         fed = toy.federation()
         cohorts = [engine.sample_cohort(fed, 0.6, t) for t in range(1, 9)]
         torch.manual_seed(123)
@@ -110,6 +138,21 @@ class TestEvaluation:
             assert record.accuracy["validation"] == [found[n].accuracy for n in toy.IDS]
             assert record.loss["test"] == [e.loss for e in fed.evaluate(after.models, "test").values()]
             state = after
+
+    def test_before_the_transfer_an_absent_client_has_the_model_of_the_round_before(self) -> None:
+        """Where a client's model is the server's, it changes for those who were not sampled too."""
+        fed, schedule = toy.federation(architectures=("linear",)), Schedule(rounds=3, participation=0.2)
+        history = engine.run(OneForAll(), fed, schedule).history
+        model = fed.initial_models()[3]
+        for t, record in enumerate(history, start=1):
+            (n,) = record.cohort
+            trained = fed.train({n: model}, t)[n]
+            before = {**dict.fromkeys(toy.IDS, model), n: trained}
+            assert record.accuracy["after_local"] == [e.accuracy for e in fed.evaluate(before, "test").values()]
+            model = trained
+            after = fed.evaluate(dict.fromkeys(toy.IDS, model), "test")
+            assert record.accuracy["after_transfer"] == [e.accuracy for e in after.values()]
+        assert history[0].accuracy["after_local"] != history[0].accuracy["after_transfer"]
 
     def test_without_validation_data_there_is_no_validation(self) -> None:
         fed = toy.federation()

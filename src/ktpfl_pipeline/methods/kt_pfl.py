@@ -4,6 +4,7 @@ Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized 
 Algorithm 1, https://arxiv.org/abs/2111.02862
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -62,10 +63,10 @@ class KTpFL:
                 raise InputError(f"kt_pfl.{name} is {getattr(self, name)!r}; choose one of {', '.join(allowed)}.")
         for name, least in {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0}.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise InputError(f"kt_pfl.{name} is {value}; it must be at least {least}.")
-        if not self.temperature > 0:
-            raise InputError(f"kt_pfl.temperature is {self.temperature}; it must be above 0.")
+            if value is not None and not least <= value < math.inf:
+                raise InputError(f"kt_pfl.{name} is {value}; it must be finite and at least {least}.")
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"kt_pfl.temperature is {self.temperature}; it must be finite and above 0.")
 
     def init(self, fed: Federation) -> KTpFLState:
         """Start from the common initial models and equal coefficients 1/N."""
