@@ -5,6 +5,7 @@ names the value, what is allowed and how to mend it.
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import partial
@@ -15,16 +16,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ktpfl_pipeline.core.errors import InputError
 
 Model = TypeVar("Model", bound=BaseModel)
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
+LearningRate = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 
 
 class Settings(BaseModel):
-    """A group of settings: no key that it does not know, and nothing changes afterwards."""
+    """A group of settings: no key that it does not know, no value of another type, and nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Private(Settings):
@@ -38,7 +39,7 @@ class Public(Settings):
     """Where the public images come from, and how many a round uses."""
 
     source: str
-    share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    share: Share = 0.3
     batch: Count = 3000
     transport: Literal["float32", "uint8", "indices"] = "uint8"
 
@@ -56,7 +57,7 @@ class Partition(Settings):
     scheme: str
     alpha: Positive = 0.5
     test_share: Share = 0.25
-    validation_share: Share = 0.1
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
 class Training(Settings):
@@ -64,7 +65,7 @@ class Training(Settings):
 
     epochs: Annotated[int, Field(ge=0)] = 20
     batch_size: Count = 128
-    learning_rate: NotNegative = 0.01
+    learning_rate: LearningRate = 0.01
 
 
 class Distillation(Settings):
@@ -72,7 +73,7 @@ class Distillation(Settings):
 
     epochs: Annotated[int, Field(ge=0)] = 1
     batch_size: Count = 256
-    learning_rate: NotNegative = 0.01
+    learning_rate: LearningRate = 0.01
     temperature: Positive = 1.0
     batch_norm: Literal["frozen", "train"] = "frozen"
 
@@ -170,7 +171,7 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
         return f"There is no setting {given!r} in {parent}; {hint}"
     if details["type"] == "missing":
         return f"{path} is missing; give it in conf/ or with --params {path}=..."
-    rule = details["msg"].removeprefix("Input ").removeprefix("Value ")
+    rule = details["msg"].removeprefix("Input ").removeprefix("Value ").removeprefix("List ")
     return f"{path} is {details['input']!r}; it {rule}."
 
 
@@ -196,9 +197,7 @@ def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
     _refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
     _refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
     _refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
-    device = experiment.compute.device
-    if device != "auto" and device.partition(":")[0] not in ("cpu", "cuda"):
-        raise InputError(f"{name}.compute.device is {device!r}; choose auto, cpu, cuda or cuda:<number>.")
+    _refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
 
 
 def _refuse_unknown(where: str, given: str, known: Any) -> None:
@@ -206,6 +205,16 @@ def _refuse_unknown(where: str, given: str, known: Any) -> None:
         near = difflib.get_close_matches(given, list(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
         raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
+
+
+def _refuse_missing_device(where: str, device: str) -> None:
+    import torch
+
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise InputError(f"{where} is {device!r}; choose auto, cpu, cuda or cuda:<number>.")
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count()):
+        raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,6 +226,8 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
         if name not in result:
+            if near := difflib.get_close_matches(name, result, n=1):
+                raise InputError(f"--params {name}=... names no experiment; did you mean {near[0]!r}?")
             first = next(iter(result), "hetero_digits")
             raise InputError(
                 f"--params {name}=... names no experiment; write the experiment first, as in {first}.{name}=..., "

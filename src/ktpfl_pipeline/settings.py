@@ -1,8 +1,12 @@
 """Kedro's settings of this project."""
 
+import warnings
 from typing import Any
 
 from ktpfl_pipeline.hooks import ProjectHooks
+
+# `--pipeline=NAME` is how the project is used; Kedro 1.7 takes it and would say at every run that `--pipelines` is newer.
+warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")
 
 HOOKS = (ProjectHooks(),)
 

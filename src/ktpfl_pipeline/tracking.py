@@ -98,7 +98,9 @@ class MlflowTracker:
     def _client(self) -> Any:
         import os
 
+        # Both are read when mlflow is first imported: send nothing, and keep its log to what went wrong.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow import MlflowClient
 
         return MlflowClient(tracking_uri=self.store)

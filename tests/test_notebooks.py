@@ -1,0 +1,87 @@
+"""The notebooks and the documentation: their code runs, their links lead somewhere."""
+
+import json
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+PAGES = sorted([*(PROJECT / "docs").glob("*.md"), *PROJECT.glob("*.md")])
+GUIDE = PROJECT / "docs" / "adding_a_method.md"
+
+# A fenced block of Python, and the file that it is meant for where the line above names one.
+BLOCK = re.compile(r"(?:`src/(?P<module>[\w/]+)\.py`[^\n]*\n\n)?```python\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def source(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
+
+
+def cells(notebook: Path, kind: str) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(notebook.read_text("utf-8"))["cells"] if cell["cell_type"] == kind]
+
+
+def by_name(path: Path) -> str:
+    return path.stem
+
+
+def test_there_are_three_notebooks() -> None:
+    assert [by_name(path)[0] for path in NOTEBOOKS] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=by_name)
+class TestNotebook:
+    def test_stores_no_outputs(self, notebook: Path) -> None:
+        for cell in cells(notebook, "code"):
+            assert cell["outputs"] == [], source(cell)
+            assert cell["execution_count"] is None, source(cell)
+
+    def test_is_small(self, notebook: Path) -> None:
+        assert 6 <= len(cells(notebook, "code") + cells(notebook, "markdown")) <= 12
+
+    def test_runs(self, notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From top to bottom, in whatever folder; lines for Jupyter alone, such as %matplotlib, are left out."""
+        monkeypatch.chdir(tmp_path)
+        namespace: dict[str, Any] = {"__name__": "notebook"}
+        for place, cell in enumerate(cells(notebook, "code"), start=1):
+            code = re.sub(r"^%.*$", "", source(cell), flags=re.MULTILINE)
+            exec(compile(code, f"{notebook.name}, code cell {place}", "exec"), namespace)
+        assert list(tmp_path.iterdir()) == []  # what a reader did not ask for is not left behind
+
+
+class TestGuide:
+    def test_its_python_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Block after block; a block that is meant for a file of the package is imported as that module."""
+        monkeypatch.chdir(tmp_path)
+        namespace: dict[str, Any] = {"__name__": "guide"}
+        blocks = list(BLOCK.finditer(GUIDE.read_text("utf-8")))
+        assert sum(block["module"] is not None for block in blocks) >= 2
+        for block in blocks:
+            where = namespace
+            if block["module"]:
+                module = types.ModuleType(block["module"].replace("/", "."))
+                monkeypatch.setitem(sys.modules, module.__name__, module)
+                where = module.__dict__
+            exec(compile(block["code"], f"{GUIDE.name}: {block['module'] or 'a block'}", "exec"), where)
+
+    def test_the_notebook_shows_the_same_method(self) -> None:
+        method = next(block for block in BLOCK.finditer(GUIDE.read_text("utf-8")) if "methods/" in (block["module"] or ""))
+        shown = [source(cell).strip() for cell in cells(NOTEBOOKS[2], "code")]
+        assert method["code"].strip() in shown
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
+def test_relative_links_lead_to_files(page: Path) -> None:
+    text = page.read_text("utf-8")
+    if page.suffix == ".ipynb":
+        text = "\n".join(source(cell) for cell in cells(page, "markdown"))
+    targets = [link.partition("#")[0] for link in LINK.findall(FENCE.sub("", text)) if "://" not in link]
+    missing = [target for target in targets if target and not (page.parent / target).exists()]
+    assert missing == []
