@@ -121,10 +121,10 @@ def run(
 
 def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
     """Return the ids of round t's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order."""
-    ids = [client.id for client in fed.clients]
+    ids = sorted(fed.by_id)  # the draw is of ids: listing the clients in another order changes nothing
     size = max(1, round(participation * len(ids)))
-    chosen = torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()
-    return [ids[position] for position in sorted(chosen)]
+    chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}
+    return [client.id for client in fed.clients if client.id in chosen]
 
 
 def _evaluate(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import local, rng
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.params import Models, Params, params_of
@@ -90,6 +91,16 @@ class Federation:
     compute: Compute = Compute()
     public_transport: PublicTransport = "uint8"
     executor: SerialExecutor = field(default_factory=SerialExecutor, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what would silently become another federation."""
+        if len(self.by_id) < len(self.clients):
+            raise InputError(f"Client ids must be distinct; there are {[client.id for client in self.clients]}.")
+        if not 1 <= self.public_batch_size <= len(self.public):
+            raise InputError(
+                f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
+                f"{len(self.public)} images of the public set."
+            )
 
     @cached_property
     def by_id(self) -> dict[int, Client]:
