@@ -72,7 +72,8 @@ class TestGuide:
             exec(compile(block["code"], f"{GUIDE.name}: {block['module'] or 'a block'}", "exec"), where)
 
     def test_the_notebook_shows_the_same_method(self) -> None:
-        method = next(block for block in BLOCK.finditer(GUIDE.read_text("utf-8")) if "methods/" in (block["module"] or ""))
+        blocks = BLOCK.finditer(GUIDE.read_text("utf-8"))
+        method = next(block for block in blocks if "methods/" in (block["module"] or ""))
         shown = [source(cell).strip() for cell in cells(NOTEBOOKS[2], "code")]
         assert method["code"].strip() in shown
 

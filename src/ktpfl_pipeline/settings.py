@@ -5,7 +5,7 @@ from typing import Any
 
 from ktpfl_pipeline.hooks import ProjectHooks
 
-# `--pipeline=NAME` is how the project is used; Kedro 1.7 takes it and would say at every run that `--pipelines` is newer.
+# The project is used with `--pipeline=NAME`; Kedro 1.7 takes it and says at every run that `--pipelines` is newer.
 warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")
 
 HOOKS = (ProjectHooks(),)

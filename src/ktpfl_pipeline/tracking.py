@@ -103,7 +103,16 @@ class MlflowTracker:
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow import MlflowClient
 
-        return MlflowClient(tracking_uri=self.store)
+        try:
+            client = MlflowClient(tracking_uri=self.store)
+            client.search_experiments(max_results=1)
+        except Exception as error:  # a store can fail in as many ways as there are stores
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(
+                f"MLflow cannot open the store {self.store} ({reason}); correct `store` in conf/base/tracking.yml, or "
+                "run without MLflow, `enabled: false`."
+            ) from error
+        return client
 
     def _find_or_create(
         self, client: Any, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
@@ -111,12 +120,18 @@ class MlflowTracker:
         from mlflow.entities import Param
 
         found = client.get_experiment_by_name(experiment)
+        if found and found.lifecycle_stage == "deleted":
+            number = found.experiment_id
+            raise InputError(
+                f"The experiment {experiment} was deleted in MLflow; bring it back with `mlflow experiments restore -x "
+                f"{number}`, or make room with `mlflow gc --experiment-ids {number}`, with the store {self.store}."
+            )
         location = (self.artifacts / experiment).as_uri() if self.store.startswith("sqlite:") else None
         experiment_id = found.experiment_id if found else client.create_experiment(experiment, location)
-        for run in client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1):
-            return str(run.info.run_id)
-        run = client.create_run(experiment_id, run_name=name, tags={"key": key, **tags})
-        client.log_batch(run.info.run_id, params=[Param(path, str(value)) for path, value in params.items()])
+        begun = client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1)
+        run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags={"key": key, **tags})
+        if len(run.data.params) < len(params):  # new, or killed right after it was made
+            client.log_batch(run.info.run_id, params=[Param(path, str(value)) for path, value in params.items()])
         return str(run.info.run_id)
 
 
@@ -184,19 +199,23 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
         project: the project's folder.
 
     Raises:
-        InputError: if a setting is unknown or missing.
+        InputError: if a setting is unknown, missing or of another type.
     """
     expected = {"enabled", "store", "artifacts", "checkpoints"}
     if wrong := expected.symmetric_difference(settings):
         raise InputError(
             f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; mend {', '.join(sorted(wrong))}."
         )
-    checkpoints = project / str(settings["checkpoints"])
+    for name, value in settings.items():
+        if not (isinstance(value, bool) if name == "enabled" else isinstance(value, str) and value):
+            kind = "true or false" if name == "enabled" else "a text"
+            raise InputError(f"{name} is {value!r} in conf/base/tracking.yml; it must be {kind}.")
+    checkpoints = project / settings["checkpoints"]
     if not settings["enabled"]:
         _tracker.set(Untracked(checkpoints))
         return
-    store = str(settings["store"])
+    store = settings["store"]
     prefix = "sqlite:///"
     if store.startswith(prefix) and not store.startswith(prefix + "/"):
         store = f"{prefix}{project / store.removeprefix(prefix)}"
-    _tracker.set(MlflowTracker(store, project / str(settings["artifacts"]), checkpoints))
+    _tracker.set(MlflowTracker(store, project / settings["artifacts"], checkpoints))

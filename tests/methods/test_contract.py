@@ -193,7 +193,7 @@ class TestContract:
             assert straight.coefficients.dtype == torch.float32
 
     def test_an_unknown_hyperparameter_is_refused(self, name: str) -> None:
-        with pytest.raises(InputError, match=f"hyperparameter of {name} called 'nonsense'"):
+        with pytest.raises(InputError, match=f"hyperparameter of {name} 'nonsense' is unknown"):
             create(name, {"nonsense": 1})
         make = METHODS[name]
         for entry in fields(make.func if isinstance(make, partial) else make):

@@ -1,5 +1,8 @@
 """The one exception for what a user can mend."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Something the user gave cannot be used.
@@ -7,3 +10,18 @@ class InputError(ValueError):
     The message is one sentence or two: the value, what is allowed, and how to mend it. The command line shows the
     message alone, without a traceback.
     """
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
+    """Return the error for a name that does not exist, with the nearest one that does.
+
+    Args:
+        what: what the name should have been, such as ``"partition scheme"``.
+        given: the name.
+        known: the names there are.
+    """
+    names = list(known)
+    near = difflib.get_close_matches(given, names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    choice = f"choose from {', '.join(names)}" if names else "there are none"
+    return InputError(f"{what} {given!r} is unknown{hint}: {choice}.")

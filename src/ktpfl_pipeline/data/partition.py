@@ -7,7 +7,6 @@ they do. By its Table 1 and figure captions `all_labels` is its Non-IID_1 and `t
 every sample, so that no sample can have two owners or none. Legend: N clients, M samples, K classes.
 """
 
-import difflib
 import math
 from bisect import bisect_left
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.rng import derive
 
 MAX_DRAWS = 100  # how often `dirichlet` is drawn anew before it gives up
@@ -78,9 +77,7 @@ def partition(
         InputError: an unknown scheme, a number out of range, or too few samples for so many clients.
     """
     if scheme not in SCHEMES:
-        close = difflib.get_close_matches(scheme, SCHEMES, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise InputError(f"partition scheme {scheme!r} is unknown{hint}: choose from {', '.join(SCHEMES)}.")
+        raise unknown("partition scheme", scheme, SCHEMES)
     if clients < 1:
         raise InputError(f"a federation of {clients} clients is not possible: choose 1 client or more.")
     if not 0 < test_share < 1:

@@ -4,7 +4,6 @@
 (uint8, native channels and size); `adapt` brings them to the channels and size of a federation.
 """
 
-import difflib
 import hashlib
 import math
 import os
@@ -25,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.samples import Samples
 
 MAX_BYTES = 16 * 2**30  # larger arrays are refused before anything is allocated: a zip may claim petabytes
@@ -60,9 +59,9 @@ def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Sam
     """
     name, _, argument = source.partition(":")
     if name not in SOURCES:
-        close = [f"npz:{source}"] if source.endswith(".npz") else difflib.get_close_matches(name, SOURCES, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise InputError(f"source {source!r} is unknown{hint}: the sources are {', '.join(SOURCES)}.")
+        if source.endswith(".npz"):
+            raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
+        raise unknown("source", source, SOURCES)
     samples = SOURCES[name](argument, folder)
     return samples if classes is None else _keep(samples, classes, source)
 
@@ -175,9 +174,7 @@ def _emnist(argument: str, folder: Path) -> Samples:
     """
     split = argument or "letters"
     if split not in EMNIST_SPLITS:
-        close = difflib.get_close_matches(split, EMNIST_SPLITS, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise InputError(f"EMNIST has no split {split!r}{hint}: choose emnist:<split> from {', '.join(EMNIST_SPLITS)}.")
+        raise unknown("the split of emnist:<split>", split, EMNIST_SPLITS)
     samples = _both_parts("EMNIST", folder, split=split)
     upright = samples.images.transpose(2, 3).contiguous()  # the files hold every image column by column
     return Samples(upright, samples.labels - 1 if split == "letters" else samples.labels)  # A is 1 in the files

@@ -1,12 +1,11 @@
 """One file per method, and the registry: a new method is one file and one line here."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import unknown
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -38,16 +37,10 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> Metho
         InputError: if there is no such method or hyperparameter, or a value is out of range.
     """
     if name not in METHODS:
-        raise InputError(_unknown("method", name, METHODS))
-    make = METHODS[name]
+        raise unknown("method", name, METHODS)
+    make, given = METHODS[name], hyperparameters or {}
     known = [entry.name for entry in fields(make.func if isinstance(make, partial) else make)]  # type: ignore[arg-type]
-    for given in hyperparameters or {}:
-        if given not in known:
-            raise InputError(_unknown(f"hyperparameter of {name}", given, known))
-    return make(**(hyperparameters or {}))
-
-
-def _unknown(kind: str, given: str, known: Any) -> str:
-    near = difflib.get_close_matches(given, list(known), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known) or 'none: it has none'}."
-    return f"There is no {kind} called {given!r}; {hint}"
+    for hyperparameter in given:
+        if hyperparameter not in known:
+            raise unknown(f"hyperparameter of {name}", hyperparameter, known)
+    return make(**given)

@@ -5,12 +5,11 @@ torch's global generator, which the caller seeds. To add a model, write a builde
 to `MODELS`. torchvision is imported only by the builders that need it, when they are called.
 """
 
-import difflib
 from collections.abc import Callable
 
 from torch import nn
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
 from ktpfl_pipeline.models.lenet import lenet
@@ -61,9 +60,7 @@ def build(name: str, channels: int, size: int, classes: int) -> nn.Module:
         torch.Size([4, 10])
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        mend = f"did you mean {near[0]!r}?" if near else "choose one of these."
-        raise InputError(f"Unknown model {name!r}; the models are {', '.join(MODELS)}: {mend}")
+        raise unknown("model", name, MODELS)
     if channels not in CHANNELS:
         raise InputError(
             f"No model takes channels={channels!r}; allowed are 1 and 3: convert the images to grey or RGB."
