@@ -1,0 +1,108 @@
+"""The server's gradient: two matrix products against autograd and against loops over clients, in one run.
+
+    python benchmarks/server.py            prints a table and writes it to benchmarks/results/<date>-server.md
+
+Every way computes the same gradient (checked here to 1e-9); times are medians over repetitions, taken in turn.
+"""
+
+import datetime
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ktpfl_pipeline.core.coefficients import Divergence, project, soft_predictions, teachers, uniform
+
+PUBLIC, CLASSES, RHO = 3000, 10, 0.7  # the paper's |D_r|, ten classes
+REPETITIONS = 5
+
+
+def closed_form(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
+    """Return the gradient as the project computes it."""
+    return Divergence(soft, weights, RHO).gradient(c)
+
+
+def autograd(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
+    """Return the gradient by differentiating the objective of all rows at once."""
+    variable = c.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(Divergence(soft, weights, RHO).value(variable).sum(), variable)
+    return gradient
+
+
+def loops(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
+    """Return the gradient one student at a time, its teacher summed up in a loop: how such code is often written."""
+    rows = []
+    for n in range(len(c)):
+        row = c[n].clone().requires_grad_()
+        teacher = torch.zeros_like(soft[n])
+        for m in range(len(c)):
+            teacher = teacher + row[m] * soft[m]
+        divergence = F.kl_div(soft[n].log(), teacher, reduction="batchmean")
+        loss = weights[n] * divergence + RHO * (row - 1.0 / len(c)).square().sum()
+        rows.append(torch.autograd.grad(loss, row)[0])
+    return torch.stack(rows)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def row_of(n: int) -> str:
+    """Return the table's row for n clients."""
+    generator = torch.Generator().manual_seed(n)
+    soft = soft_predictions(torch.randn(n, PUBLIC, CLASSES, generator=generator) * 3)
+    weights = torch.ones(n, dtype=torch.float64)
+    c = torch.rand(n, n, generator=generator, dtype=torch.float64)
+    c = c / c.sum(dim=1, keepdim=True)
+    ways: dict[str, Callable[[], object]] = {
+        "mix": lambda: teachers(c, soft),
+        "project": lambda: project(c - uniform(n)),
+        "closed": lambda: closed_form(c, soft, weights),
+        "autograd": lambda: autograd(c, soft, weights),
+    }
+    if n <= 100:
+        ways["loops"] = lambda: loops(c, soft, weights)
+        assert torch.allclose(loops(c, soft, weights), closed_form(c, soft, weights), atol=1e-9)
+    assert torch.allclose(autograd(c, soft, weights), closed_form(c, soft, weights), atol=1e-9)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(REPETITIONS):
+        for name, way in ways.items():
+            times[name].append(seconds(way))
+    median = {name: 1000 * statistics.median(values) for name, values in times.items()}
+    slow = f"{median['loops']:.0f} ({median['loops'] / median['closed']:.0f}×)" if "loops" in median else "–"
+    return (
+        f"| {n} | {median['mix']:.1f} | {median['closed']:.1f} | {median['autograd']:.1f} "
+        f"({median['autograd'] / median['closed']:.1f}×) | {slow} | {median['project']:.2f} |"
+    )
+
+
+def main() -> None:
+    """Print the table and write it down."""
+    torch.set_num_threads(1)
+    lines = [
+        f"# The server, {datetime.date.today()}",
+        "",
+        f"{platform.machine()}, 1 torch thread, torch {torch.__version__}, float64, {PUBLIC} × {CLASSES} predictions;",
+        f"milliseconds, medians of {REPETITIONS}, in brackets the ratio to the closed form.",
+        "",
+        "| N | mixture | gradient, closed form | gradient, autograd | gradient, loops | projection |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for n in (20, 50, 100, 200):
+        lines.append(row_of(n))
+        print(lines[-1], flush=True)  # noqa: T201
+    result = Path(__file__).parent / "results" / f"{datetime.date.today()}-server.md"
+    result.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"Written to {result}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from ktpfl_pipeline import params
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.methods.fedmd import FedMD
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+
+EXPERIMENT: dict[str, Any] = {
+    "seeds": [0],
+    "rounds": 3,
+    "clients": 5,
+    "participation": 0.8,
+    "architectures": ["lenet", "mlp"],
+    "private": {"source": "digits", "classes": None},
+    "public": {"source": "open_part", "share": 0.3, "batch": 60},
+    "image": {"channels": 1, "size": 28},
+    "partition": {"scheme": "two_labels"},
+    "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.05},
+    "distillation": {"epochs": 1, "temperature": 1.0},
+    "compute": {"device": "cpu"},
+    "methods": {"kt_pfl": {"rho": 0.7, "divergence_weight": None}, "fedmd": {}, "local": {}},
+}
+REMOVED = object()
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return the experiment with one value in the place of what was there."""
+    experiment = copy.deepcopy(EXPERIMENT)
+    *sections, last = path.split(".")
+    section = experiment
+    for name in sections:
+        section = section[name]
+    if value is REMOVED:
+        del section[last]
+    else:
+        section[last] = value
+    return experiment
+
+
+def refusal(path: str, value: Any) -> str:
+    with pytest.raises(InputError) as refused:
+        params.parse("mine", changed(path, value))
+    return str(refused.value)
+
+
+def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
+    experiment = params.parse("mine", EXPERIMENT)
+    assert (experiment.rounds, experiment.participation, experiment.training.learning_rate) == (3, 0.8, 0.05)
+    assert (experiment.distillation.batch_size, experiment.partition.test_share) == (256, 0.25)
+
+
+@pytest.mark.parametrize(("given", "seeds"), [(3, [3]), ([4, 2], [4, 2])])
+def test_one_seed_needs_no_brackets(given: Any, seeds: list[int]) -> None:
+    assert params.parse("mine", changed("seeds", given)).seeds == seeds
+
+
+def test_whole_numbers_do_for_fractions() -> None:
+    assert params.parse("mine", changed("participation", 1)).participation == 1.0
+    assert params.parse("mine", changed("methods.kt_pfl.rho", 1)).methods["kt_pfl"] == {
+        "rho": 1,
+        "divergence_weight": None,
+    }
+
+
+def test_nothing_changes_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        params.parse("mine", EXPERIMENT).training.epochs = 5
+
+
+def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
+    """Two experiments that differ in a hyperparameter alone are comparable; those that differ in anything else not."""
+    shared = params.parse("mine", EXPERIMENT).shared()
+    assert "methods" not in shared
+    assert shared == params.parse("mine", changed("methods.kt_pfl.rho", 0.1)).shared()
+    for path, value in {"rounds": 4, "training.epochs": 2, "public.batch": 61, "compute.threads": 2}.items():
+        assert shared != params.parse("mine", changed(path, value)).shared(), path
+
+
+MISSPELT = [
+    ("clinets", 5, "mine; did you mean 'clients'?"),
+    ("trainings", {}, "mine; did you mean 'training'?"),
+    ("training.learning_rat", 0.1, "mine.training; did you mean 'learning_rate'?"),
+    ("distillation.temprature", 2.0, "mine.distillation; did you mean 'temperature'?"),
+    ("private.clases", [1], "mine.private; did you mean 'classes'?"),
+    ("public.shares", 0.1, "mine.public; did you mean 'share'?"),
+    ("image.sizes", 28, "mine.image; did you mean 'size'?"),
+    ("partition.schema", "iid", "mine.partition; did you mean 'scheme'?"),
+    ("compute.devise", "cpu", "mine.compute; did you mean 'device'?"),
+    ("methods.kt_pfl.roh", 0.5, "mine.methods.kt_pfl; did you mean 'rho'?"),
+    ("methods.kt_pfl.stepps", 3, "mine.methods.kt_pfl; did you mean 'steps'?"),
+    ("methods.fedmd.rho", 0.5, "mine.methods.fedmd; it has no settings."),
+    ("compute.zzz", 1, "mine.compute; it has device, dtype, threads, prediction_batch."),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "mend"), MISSPELT, ids=[path for path, *_ in MISSPELT])
+def test_a_setting_that_does_not_exist(path: str, value: Any, mend: str) -> None:
+    assert refusal(path, value) == f"There is no setting {path.rpartition('.')[2]!r} in {mend}"
+
+
+OUT_OF_RANGE = [
+    ("rounds", 0, "greater than or equal to 1"),
+    ("clients", 0, "greater than or equal to 1"),
+    ("clients", -3, "greater than or equal to 1"),
+    ("evaluate_every", 0, "greater than or equal to 1"),
+    ("participation", 0, "greater than 0"),
+    ("participation", 1.5, "less than or equal to 1"),
+    ("participation", math.nan, "finite"),
+    ("training.epochs", -1, "greater than or equal to 0"),
+    ("training.batch_size", 0, "greater than or equal to 1"),
+    ("training.learning_rate", -0.1, "greater than or equal to 0"),
+    ("training.learning_rate", math.nan, "finite"),
+    ("training.learning_rate", math.inf, "finite"),
+    ("training.learning_rate", 1e39, "less than or equal to 1000000"),  # more than float32 holds
+    ("distillation.learning_rate", -0.1, "greater than or equal to 0"),
+    ("distillation.batch_size", 0, "greater than or equal to 1"),
+    ("distillation.temperature", 0, "greater than 0"),
+    ("distillation.temperature", 1e300, "less than or equal to 1000000"),  # its square overflows
+    ("public.batch", 0, "greater than or equal to 1"),
+    ("public.share", 0, "greater than 0"),
+    ("public.share", 1, "less than 1"),
+    ("public.share", math.nan, "finite"),
+    ("partition.alpha", 0, "greater than 0"),
+    ("partition.alpha", math.inf, "finite"),
+    ("partition.test_share", 0, "greater than 0"),
+    ("partition.test_share", 1, "less than 1"),
+    ("partition.validation_share", -0.1, "greater than or equal to 0"),
+    ("partition.validation_share", 1.0, "less than 1"),
+    ("compute.threads", 0, "greater than or equal to 1"),
+    ("compute.prediction_batch", 0, "greater than or equal to 1"),
+    ("image.channels", 2, "1 or 3"),
+    ("image.size", 64, "28 or 32"),
+    ("compute.dtype", "float16", "'float32' or 'float64'"),
+    ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
+    ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
+    ("methods.kt_pfl.step", math.inf, "finite"),
+    ("methods.kt_pfl.temperature", math.nan, "finite"),
+    # Types.
+    ("clients", "five", "valid integer"),
+    ("clients", "5", "valid integer"),
+    ("clients", 2.5, "valid integer"),
+    ("clients", True, "valid integer"),
+    ("clients", None, "valid integer"),
+    ("participation", "all", "valid number"),
+    ("architectures", "lenet", "valid list"),
+    ("training", 5, "valid dictionary"),
+    ("training", None, "valid dictionary"),
+    ("methods", None, "valid dictionary"),
+    ("methods.kt_pfl", None, "valid dictionary"),
+    ("methods.kt_pfl.rho", "high", "valid number"),
+    ("methods.kt_pfl.steps", 1.5, "valid integer"),
+    ("private.source", 3, "valid string"),
+    ("private.classes", 3, "valid list"),
+    ("seeds", "first", "valid list"),
+    ("seeds", [], "at least 1 item"),
+    ("architectures", [], "at least 1 item"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "rule"), OUT_OF_RANGE, ids=[f"{p}={v}" for p, v, _ in OUT_OF_RANGE])
+def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
+    message = refusal(path, value)
+    assert message.startswith(f"mine.{path} is {value!r}; it should ")
+    assert rule in message
+    assert message.count(".") - path.count(".") - repr(value).count(".") <= 2, "one sentence"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("seeds", -1, "mine.seeds.0 is -1; it should be greater than or equal to 0."),
+        ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
+        ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
+        ("seeds", [3, 0, 3], "mine.seeds has 3 twice; give each seed once."),
+        ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
+        ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it should be a valid string."),
+    ],
+)
+def test_a_wrong_part_of_a_list(path: str, value: Any, message: str) -> None:
+    assert refusal(path, value) == message
+
+
+UNKNOWN = [
+    ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
+    ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
+    ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
+    ("partition.scheme", "random", "'random'", "choose from iid, "),
+    ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),
+    ("private.source", "open_part", "'open_part'", "choose from digits, "),
+    ("private.source", "", "''", "choose from digits, "),
+    ("private.source", "npx:my.npz", "'npx'", "did you mean 'npz'?"),
+    ("public.source", "openpart", "'openpart'", "did you mean 'open_part'?"),
+    ("compute.device", "gpu", "'gpu'", "choose auto, cpu, cuda or cuda:<number>."),
+    ("compute.device", "cuda:first", "'cuda:first'", "choose auto, cpu, cuda or cuda:<number>."),
+    ("compute.device", "cpu:0x", "'cpu:0x'", "choose auto, cpu, cuda or cuda:<number>."),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "named", "mend"), UNKNOWN, ids=[f"{p}={v}" for p, v, *_ in UNKNOWN])
+def test_a_name_that_does_not_exist(path: str, value: Any, named: str, mend: str) -> None:
+    message = refusal(path, value)
+    assert f"mine.{path}" in message
+    assert named in message
+    assert mend in message
+
+
+@pytest.mark.parametrize(
+    ("method", "mend"), [("kt_pfll", "did you mean 'kt_pfl'?"), ("gossip", "choose from kt_pfl, ")]
+)
+def test_a_method_that_does_not_exist(method: str, mend: str) -> None:
+    message = refusal(f"methods.{method}", {})
+    assert repr(method) in message
+    assert mend in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [("update", "egg", "eg, pgd"), ("rho", -0.1, "at least 0"), ("steps", 0, "at least 1"), ("order", "none", "paper")],
+)
+def test_a_hyperparameter_that_means_nothing(name: str, value: Any, rule: str) -> None:
+    message = refusal(f"methods.kt_pfl.{name}", value)
+    assert f"kt_pfl.{name} is {value!r}" in message
+    assert rule in message
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
+def test_a_gpu_that_is_not_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    message = f"mine.compute.device is {device!r} and torch finds no GPUs here; choose auto or cpu."
+    assert refusal("compute.device", device) == message
+
+
+def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for device in ("cuda", "cuda:0", "cuda:1"):
+        assert params.parse("mine", changed("compute.device", device)).compute.device == device
+    assert "'cuda:2'" in refusal("compute.device", "cuda:2")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["seeds", "architectures", "private", "private.source", "public", "image", "image.size", "partition", "methods"],
+)
+def test_a_missing_section(path: str) -> None:
+    message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
+    assert refusal(path, REMOVED) == message
+
+
+@pytest.mark.parametrize("values", [None, 5, "x", []])
+def test_an_experiment_that_is_no_section(values: Any) -> None:
+    with pytest.raises(InputError, match=r"mine is .*; it must be a section"):
+        params.parse("mine", values)
+
+
+def test_several_wrong_values_are_all_named() -> None:
+    wrong = {**changed("clients", 0), "rounds": -2}
+    with pytest.raises(InputError, match=r"mine\.rounds is -2; .*mine\.clients is 0;"):
+        params.parse("mine", wrong)
+
+
+class TestMerged:
+    """The values of --params in the place of the configured ones."""
+
+    CONFIGURED = {"mine": {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}}, "_shared": {"rounds": 9}}
+
+    def test_at_any_depth(self) -> None:
+        merged = params.merged(self.CONFIGURED, {"mine": {"training": {"epochs": 7}, "methods": {"kt_pfl": {}}}})
+        assert merged == {"mine": {"rounds": 3, "training": {"epochs": 7, "batch_size": 8}, "methods": {"kt_pfl": {}}}}
+        assert self.CONFIGURED["mine"] == {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}}
+
+    def test_without_an_experiment(self) -> None:
+        with pytest.raises(InputError, match=r"^--params rounds=... names no experiment; .* as in mine\.rounds=\.\.\."):
+            params.merged(self.CONFIGURED, {"rounds": 3})
+
+    def test_of_an_experiment_that_does_not_exist(self) -> None:
+        with pytest.raises(InputError, match=r"^--params mien=... names no experiment; did you mean 'mine'\?$"):
+            params.merged(self.CONFIGURED, {"mien": {"rounds": 3}})
+
+
+class TestCreateMethod:
+    def test_defaults_and_changes(self) -> None:
+        assert params.create_method("fedmd", {}) == FedMD()
+        assert params.create_method("kt_pfl", {"rho": 0.5, "steps": 3}) == KTpFL(rho=0.5, steps=3)
+
+    def test_a_preset_keeps_what_is_not_changed(self) -> None:
+        """A preset differs from the method's own defaults, and one changed value must not bring those back."""
+        method = params.create_method("kt_pfl_paper_literal", {"rho": 0.1})
+        assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
