@@ -2,7 +2,7 @@
 
 import copy
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -268,7 +268,10 @@ def test_several_wrong_values_are_all_named() -> None:
 class TestMerged:
     """The values of --params in the place of the configured ones."""
 
-    CONFIGURED = {"mine": {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}}, "_shared": {"rounds": 9}}
+    CONFIGURED: ClassVar[dict[str, Any]] = {
+        "mine": {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}},
+        "_shared": {"rounds": 9},
+    }
 
     def test_at_any_depth(self) -> None:
         merged = params.merged(self.CONFIGURED, {"mine": {"training": {"epochs": 7}, "methods": {"kt_pfl": {}}}})

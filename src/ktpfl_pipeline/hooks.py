@@ -1,13 +1,16 @@
 """Where Kedro meets the rest: parameters checked before anything runs, tracking set up, errors as one sentence."""
 
+import copy
 import logging
 import os
 from pathlib import Path
 from typing import Any
 
 from click import ClickException
+from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
+from yaml.parser import ParserError
 
 from ktpfl_pipeline.core.errors import InputError
 
@@ -23,11 +26,13 @@ class ProjectHooks:
         from ktpfl_pipeline import params, tracking
 
         try:
-            parameters = params.merged(context.config_loader["parameters"], context._runtime_params or {})
+            files = copy.copy(context.config_loader)
+            files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
+            parameters = params.merged(files["parameters"], context.config_loader.runtime_params or {})
             for name, values in parameters.items():
                 params.parse(name, values)
-            tracking.configure(context.config_loader["tracking"], Path(context.project_path))
-        except InputError as error:
+            tracking.configure(files["tracking"], Path(context.project_path))
+        except (InputError, MissingConfigException, ParserError) as error:
             raise ClickException(str(error)) from error
 
     @hook_impl

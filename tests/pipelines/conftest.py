@@ -11,14 +11,14 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first im
 
 from project_copy import Project
 
+from ktpfl_pipeline.tracking import MlflowTracker
+
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty MLflow store. Making one takes seconds, copying it none."""
-    from mlflow import MlflowClient
-
-    file = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    file = tmp_path_factory.getbasetemp() / "empty_store.db"
+    MlflowTracker(f"sqlite:///{file}", file.parent).experiments()
     return file
 
 

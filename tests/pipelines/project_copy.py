@@ -93,8 +93,8 @@ class Project:
 
     def written(self) -> list[str]:
         """Return the files that runs have written: under data/ and mlruns/."""
-        places = [self.folder / "data", self.folder / "mlruns"]
-        return sorted(str(file.relative_to(self.folder)) for place in places for file in place.rglob("*") if file.is_file())
+        files = [file for place in ("data", "mlruns") for file in (self.folder / place).rglob("*") if file.is_file()]
+        return sorted(str(file.relative_to(self.folder)) for file in files)
 
     def client(self) -> Any:
         """Return MLflow's client of this project's store."""

@@ -89,6 +89,30 @@ def test_apart():
     assert figures.apart([0.0, 0.0, 0.0, 10.0], 2.0) == [-2.0, 0.0, 2.0, 10.0]
 
 
+class TestSpreadOverClients:
+    def test_lines_are_clients_and_the_band_their_middle_half(self, run):
+        rounds = [(0.1, 0.2, 0.3, 0.4, 0.5), (0.5, 0.6, 0.7, 0.8, 0.9)]
+        results = [summarise([run(method, after_transfer=rounds)], {}) for method in ("kt_pfl", "local")]
+        figure = figures.spread_over_clients(results)
+        assert [axes.get_title(loc="left") for axes in figure.axes] == ["KT-pFL", "Local only"]
+        *clients, mean = figure.axes[0].get_lines()
+        assert [list(line.get_ydata()) for line in clients] == [
+            [0.1, 0.5],
+            [0.2, 0.6],
+            [0.3, 0.7],
+            [0.4, 0.8],
+            [0.5, 0.9],
+        ]
+        assert np.allclose(mean.get_ydata(), [0.3, 0.7])
+        band = figure.axes[0].collections[0].get_paths()[0].vertices
+        assert {0.2, 0.4, 0.6, 0.8} == set(np.round(band[:, 1], 9))
+
+    def test_seeds_are_averaged_for_each_client(self, run):
+        runs = [run(seed=seed, after_transfer=[(0.2 + seed / 10, 0.6)]) for seed in (0, 1, 2)]
+        first, second, _ = figures.spread_over_clients([summarise(runs, {})]).axes[0].get_lines()
+        assert np.allclose([first.get_ydata(), second.get_ydata()], [[0.3], [0.6]])
+
+
 class TestClientAccuracy:
     def test_rows_are_sorted_by_gain_over_local_only(self, run):
         results = [

@@ -155,7 +155,7 @@ class TestPage:
 class TestOtherForms:
     def test_markdown_refers_to_the_figures(self, built):
         found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
-        assert found == list(built.figures) == ["accuracy", "clients", "coefficients_kt_pfl", "labels"]
+        assert found == list(built.figures) == ["accuracy", "spread", "clients", "coefficients_kt_pfl", "labels"]
         assert "training.learning_rate: 0.05" in built.markdown
         assert "kt_pfl.rho: 0.5" in built.markdown
         assert "02-fedmd" in built.markdown
@@ -182,7 +182,7 @@ class TestOtherForms:
             summarise([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
             for method in ("kt_pfl", "local")
         ]
-        assert list(report.build("x", finished, settings).figures) == ["accuracy", "clients", "labels"]
+        assert list(report.build("x", finished, settings).figures) == ["accuracy", "spread", "clients", "labels"]
 
     def test_settings_may_be_missing(self, result):
         assert "data None instead of" in report.build("x", [result("kt_pfl", 0.8)], {}).html

@@ -181,6 +181,34 @@ def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
 
 
 @_styled
+def spread_over_clients(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+    """Draw every client's accuracy by round at the round's end, one panel a method.
+
+    Thin lines are clients, each the mean over seeds; the band holds their middle half, the thick line is their mean.
+    """
+    columns = min(3, len(results))
+    rows = -(-len(results) // columns)
+    figure = _figure(width, rows * (0.28 * width + 0.4))
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
+    for axes in panels[len(results) :]:
+        axes.set_visible(False)
+    for axes, result in zip(panels, results, strict=False):
+        colour = look(result.method).colour
+        rounds, accuracy = result.client_curves(HEADLINE)
+        values = np.array(accuracy)  # (rounds, N)
+        dots: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rounds) < 4 else {}
+        axes.plot(rounds, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
+        axes.fill_between(rounds, *np.quantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
+        axes.plot(rounds, values.mean(axis=1), color=colour, linewidth=2, zorder=3, **dots)
+        axes.set_title(result.title)
+        axes.set_xlabel("Round")
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+        axes.yaxis.set_major_formatter(_PERCENT)
+        _plain(axes, grid="y")
+    return figure
+
+
+@_styled
 def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
     """Draw each client's final accuracy with every method, one row a client.
 

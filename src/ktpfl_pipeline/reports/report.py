@@ -144,6 +144,14 @@ def _plates(results: Sequence[MethodResult]) -> list[_Plate]:
             + (" Local-only has one line, because nothing comes back to it." if local_only(results) else ""),
         ),
         _Plate(
+            "spread",
+            "Spread over the clients",
+            figures.spread_over_clients(results),
+            f"Test accuracy after {how} by round. Thin lines are clients"
+            + (", each the mean over seeds" if seeds > 1 else "")
+            + "; the band holds their middle half, the thick line is their mean.",
+        ),
+        _Plate(
             "clients",
             "Accuracy by client",
             figures.client_accuracy(results),

@@ -145,6 +145,12 @@ class MethodResult:
         """Return the rounds that every seed evaluated, and each seed's mean over clients there, (seeds, rounds)."""
         return curve(self.runs, point)
 
+    def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
+        """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""
+        by_round = [{record.round: record.accuracy[point] for record in run.evaluated} for run in self.runs]
+        rounds = sorted(set.intersection(*map(set, by_round)))
+        return rounds, [_by_client(accuracy[t] for accuracy in by_round) for t in rounds]
+
 
 def curve(runs: Sequence[FinishedRun], point: str) -> tuple[list[int], list[list[float]]]:
     """Return the rounds that every run evaluated, and each run's mean over clients there, (runs, rounds)."""

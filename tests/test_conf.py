@@ -1,0 +1,164 @@
+"""What stands under conf/: the paper's settings, overlays that change only what is there, a catalog without holes."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kedro.config import OmegaConfigLoader
+from kedro.io import DataCatalog, MemoryDataset
+
+from ktpfl_pipeline import params, settings
+from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.pipeline_registry import HETERO_EXPERIMENTS, register_pipelines
+
+CONF = Path(__file__).parents[1] / "conf"
+PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
+    "clients": 20,
+    "participation": 1.0,
+    "architectures": ["lenet", "alexnet", "resnet18", "shufflenet_v2"],
+    "training.epochs": 20,
+    "training.batch_size": 128,
+    "training.learning_rate": {"hetero_cifar": 0.02, "": 0.01},
+    "distillation.epochs": 1,
+    "distillation.batch_size": 256,
+    "distillation.learning_rate": {"hetero_cifar": 0.02, "": 0.01},
+    "distillation.temperature": 1.0,
+    "public.batch": {"hetero_digits": 500, "": 3000},
+    "public.source": {"hetero_digits": "open_part", "hetero_cifar": "cifar100", "": "mnist"},
+    "private.source": {
+        "hetero_digits": "digits",
+        "hetero_fashion_mnist": "fashion_mnist",
+        "hetero_emnist": "emnist:letters",
+        "hetero_cifar": "cifar10",
+    },
+    "private.classes": {"hetero_emnist": list(range(10)), "": None},
+    "partition.test_share": 0.25,
+    "image.channels": {"hetero_cifar": 3, "": 1},
+    "image.size": {"hetero_cifar": 32, "": 28},
+    "methods.kt_pfl.rho": {"hetero_fashion_mnist": 0.5, "hetero_cifar": 0.5, "": 0.7},
+}
+MEMORY = {"private", "public_images", "public_set", "federation"}  # rebuilt in seconds, so never on disk
+NAMED_BY_ITSELF = {"batch_size"}  # needs no words
+
+
+def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
+    loader = OmegaConfigLoader(conf_source=str(CONF), env=environment, **settings.CONFIG_LOADER_ARGS)
+    return dict(loader[kind])
+
+
+def experiments(environment: str) -> dict[str, Experiment]:
+    return {name: params.parse(name, values) for name, values in params.merged(load(environment), {}).items()}
+
+
+def value_at(experiment: Experiment, path: str) -> Any:
+    value: Any = experiment.model_dump()
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+def leaves(values: Any, path: str = "") -> list[str]:
+    if not isinstance(values, dict):
+        return [path]
+    return [leaf for name, inner in values.items() for leaf in leaves(inner, f"{path}.{name}".lstrip("."))]
+
+
+class TestExperiments:
+    @pytest.mark.parametrize("environment", ["base", "quick", "test"])
+    def test_every_one_parses_and_has_its_pipelines(self, environment: str) -> None:
+        found = experiments(environment)
+        assert set(HETERO_EXPERIMENTS) <= set(found)
+        assert all(name in register_pipelines() for name in found)
+
+    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    def test_base_is_the_paper(self, experiment: str) -> None:
+        configured = experiments("base")[experiment]
+        for path, expected in PAPER.items():
+            wanted = expected.get(experiment, expected.get("")) if isinstance(expected, dict) else expected
+            assert value_at(configured, path) == wanted, path
+
+    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    def test_a_pipeline_finds_the_settings_of_its_methods(self, experiment: str) -> None:
+        """A method that is not in `methods` would silently run with its defaults."""
+        assert set(experiments("base")[experiment].methods) == {"kt_pfl", "fedmd", "local"}
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_an_overlay_is_lighter(self, environment: str) -> None:
+        base, overlay = experiments("base"), experiments(environment)
+        for name in base:
+            assert overlay[name].rounds < base[name].rounds
+            assert overlay[name].training.epochs < base[name].training.epochs
+            assert overlay[name].public.batch < base[name].public.batch
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    def test_an_overlay_leaves_the_task_alone(self, environment: str, experiment: str) -> None:
+        """Neither the images nor the methods: only how much is done with them."""
+        base, overlay = experiments("base")[experiment], experiments(environment)[experiment]
+        for path in ("private", "public.source", "image", "methods"):
+            assert value_at(overlay, path) == value_at(base, path), path
+
+
+class TestFiles:
+    @pytest.mark.parametrize("file", sorted(CONF.glob("quick/*.yml")) + sorted(CONF.glob("test/*.yml")), ids=str)
+    def test_every_key_of_an_overlay_is_in_base(self, file: Path) -> None:
+        base = yaml.safe_load((CONF / "base" / file.name).read_text())
+        overlay = yaml.safe_load(file.read_text())
+        for name, section in overlay.items():
+            if not name.startswith("_"):
+                assert name in base
+                assert set(leaves(section)) <= set(leaves(base[name])), name
+
+    def test_every_setting_of_the_shared_blocks_is_documented_where_it_stands(self) -> None:
+        silent, inside = [], ""
+        for line in (CONF / "base" / "parameters_hetero.yml").read_text().splitlines():
+            if re.match(r"\S", line) and not line.startswith("#"):
+                inside = line
+            elif inside.startswith("_") and (setting := re.match(r" +(\w+): +[^#\s{]", line)) and " #" not in line:
+                silent.append(setting[1])
+        assert set(silent) <= NAMED_BY_ITSELF
+
+    def test_every_setting_is_in_base(self) -> None:
+        """A setting that conf/base does not show is one that nobody finds."""
+        shown = set(leaves(experiments("base")["hetero_digits"].model_dump()))
+        written = set(leaves(params.merged(load("base"), {})["hetero_digits"]))
+        assert shown == written
+
+    def test_tracking_has_a_comment_per_setting(self) -> None:
+        lines = (CONF / "base" / "tracking.yml").read_text().splitlines()
+        assert all("#" in line for line in lines if line)
+
+    def test_nothing_of_a_users_own_is_kept(self) -> None:
+        """conf/local is for credentials and private overlays; git ignores all of it but its place."""
+        ignored = (CONF.parent / ".gitignore").read_text().splitlines()
+        assert "conf/local/**" in ignored
+
+
+class TestCatalog:
+    @pytest.fixture(scope="class")
+    def catalog(self) -> DataCatalog:
+        return DataCatalog.from_config(load("base", "catalog"))
+
+    @pytest.mark.parametrize("name", sorted(register_pipelines()))
+    def test_every_dataset_of_every_pipeline_is_declared(self, catalog: DataCatalog, name: str) -> None:
+        datasets = {n for n in register_pipelines()[name].datasets() if not n.startswith("params:")}
+        assert datasets
+        for dataset in datasets:
+            assert dataset in catalog, f"{dataset} is in no pattern of the catalog"
+            in_memory = isinstance(catalog.get(dataset), MemoryDataset)
+            assert in_memory == (re.split(r"[./]", dataset)[-1] in MEMORY), dataset
+
+    def test_no_two_pipelines_write_to_one_place(self, catalog: DataCatalog) -> None:
+        places: dict[str, str] = {}
+        for pipeline in register_pipelines().values():
+            for dataset in pipeline.all_outputs():
+                description = catalog.get(dataset)._describe()
+                if "filepath" in description:
+                    assert places.setdefault(str(description["filepath"]), dataset) == dataset
+        assert len(places) > 20
+
+    def test_a_misspelt_dataset_matches_no_pattern(self, catalog: DataCatalog) -> None:
+        assert "hetero_digits/kt_pfl/results" not in catalog
+        assert "kt_pfl.checkpoints" not in catalog

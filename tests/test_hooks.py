@@ -1,0 +1,111 @@
+"""What the user can mend is one sentence; anything else keeps its traceback."""
+
+from collections import UserDict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from click import ClickException
+from kedro.config import OmegaConfigLoader
+
+from ktpfl_pipeline import settings, tracking
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.settings import HOOKS
+
+EXPERIMENT = {
+    "seeds": [0],
+    "architectures": ["mlp"],
+    "private": {"source": "digits"},
+    "public": {"source": "open_part"},
+    "image": {"channels": 1, "size": 28},
+    "partition": {"scheme": "iid"},
+    "methods": {"kt_pfl": {}},
+}
+TRACKING = {"enabled": False, "store": "sqlite:///mlflow.db", "artifacts": "mlruns", "checkpoints": "data/06_models"}
+
+
+@pytest.fixture(autouse=True)
+def _tracker_as_before() -> Any:
+    token = tracking._tracker.set(None)
+    yield
+    tracking._tracker.reset(token)
+
+
+def context(folder: Path, runtime: Any = None, env: str = "base", **files: Any) -> Any:
+    """What Kedro makes of a project with these configuration files."""
+    contents = {"parameters": {"digits": EXPERIMENT, "_shared": {}}, "tracking": TRACKING, **files}
+    for name, content in contents.items():
+        (folder / "conf" / "base").mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else yaml.safe_dump(content)
+        (folder / "conf" / "base" / f"{name}.yml").write_text(text)
+    loader = OmegaConfigLoader(
+        conf_source=str(folder / "conf"), env=env, runtime_params=runtime, **settings.CONFIG_LOADER_ARGS
+    )
+    return SimpleNamespace(config_loader=loader, project_path=folder)
+
+
+def test_they_are_registered() -> None:
+    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks]
+
+
+class TestAfterContextCreated:
+    def test_good_parameters_and_tracking(self, tmp_path: Path) -> None:
+        ProjectHooks().after_context_created(context(tmp_path))
+        assert tracking.current().checkpoints == tmp_path / "data/06_models"
+        assert [file.name for file in tmp_path.iterdir()] == ["conf"]
+
+    @pytest.mark.parametrize(
+        ("runtime", "files", "message"),
+        [
+            ({"digits": {"clients": 0}}, {}, "digits.clients is 0; it should be greater than or equal to 1."),
+            ({"digits": {"private": {"sorce": "x"}}}, {}, "did you mean 'source'?"),
+            ({"diggits": {"rounds": 3}}, {}, "--params diggits=... names no experiment; did you mean 'digits'?"),
+            ({"rounds": 3}, {}, "--params rounds=... names no experiment; write the experiment first, as in digits."),
+            ({"digits": 3}, {}, "digits is 3; it must be a section with the settings of an experiment."),
+            (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
+            (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line 1"),
+            (None, {"env": "tset"}, "conf/tset"),
+            (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
+            (None, {"tracking": {**TRACKING, "uri": "x"}}, "mend uri."),
+        ],
+    )
+    def test_bad_ones_are_one_sentence(self, tmp_path: Path, runtime: Any, files: Any, message: str) -> None:
+        with pytest.raises(ClickException) as refused:
+            ProjectHooks().after_context_created(context(tmp_path, runtime, **files))
+        assert message in refused.value.message
+
+    def test_another_error_is_not_dressed_up(self, tmp_path: Path) -> None:
+        with pytest.raises(KeyError):
+            ProjectHooks().after_context_created(SimpleNamespace(config_loader=UserDict(), project_path=tmp_path))
+
+
+class TestOnPipelineError:
+    def test_what_the_user_can_mend(self) -> None:
+        with pytest.raises(ClickException) as refused:
+            ProjectHooks().on_pipeline_error(InputError("public.batch is 5: lower it."))
+        assert refused.value.message == "public.batch is 5: lower it."
+        assert refused.value.exit_code != 0
+
+    @pytest.mark.parametrize("error", [ValueError("a bug"), RuntimeError("another")])
+    def test_anything_else_keeps_its_traceback(self, error: Exception) -> None:
+        """The hook returns, and Kedro raises the error itself."""
+        ProjectHooks().on_pipeline_error(error)
+
+
+def test_a_run_ends_with_the_table_and_the_place_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "data" / "08_reporting" / "digits" / "report.html"
+    catalog = {"digits/report": SimpleNamespace(console=lambda: "THE TABLE", page=page)}
+    pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
+    ProjectHooks().after_pipeline_run(pipeline, catalog)
+    assert capsys.readouterr().out == "\nTHE TABLE\n\nReport: data/08_reporting/digits/report.html\n"
+
+
+def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    ProjectHooks().after_pipeline_run(SimpleNamespace(outputs=lambda: {"digits/partition"}), {})
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,91 @@
+"""Which pipelines there are, and that each has the same shape: data, one box per method, report."""
+
+import subprocess
+import sys
+
+import pytest
+from kedro.pipeline import Pipeline
+
+from ktpfl_pipeline.pipeline_registry import register_pipelines
+
+DATASETS = ("digits", "fashion_mnist", "emnist", "cifar")
+METHODS = ("kt_pfl", "fedmd", "local")
+PIPELINES = register_pipelines()
+NAMES = sorted(set(PIPELINES) - {"__default__"})
+
+
+def methods_of(name: str) -> tuple[str, ...]:
+    return METHODS if name.startswith("compare_") else ("kt_pfl",)
+
+
+def experiment_of(name: str) -> str:
+    return name.removeprefix("compare_")
+
+
+def box(pipeline: Pipeline, namespace: str) -> set[tuple[str, frozenset[str], frozenset[str]]]:
+    """Return the nodes of a box with their inputs and outputs, without the namespace in their names."""
+
+    def plain(names: list[str]) -> frozenset[str]:
+        return frozenset(name.replace(namespace, "METHOD") for name in names)
+
+    nodes = [node for node in pipeline.nodes if node.namespace == namespace]
+    return {(node.short_name, plain(node.inputs), plain(node.outputs)) for node in nodes}
+
+
+def test_names() -> None:
+    hetero = {f"hetero_{dataset}" for dataset in DATASETS}
+    assert hetero | {f"compare_{name}" for name in hetero} <= set(PIPELINES)
+
+
+def test_default() -> None:
+    assert PIPELINES["__default__"] == PIPELINES["compare_hetero_digits"]
+
+
+@pytest.mark.parametrize("name", [f"{kind}hetero_{dataset}" for kind in ("", "compare_") for dataset in DATASETS])
+class TestShape:
+    def test_boxes(self, name: str) -> None:
+        """Each node is in one box; there is one box per method, so that kedro-viz shows a diamond."""
+        assert {node.namespace for node in PIPELINES[name].nodes} == {"data", "report", *methods_of(name)}
+
+    def test_the_boxes_of_all_methods_are_alike(self, name: str) -> None:
+        assert len({frozenset(box(PIPELINES[name], method)) for method in methods_of(name)}) == 1
+        assert {short_name for short_name, *_ in box(PIPELINES[name], "kt_pfl")} == {"train", "evaluate"}
+
+    def test_free_inputs(self, name: str) -> None:
+        """Nothing is needed but the parameters of the experiment and the folder of raw images."""
+        assert PIPELINES[name].inputs() == {f"params:{experiment_of(name)}", "raw_folder"}
+
+    def test_one_result_per_method_leads_to_the_report(self, name: str) -> None:
+        experiment = experiment_of(name)
+        (report,) = [node for node in PIPELINES[name].nodes if node.namespace == "report"]
+        assert set(report.inputs) == {
+            f"params:{experiment}",
+            *(f"{experiment}/{method}/result" for method in methods_of(name)),
+        }
+        assert report.outputs == [f"{name}/report"]
+
+    def test_all_methods_get_the_same_data(self, name: str) -> None:
+        pipeline = PIPELINES[name]
+        for method in methods_of(name):
+            (train,) = [node for node in pipeline.nodes if node.name == f"{method}.train"]
+            assert set(train.inputs) == {f"params:{experiment_of(name)}", f"{experiment_of(name)}/federation"}
+
+    def test_no_dot_in_what_is_kept(self, name: str) -> None:
+        """A dot means a namespace; outside the boxes, names are paths."""
+        assert not [dataset for dataset in PIPELINES[name].outputs() if "." in dataset]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pipeline_writes_its_own_report(name: str) -> None:
+    assert [output for output in PIPELINES[name].outputs() if output.endswith("/report")] == [f"{name}/report"]
+
+
+def test_listing_pipelines_imports_nothing_slow() -> None:
+    """`kedro registry list` and `kedro --help` load these modules; torch alone would double their time."""
+    slow = ["torch", "torchvision", "mlflow", "matplotlib", "plotly", "pandas", "sklearn"]
+    script = (
+        "import sys; from ktpfl_pipeline import settings; from ktpfl_pipeline.pipeline_registry import *; "
+        f"register_pipelines(); print(*[name for name in {slow} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

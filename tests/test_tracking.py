@@ -1,0 +1,262 @@
+"""One MLflow run per key, whatever happens to the process that makes it."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.figure
+import pytest
+
+from ktpfl_pipeline import tracking
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.tracking import MlflowTracker, Untracked
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
+
+SETTINGS: dict[str, Any] = {
+    "enabled": True,
+    "store": "sqlite:///mlflow.db",
+    "artifacts": "mlruns",
+    "checkpoints": "data/06_models",
+}
+RUN: dict[str, Any] = {
+    "experiment": "digits",
+    "name": "kt_pfl · seed 0",
+    "key": "abc",
+    "params": {"rounds": 3, "training.learning_rate": 0.1, "method.update": "eg"},
+    "tags": {"method": "kt_pfl", "seed": "0"},
+}
+
+
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store: making one takes seconds, copying it none. The tests of the pipelines use the same."""
+    file = tmp_path_factory.getbasetemp() / "empty_store.db"
+    MlflowTracker(f"sqlite:///{file}", file.parent).experiments()
+    return file
+
+
+@pytest.fixture
+def tracker(tmp_path: Path, empty_store: Path) -> MlflowTracker:
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
+    return MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "mlruns")
+
+
+@pytest.fixture
+def client(tracker: MlflowTracker) -> Any:
+    return tracker._client()
+
+
+def record(t: int) -> RoundRecord:
+    return RoundRecord(
+        round=t,
+        cohort=[0, 1],
+        accuracy={"after_local": [0.25, 0.75], "after_transfer": [0.5, 1.0]},
+        loss={"train": [t, 3.0 * t], "test": [1.0, 2.0]},
+        traffic={"knowledge_up": [10, 20]},
+        seconds={"train": 1.5, "round": 2.0},
+    )
+
+
+def runs(client: Any, experiment: str = "digits") -> list[Any]:
+    return list(client.search_runs([client.get_experiment_by_name(experiment).experiment_id]))
+
+
+def points(client: Any, run_id: str, metric: str) -> list[tuple[int, float]]:
+    return [(point.step, point.value) for point in client.get_metric_history(run_id, metric)]
+
+
+class TestOneRunPerKey:
+    def test_a_new_run_has_its_name_tags_and_parameters(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN) as tracked:
+            assert client.get_run(tracked.run_id).info.status == "RUNNING"
+        run = client.get_run(tracked.run_id)
+        assert (run.info.status, run.info.run_name) == ("FINISHED", "kt_pfl · seed 0")
+        assert run.data.params == {"rounds": "3", "training.learning_rate": "0.1", "method.update": "eg"}
+        assert {"key": "abc", "method": "kt_pfl", "seed": "0"}.items() <= run.data.tags.items()
+        assert tracker.experiments() == {"digits": run.info.experiment_id}
+
+    def test_the_same_key_is_the_same_run(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN) as first:
+            first.round(record(1))
+        with tracker.run(**RUN) as second:
+            second.round(record(1))
+            second.finish({"final/after_transfer": 0.1}, {}, {})
+        assert second.run_id == first.run_id
+        assert len(runs(client)) == 1
+        run = client.get_run(first.run_id)
+        assert run.info.status == "FINISHED"
+        assert "final/after_transfer" not in run.data.metrics, "a finished run is left as it is"
+
+    @pytest.mark.parametrize("change", [{"key": "abd"}, {"experiment": "cifar"}])
+    def test_another_key_or_experiment_is_another_run(self, tracker: MlflowTracker, change: dict[str, Any]) -> None:
+        with tracker.run(**RUN) as first:
+            pass
+        with tracker.run(**{**RUN, **change}) as second:
+            pass
+        assert second.run_id != first.run_id
+
+    def test_killed_between_the_run_and_its_parameters(self, tracker: MlflowTracker, client: Any) -> None:
+        """The run is there and its parameters are not: who finds it again logs them."""
+        number = client.create_experiment("digits")
+        begun = client.create_run(number, run_name="kt_pfl · seed 0", tags={"key": "abc"})
+        with tracker.run(**RUN) as tracked:
+            pass
+        assert tracked.run_id == begun.info.run_id
+        assert client.get_run(tracked.run_id).data.params == {name: str(value) for name, value in RUN["params"].items()}
+
+    def test_an_experiment_deleted_in_the_ui(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN):
+            pass
+        client.delete_experiment(client.get_experiment_by_name("digits").experiment_id)
+        with pytest.raises(InputError, match="digits was deleted in MLflow; bring it back with"), tracker.run(**RUN):
+            pass
+
+
+class TestRounds:
+    def test_one_point_per_metric_and_round(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN) as tracked:
+            for t in (1, 2, 3):
+                tracked.round(record(t))
+        assert points(client, tracked.run_id, "round") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+        assert points(client, tracked.run_id, "loss/train") == [(1, 2.0), (2, 4.0), (3, 6.0)]  # mean of t and 3t
+
+    def test_means_over_clients_and_sums_of_bytes(self) -> None:
+        assert tracking.round_metrics(record(2)) == {
+            "accuracy/after_local": 0.5,
+            "accuracy/after_transfer": 0.75,
+            "loss/train": 4.0,
+            "loss/test": 1.5,
+            "bytes/knowledge_up": 30.0,
+            "seconds/train": 1.5,
+            "seconds/round": 2.0,
+        }
+
+    def test_points_are_there_while_the_run_goes(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN) as tracked:
+            tracked.round(record(1))
+            assert points(client, tracked.run_id, "accuracy/after_transfer") == [(1, 0.75)]
+
+    def test_a_resumed_run_is_told_of_all_rounds_and_logs_the_new_ones(
+        self, tracker: MlflowTracker, client: Any
+    ) -> None:
+        with pytest.raises(RuntimeError), tracker.run(**RUN) as tracked:
+            tracked.round(record(1))
+            tracked.round(record(2))
+            raise RuntimeError("the power went out")
+        with tracker.run(**RUN) as resumed:
+            for t in (1, 2, 3):
+                resumed.round(record(t))
+        assert resumed.run_id == tracked.run_id
+        assert [step for step, _ in points(client, resumed.run_id, "round")] == [1, 2, 3]
+        assert [step for step, _ in points(client, resumed.run_id, "bytes/knowledge_up")] == [1, 2, 3]
+
+
+class TestEnd:
+    def test_numbers_figures_and_tables(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
+        figure = matplotlib.figure.Figure()
+        with tracker.run(**RUN) as tracked:
+            tracked.finish({"final/after_transfer": 0.75}, {"accuracy": figure}, {"coefficients": [[1.0, 0.0]]})
+        assert client.get_run(tracked.run_id).data.metrics["final/after_transfer"] == 0.75
+        assert {file.path for file in client.list_artifacts(tracked.run_id)} == {"accuracy.png", "coefficients.json"}
+        assert list((tmp_path / "mlruns" / "digits").rglob("accuracy.png")), "in the folder of artifacts"
+
+    @pytest.mark.parametrize(
+        ("error", "status"), [(RuntimeError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "FAILED")]
+    )
+    def test_a_run_that_ends_early(
+        self, tracker: MlflowTracker, client: Any, error: type[BaseException], status: str
+    ) -> None:
+        with pytest.raises(error), tracker.run(**RUN) as tracked:
+            raise error
+        assert client.get_run(tracked.run_id).info.status == status
+        with tracker.run(**RUN) as again:
+            assert again.run_id == tracked.run_id
+            assert client.get_run(again.run_id).info.status == "RUNNING"
+        assert client.get_run(tracked.run_id).info.status == "FINISHED"
+
+    def test_a_finished_run_stays_finished(self, tracker: MlflowTracker, client: Any) -> None:
+        """What fails after the training, on the way through it again, has nothing to do with the run."""
+        with tracker.run(**RUN) as tracked:
+            pass
+        with pytest.raises(RuntimeError), tracker.run(**RUN):
+            raise RuntimeError
+        assert client.get_run(tracked.run_id).info.status == "FINISHED"
+
+
+class TestStores:
+    @pytest.mark.parametrize(
+        ("store", "reason"),
+        [("carrier-pigeon://loft", "carrier-pigeon"), ("sqlite:///{folder}/not_a_database.db", "not a database")],
+    )
+    def test_that_cannot_be_opened(self, tmp_path: Path, store: str, reason: str) -> None:
+        (tmp_path / "not_a_database.db").write_text("hello" * 1000)
+        tracker = MlflowTracker(store.format(folder=tmp_path), tmp_path)
+        with pytest.raises(InputError) as refused, tracker.run(**RUN):
+            pass
+        message = str(refused.value)
+        assert message.startswith(f"MLflow cannot open the store {tracker.store} (")
+        assert reason in message
+        assert message.endswith("correct `store` in conf/base/tracking.yml, or run without MLflow, `enabled: false`.")
+        assert "\n" not in message
+
+
+class TestConfigure:
+    @pytest.fixture(autouse=True)
+    def _as_before(self) -> Iterator[None]:
+        token = tracking._tracker.set(None)
+        yield
+        tracking._tracker.reset(token)
+
+    def test_nothing_is_tracked_until_then(self) -> None:
+        assert isinstance(tracking.current(), Untracked)
+        assert tracking.current().checkpoints is None
+
+    def test_relative_places_are_in_the_project(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        tracking.configure(SETTINGS, tmp_path)
+        tracker = tracking.current()
+        assert isinstance(tracker, MlflowTracker)
+        assert tracker.store == f"sqlite:///{tmp_path}/mlflow.db"
+        assert tracker.artifacts == tmp_path / "mlruns"
+        assert tracker.checkpoints == tmp_path / "data/06_models"
+
+    @pytest.mark.parametrize("store", ["sqlite:////var/lib/mlflow.db", "http://tracking.example:5000"])
+    def test_other_stores_are_taken_as_they_are(self, tmp_path: Path, store: str) -> None:
+        tracking.configure({**SETTINGS, "store": store, "artifacts": "/var/lib/mlruns"}, tmp_path)
+        tracker = tracking.current()
+        assert isinstance(tracker, MlflowTracker)
+        assert (tracker.store, tracker.artifacts) == (store, Path("/var/lib/mlruns"))
+
+    def test_disabled(self, tmp_path: Path) -> None:
+        tracking.configure({**SETTINGS, "enabled": False}, tmp_path)
+        tracker = tracking.current()
+        assert isinstance(tracker, Untracked)
+        assert tracker.checkpoints == tmp_path / "data/06_models", "checkpoints are kept without MLflow too"
+        with tracker.run(**RUN) as tracked:
+            tracked.round(record(1))
+            tracked.finish({}, {}, {})
+            assert tracked.run_id == ""
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda s: s | {"uri": "x"}, "mend uri."),
+            (lambda s: {name: value for name, value in s.items() if name != "store"}, "mend store."),
+            (lambda s: s | {"enabled": "yes"}, "enabled is 'yes' in conf/base/tracking.yml; it must be true or false."),
+            (lambda s: s | {"store": None}, "store is None in conf/base/tracking.yml; it must be a text."),
+            (lambda s: s | {"store": ""}, "store is '' in conf/base/tracking.yml; it must be a text."),
+            (lambda s: s | {"artifacts": 3}, "artifacts is 3 in conf/base/tracking.yml; it must be a text."),
+            (lambda s: s | {"checkpoints": None}, "checkpoints is None in conf/base/tracking.yml; it must be a text."),
+        ],
+    )
+    def test_bad_settings(self, tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str) -> None:
+        with pytest.raises(InputError) as refused:
+            tracking.configure(change(SETTINGS), tmp_path)
+        assert str(refused.value).endswith(message)
+        assert isinstance(tracking.current(), Untracked)

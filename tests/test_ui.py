@@ -1,0 +1,75 @@
+"""`make ui`: links to the pages that compare runs, then MLflow itself, small and quick to start."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ktpfl_pipeline import tracking, ui
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
+
+SETTINGS = {"enabled": True, "store": "sqlite:///mlflow.db", "artifacts": "mlruns", "checkpoints": "data/06_models"}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A folder with nothing but the settings of tracking; the environment and the tracker come back afterwards."""
+    for environment in ("base", "local"):
+        (tmp_path / "conf" / environment).mkdir(parents=True)
+    (tmp_path / "conf" / "base" / "tracking.yml").write_text(yaml.safe_dump(SETTINGS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    token = tracking._tracker.set(None)
+    yield tmp_path
+    tracking._tracker.reset(token)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What became of this process."""
+    calls: list[Any] = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: calls.append((program, arguments, {**os.environ})))
+    return calls
+
+
+def test_links_and_command(
+    project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiments = {"hetero_digits": "3", "hetero_cifar": "1"}
+    monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: experiments)
+    ui.main()
+
+    page = "http://127.0.0.1:5000/#/experiments/{}/runs?workflowType=machine_learning&compareRunsMode=CHART"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"hetero_cifar: {page.format(1)}", f"hetero_digits: {page.format(3)}"]
+
+    ((program, arguments, environment),) = started
+    assert program == arguments[0] == sys.executable
+    assert arguments[1:4] == ["-m", "mlflow", "ui"]
+    options = dict(zip(arguments[4::2], arguments[5::2], strict=True))
+    assert options == {
+        "--backend-store-uri": f"sqlite:///{project}/mlflow.db",
+        "--host": "127.0.0.1",
+        "--port": "5000",
+        "--workers": "1",
+    }
+    assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"  # 0.5 GB in 7 s instead of 2.7 GB in 27 s
+    assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_an_overlay_in_conf_local_counts(project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "conf" / "local" / "tracking.yml").write_text("store: http://tracking.example:5000\n")
+    monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {})
+    ui.main()
+    assert "http://tracking.example:5000" in started[0][1]
+
+
+def test_without_tracking_there_is_nothing_to_show(project: Path, started: list[Any]) -> None:
+    (project / "conf" / "local" / "tracking.yml").write_text("enabled: false\n")
+    with pytest.raises(SystemExit, match="Tracking is off"):
+        ui.main()
+    assert started == []
