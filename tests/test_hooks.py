@@ -66,7 +66,7 @@ class TestAfterContextCreated:
             ({"rounds": 3}, {}, "--params rounds=... names no experiment; write the experiment first, as in digits."),
             ({"digits": 3}, {}, "digits is 3; it must be a section with the settings of an experiment."),
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
-            (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line 1"),
+            (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),
             (None, {"env": "tset"}, "conf/tset"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
             (None, {"tracking": {**TRACKING, "uri": "x"}}, "mend uri."),

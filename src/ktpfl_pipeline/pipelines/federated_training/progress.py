@@ -35,7 +35,7 @@ class Progress:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self.task = self.bar.add_task(self.title, total=self.seeds * self.rounds, where="")
+        self.task = self.bar.add_task(self.title, total=self.seeds * self.rounds, where="starting")
         self.finished = 0
 
     def __enter__(self) -> "Progress":
