@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.params import Params, params_of
 from ktpfl_pipeline.core.samples import Samples
 
 if TYPE_CHECKING:
-    from ktpfl_pipeline.core.federation import Federation, Split
+    from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining, Split
 
 Value = TypeVar("Value")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -92,15 +92,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
         return F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch])
 
     with seeded(rng.derive(space.fed.seed, "dropout", t, n)):
-        value = descend(
-            module,
-            loss,
-            len(samples),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            shuffle=space.fed.stream("private shuffle", t, n),
-        )
+        value = descend(module, loss, len(samples), settings, space.fed.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
 
 
@@ -114,15 +106,7 @@ def distill(space: Workspace, n: int, params: Params, teacher: Tensor, batch: Te
         return distillation_loss(module(space.pixels(images[batch])), target[batch], settings.temperature)
 
     with seeded(rng.derive(space.fed.seed, "distillation dropout", t, n)):
-        value = descend(
-            module,
-            loss,
-            len(images),
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            shuffle=space.fed.stream("public shuffle", t, n),
-        )
+        value = descend(module, loss, len(images), settings, space.fed.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
 
 
@@ -164,10 +148,7 @@ def descend(
     module: nn.Module,
     loss: Callable[[Tensor], Tensor],
     samples: int,
-    *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
+    settings: "LocalTraining | Distillation",
     shuffle: torch.Generator,
 ) -> float:
     """Run plain SGD; return the mean loss over the last epoch (0 without an epoch).
@@ -176,19 +157,17 @@ def descend(
         module: what is trained, in place.
         loss: the mean loss of the samples at the given indices.
         samples: how many samples there are.
-        epochs: passes over them.
-        batch_size: the last, shorter batch is kept.
-        learning_rate: the step size.
+        settings: passes over them, batch size (the last, shorter batch is kept) and step size.
         shuffle: the stream that orders the samples anew in each epoch.
     """
     parameters = list(module.parameters())
     device = parameters[0].device
     total = torch.zeros((), device=device, dtype=torch.float64)
-    for _ in range(epochs):
+    for _ in range(settings.epochs):
         total.zero_()
-        for batch in batches(samples, batch_size, shuffle):
+        for batch in batches(samples, settings.batch_size, shuffle):
             value = loss(batch.to(device))
-            step(parameters, torch.autograd.grad(value, parameters), learning_rate)
+            step(parameters, torch.autograd.grad(value, parameters), settings.learning_rate)
             total += value.detach() * len(batch)
     return float(total) / samples
 
