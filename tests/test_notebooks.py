@@ -17,7 +17,7 @@ GUIDE = PROJECT / "docs" / "adding_a_method.md"
 # A fenced block of Python, and the file that it is meant for where the line above names one.
 BLOCK = re.compile(r"(?:`src/(?P<module>[\w/]+)\.py`[^\n]*\n\n)?```python\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\((?P<file>[^)\s#]*)#?(?P<heading>[^)\s]*)\)")
 
 
 def source(cell: dict[str, Any]) -> str:
@@ -78,11 +78,26 @@ class TestGuide:
         assert method["code"].strip() in shown
 
 
-@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
-def test_relative_links_lead_to_files(page: Path) -> None:
-    text = page.read_text("utf-8")
+def text_of(page: Path) -> str:
+    """Return what is read of a page, without its code."""
     if page.suffix == ".ipynb":
-        text = "\n".join(source(cell) for cell in cells(page, "markdown"))
-    targets = [link.partition("#")[0] for link in LINK.findall(FENCE.sub("", text)) if "://" not in link]
-    missing = [target for target in targets if target and not (page.parent / target).exists()]
-    assert missing == []
+        return "\n".join(source(cell) for cell in cells(page, "markdown"))
+    return FENCE.sub("", page.read_text("utf-8"))
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, made as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    lost = []
+    for link in LINK.finditer(text_of(page)):
+        target = page.parent / link["file"] if link["file"] else page
+        if "://" not in link["file"] and (
+            not target.exists() or (link["heading"] and link["heading"] not in headings(target))
+        ):
+            lost.append(link[0])
+    assert lost == []

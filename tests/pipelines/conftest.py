@@ -1,7 +1,8 @@
 """Projects to run in, shared as far as their tests only look at them."""
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def untracked(tmp_path: Path) -> Project:
-    """A fresh project that tracks nothing."""
-    return Project.create(tmp_path / "project")
+def untracked(tmp_path: Path) -> Iterator[Project]:
+    """A fresh project that tracks nothing. It goes afterwards: twenty of the paper's models fill half a gigabyte."""
+    yield Project.create(tmp_path / "project")
+    shutil.rmtree(tmp_path / "project")
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ class Progress:
 
     def __init__(self, method: str, experiment: Experiment) -> None:
         """Prepare the bar; it appears on entering the context, and only in a terminal."""
-        self.title = TITLES[method]
+        self.title = TITLES.get(method, method)
         self.seeds, self.rounds, self.clients = len(experiment.seeds), experiment.rounds, experiment.clients
         self.console = Console(stderr=True)
         self.bar = rich.progress.Progress(

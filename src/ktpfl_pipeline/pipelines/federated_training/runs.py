@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def run_seed(
     made = params.create_method(method, experiment.methods.get(method, {}))
     hyperparameters = asdict(made)
     fed = assemble(experiment, data, seed)
-    settings = identity(name, method, hyperparameters, experiment, fed, data, seed)
+    settings = identity(name, method, made, experiment, fed, data, seed)
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     scheme = experiment.partition.scheme
     tags = {"experiment": name, "method": method, "partition": scheme, "seed": str(seed)}
@@ -107,7 +108,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
 def identity(
     name: str,
     method: str,
-    hyperparameters: dict[str, Any],
+    made: Any,
     experiment: Experiment,
     fed: core.Federation,
     data: FederatedData,
@@ -118,25 +119,35 @@ def identity(
     del shared["seeds"]
     return {
         **shared,
-        **flat({"method": hyperparameters}),
+        **flat({"method": asdict(made)}),
         "experiment": name,
         "method": method,
         "seed": seed,
         "compute.device": fed.device.type,
         "data": data.fingerprint(seed),
-        "code": code_version(),
+        "code": code_version(type(made), experiment.architectures),
         "torch": str(torch.__version__),
     }
 
 
-@cache
-def code_version() -> str:
-    """Return a hash of the source that decides a run's result."""
+def code_version(method: type, architectures: list[str]) -> str:
+    """Return a hash of the source that decides a run's result: the engine, the method, and the models in use."""
+    modules: set[str] = set()
+    for name in (method.__module__, *(models.MODELS[architecture].__module__ for architecture in architectures)):
+        _add_with_imports(name, modules)
+    files = {Path(sys.modules[name].__file__ or "") for name in modules} | set((PACKAGE / "core").rglob("*.py"))
     digest = hashlib.sha256()
-    for folder in ("core", "methods", "models"):
-        for file in sorted((PACKAGE / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
+    for file in sorted(files):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _add_with_imports(name: str, modules: set[str]) -> None:
+    """Add the module `name`, and those of this package that it takes something from, to `modules`."""
+    if name.startswith(f"{PACKAGE.name}.") and name not in modules:
+        modules.add(name)
+        for value in list(vars(sys.modules[name]).values()):
+            _add_with_imports(getattr(value, "__module__", None) or "", modules)
 
 
 def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:

@@ -1,0 +1,148 @@
+"""A run killed at any moment and started again ends as if nothing had happened, in the same MLflow run."""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from project_copy import EXPERIMENT, Project, timeless
+from toy import same
+
+from ktpfl_pipeline.tracking import _MlflowRun
+
+SEED, ROUNDS, EPOCHS = 3, 5, 6
+SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "training": {"epochs": EPOCHS}}
+MOMENTS = [
+    "in a round",  # anywhere in it, at random
+    "before a point",  # the checkpoint knows of the round, MLflow does not yet
+    "before the end is logged",  # every round is there; figures, matrix and final numbers are not
+]
+
+
+class PowerCut(BaseException):
+    """The end of a process, where only its moment matters: what would still be written after it is not."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A project in which a run was killed: what it had kept by then, and its MLflow run."""
+
+    project: Project
+    checkpoint: dict[str, Any]
+    tracked: Any
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tracked: Callable[[], Project]) -> Project:
+    project = tracked()
+    project.run(EXPERIMENT, **SETTINGS)
+    return project
+
+
+@pytest.fixture(scope="module", params=MOMENTS)
+def killed(request: pytest.FixtureRequest, tracked: Callable[[], Project]) -> Killed:
+    project = tracked()
+    if request.param == "in a round":
+        kill_in_a_round(project)
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_MlflowRun, "stop", lambda run, status: None)
+            if request.param == "before a point":
+                usual = _MlflowRun.round
+                patch.setattr(_MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 3 else cut_power())
+            else:
+                patch.setattr(_MlflowRun, "finish", cut_power)
+            with pytest.raises(PowerCut):
+                project.run(EXPERIMENT, **SETTINGS)
+    (run,) = project.tracked()
+    return Killed(project, project.checkpoint("kt_pfl", SEED), run)
+
+
+def cut_power(*arguments: Any) -> None:
+    raise PowerCut
+
+
+def kill_in_a_round(project: Project) -> None:
+    """Start the real command, wait for the second round's checkpoint, and kill the process within the next round."""
+    settings = f"{EXPERIMENT}.rounds={ROUNDS},{EXPERIMENT}.training.epochs={EPOCHS},{EXPERIMENT}.seeds={SEED}"
+    with project.start(f"--pipelines={EXPERIMENT}", "--params", settings) as process:
+        try:
+            deadline = time.monotonic() + 120
+            while not (history := rounds_kept(project))[1:]:
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            time.sleep(random.uniform(0.1, 0.6) * history[-1]["seconds"]["round"])
+        finally:
+            process.kill()
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL, errors
+    assert 2 <= len(rounds_kept(project)) < ROUNDS
+
+
+def rounds_kept(project: Project) -> list[dict[str, Any]]:
+    return project.checkpoint("kt_pfl", SEED)["history"] if project.checkpoints("kt_pfl", SEED) else []
+
+
+@pytest.fixture(scope="module")
+def resumed(killed: Killed) -> Killed:
+    """The same after the run was started again."""
+    killed.project.run(EXPERIMENT, **SETTINGS)
+    (run,) = killed.project.tracked()
+    return Killed(killed.project, killed.project.checkpoint("kt_pfl", SEED), run)
+
+
+class TestKilled:
+    def test_it_was_under_way(self, killed: Killed) -> None:
+        """Else the rest of this file would prove nothing."""
+        assert killed.tracked.info.status == "RUNNING"
+        assert 2 <= len(killed.checkpoint["history"]) <= ROUNDS
+        assert not [file for file in killed.project.written() if file.endswith(("runs.json", "report.html"))]
+
+    def test_models_matrix_and_history_as_if_nothing_had_happened(self, undisturbed: Project, resumed: Killed) -> None:
+        expected = undisturbed.checkpoint("kt_pfl", SEED)
+        assert same(resumed.checkpoint["state"], expected["state"])
+        assert same(resumed.checkpoint["coefficients"], expected["coefficients"])
+        assert same(resumed.checkpoint["settings"], expected["settings"])
+        assert timeless(resumed.checkpoint["history"]) == timeless(expected["history"])
+        assert len(expected["history"]) == ROUNDS
+
+    def test_what_was_done_was_not_done_again(self, killed: Killed, resumed: Killed) -> None:
+        """The rounds before the kill keep even their wall times."""
+        done = len(killed.checkpoint["history"])
+        assert resumed.checkpoint["history"][:done] == killed.checkpoint["history"]
+        assert len(killed.project.checkpoints("kt_pfl", SEED)) == 1
+        assert not list(killed.project.folder.rglob("*.partial"))
+
+    def test_the_result(self, undisturbed: Project, resumed: Killed) -> None:
+        expected, found = (project.finished("kt_pfl")[SEED] for project in (undisturbed, resumed.project))
+        changed = {name for name in expected if expected[name] != found[name]}
+        assert changed <= {"run_id", "history"}  # in the history, the wall times
+        assert timeless(found["history"]) == timeless(expected["history"])
+        assert (resumed.project.folder / "data/08_reporting" / EXPERIMENT / "report.html").exists()
+
+    def test_it_is_the_same_mlflow_run(self, killed: Killed, resumed: Killed) -> None:
+        assert resumed.tracked.info.run_id == killed.tracked.info.run_id
+        assert resumed.tracked.info.status == "FINISHED"
+        assert resumed.tracked.data.params == killed.tracked.data.params
+        assert resumed.project.finished("kt_pfl")[SEED]["run_id"] == resumed.tracked.info.run_id
+
+    def test_one_point_per_round_and_metric(self, undisturbed: Project, resumed: Killed) -> None:
+        (expected,) = undisturbed.tracked()
+        assert resumed.tracked.data.metrics.keys() == expected.data.metrics.keys()
+        client = resumed.project.client()
+        for metric in expected.data.metrics:
+            steps = [point.step for point in client.get_metric_history(resumed.tracked.info.run_id, metric)]
+            once = metric.startswith(("final/", "best/"))
+            assert steps == ([0] if once else list(range(1, ROUNDS + 1))), metric
+        timeless_metrics = {name for name in expected.data.metrics if not name.startswith("seconds/")}
+        for metric in timeless_metrics:
+            assert resumed.tracked.data.metrics[metric] == expected.data.metrics[metric], metric
+
+    def test_all_artifacts(self, resumed: Killed) -> None:
+        names = {file.path for file in resumed.project.client().list_artifacts(resumed.tracked.info.run_id)}
+        expected = {"accuracy.png", "labels_per_client.png", "coefficients.png", "run.json", "coefficients.json"}
+        assert names == expected
