@@ -1,7 +1,10 @@
 """`make ui`: links to the pages that compare runs, then MLflow itself, small and quick to start."""
 
 import os
+import socket
+import subprocess
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What became of this process."""
+    """The commands that were run, with their environments; no browser is opened."""
     calls: list[Any] = []
-    monkeypatch.setattr(os, "execv", lambda program, arguments: calls.append((program, arguments, {**os.environ})))
+    monkeypatch.setattr(subprocess, "run", lambda command, env, check: calls.append((command, env)))
+    monkeypatch.setattr(ui, "open_when_up", calls.append)
     return calls
 
 
@@ -46,10 +50,10 @@ def test_links_and_command(
     page = "http://127.0.0.1:5000/#/experiments/{}/runs?workflowType=machine_learning&compareRunsMode=CHART"
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [f"hetero_cifar: {page.format(1)}", f"hetero_digits: {page.format(3)}"]
+    assert page.format(1) in started  # the first one is opened
 
-    ((program, arguments, environment),) = started
-    assert program == arguments[0] == sys.executable
-    assert arguments[1:4] == ["-m", "mlflow", "ui"]
+    (arguments, environment) = next(call for call in started if isinstance(call, tuple))
+    assert arguments[:4] == [sys.executable, "-m", "mlflow", "ui"]
     options = dict(zip(arguments[4::2], arguments[5::2], strict=True))
     assert options == {
         "--backend-store-uri": f"sqlite:///{project}/mlflow.db",
@@ -61,11 +65,20 @@ def test_links_and_command(
     assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
+def test_the_page_opens_once_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(ui, "PORT", server.getsockname()[1])
+        ui.open_when_up("page")
+    assert opened == ["page"]
+
+
 def test_an_overlay_in_conf_local_counts(project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "conf" / "local" / "tracking.yml").write_text("store: http://tracking.example:5000\n")
     monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {})
     ui.main()
-    assert "http://tracking.example:5000" in started[0][1]
+    assert "http://tracking.example:5000" in started[0][0]
 
 
 def test_without_tracking_there_is_nothing_to_show(project: Path, started: list[Any]) -> None:
