@@ -85,7 +85,7 @@ class SeedProgress:
         if "after_transfer" in record.accuracy:
             self.accuracy = f"accuracy {100 * mean(record.accuracy['after_transfer']):.1f} %"
         parent.bar.update(parent.task, completed=self._rounds_before())
-        if record.round == 1 and parent.finished == 0:
+        if record.round == 1 and parent.finished == 0 and self.trained:  # not one that was finished before
             self._warn_if_long(record.seconds["round"])
         if parent.bar.disable and time.monotonic() - self.last_line > QUIET:
             self.last_line = time.monotonic()
