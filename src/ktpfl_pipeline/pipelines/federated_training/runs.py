@@ -160,7 +160,7 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
     if run.coefficients is not None:
         drawn["coefficients"] = figures.coefficient_heatmaps(result)
     final = {f"final/{point}": values.mean for point, values in result.final.items()}
-    best = {f"best/{point}": values.best for point, values in result.final.items()}
+    best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
     tables = (
         {"run": run.to_dict()} if run.coefficients is None else {"run": run.to_dict(), "coefficients": run.coefficients}
     )
