@@ -433,6 +433,13 @@ class TestProjection:
         v = torch.randn(20, 6, generator=stream(0), dtype=torch.float64)
         assert torch.allclose(coefficients.project(v + 3.0), coefficients.project(v), rtol=0, atol=1e-14)
 
+    @pytest.mark.parametrize("size", [1e12, 1e100, 1e300])
+    def test_huge_entries_still_give_a_distribution(self, size: float) -> None:
+        v = size * torch.randn(20, 6, generator=stream(0), dtype=torch.float64)
+        x = coefficients.project(v)
+        assert torch.equal(x.argmax(dim=1), v.argmax(dim=1))
+        assert (x.sum(dim=1) - 1).abs().max() < 1e-12
+
 
 class TestTeachers:
     def test_equal_weights_give_the_average(self) -> None:

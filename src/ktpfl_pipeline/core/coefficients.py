@@ -7,6 +7,7 @@ NeurIPS 2021); the gradient is derived in docs/kt_pfl.md.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -72,9 +73,13 @@ class Divergence:
         products = (log_ratio + 1.0).flatten(1) @ self.soft.flatten(1).T / self.soft.shape[1]  # (N, N)
         return self.weights[:, None] * products + 2.0 * self.rho * (c - 1.0 / len(c))
 
+    @cached_property
+    def _log_soft(self) -> Tensor:
+        return self.soft.clamp_min(TINY).log()
+
     def _log_ratio(self, c: Tensor) -> tuple[Tensor, Tensor]:
         mixed = teachers(c, self.soft)
-        return mixed, mixed.clamp_min(TINY).log() - self.soft.clamp_min(TINY).log()
+        return mixed, mixed.clamp_min(TINY).log() - self._log_soft
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +197,7 @@ def project(rows: Tensor) -> Tensor:
 
     Source: Held, Wolfe, Crowder 1974; Duchi et al., ICML 2008, Fig. 1.
     """
+    rows = rows - rows.max(dim=1, keepdim=True).values  # a shift changes nothing, and keeps the 1 from being lost
     sorted_rows = rows.sort(dim=1, descending=True).values
     excess = sorted_rows.cumsum(dim=1) - 1.0
     counts = torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
