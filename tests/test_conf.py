@@ -39,7 +39,13 @@ PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
     "image.size": {"hetero_cifar": 32, "": 28},
     "methods.kt_pfl.rho": {"hetero_fashion_mnist": 0.5, "hetero_cifar": 0.5, "": 0.7},
 }
-MEMORY = {"private", "public_images", "public_set", "federation"}  # rebuilt in seconds, so never on disk
+MEMORY = {
+    "private",
+    "public_images",
+    "public_set",
+    "runs",
+    "federation",
+}  # rebuilt in seconds, so never on disk
 
 
 def load(environment: str, kind: str = "parameters") -> dict[str, Any]:

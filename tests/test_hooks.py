@@ -109,3 +109,14 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
 def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
     ProjectHooks().after_pipeline_run(SimpleNamespace(outputs=lambda: {"digits/partition"}), {})
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("runner", ["ThreadRunner", "<kedro.runner.parallel_runner.ParallelRunner object>"])
+def test_runners_that_tracking_does_not_reach_are_refused(runner: str) -> None:
+    with pytest.raises(ClickException, match="SequentialRunner"):
+        ProjectHooks().before_pipeline_run({"runner": runner})
+
+
+@pytest.mark.parametrize("runner", [None, "SequentialRunner"])
+def test_the_default_runner_is_taken(runner: str | None) -> None:
+    ProjectHooks().before_pipeline_run({"runner": runner})

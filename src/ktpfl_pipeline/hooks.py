@@ -36,6 +36,13 @@ class ProjectHooks:
             raise ClickException(str(error)) from error
 
     @hook_impl
+    def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
+        """Refuse runners that would start nodes where tracking and checkpoints do not reach."""
+        runner = str(run_params.get("runner"))
+        if "ThreadRunner" in runner or "ParallelRunner" in runner:
+            raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
+
+    @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can mend as one sentence; anything else keeps its traceback."""
         if isinstance(error, InputError):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.public import check_size, open_part, without_overlap
+from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.data.public import check_size, open_indices, open_part, without_overlap
 from ktpfl_pipeline.data.sources import load
 
 
@@ -120,3 +121,15 @@ def test_a_batch_larger_than_the_public_set_is_refused():
     check_size(3000, 3000)
     with pytest.raises(InputError, match=r"public\.batch is 3,001 .* 3,000 images: lower public\.batch"):
         check_size(3000, 3001)
+
+
+def test_an_open_part_holds_no_image_that_the_rest_holds_a_second_time():
+    images = random_images(200, 0)
+    images[100:] = images[:100]  # every image twice
+    labels = torch.arange(200) % 2
+    chosen = open_indices(Samples(images, labels), 0.3, seed=1)
+    rest = torch.ones(200, dtype=torch.bool)
+    rest[chosen] = False
+    assert 0 < len(chosen) < 60  # both copies of some are open: these stay
+    private = {image.numpy().tobytes() for image in images[rest]}
+    assert not any(image.numpy().tobytes() in private for image in images[chosen])

@@ -80,8 +80,8 @@ class Project:
 
     def finished(self, method: str) -> dict[int, dict[str, Any]]:
         """Return the method's finished runs by seed, as they were saved."""
-        file = self.folder / "data" / "07_model_output" / EXPERIMENT / method / "runs.json"
-        return {run["seed"]: run for run in json.loads(file.read_text())}
+        file = self.folder / "data" / "07_model_output" / EXPERIMENT / method / "result.json"
+        return {run["seed"]: run for run in json.loads(file.read_text())["runs"]}
 
     def partition(self) -> dict[int, list[dict[str, str]]]:
         """Return the rows of the saved partition, by seed."""

@@ -87,7 +87,7 @@ def test_twenty_clients_and_the_papers_four_architectures(folder: Path, untracke
     untracked.run(experiment, experiment=experiment, **settings)
 
     outputs = untracked.folder / "data"
-    (run,) = json.loads((outputs / "07_model_output" / experiment / "kt_pfl" / "runs.json").read_text())
+    (run,) = json.loads((outputs / "07_model_output" / experiment / "kt_pfl" / "result.json").read_text())["runs"]
     assert Counter(run["architectures"]) == dict.fromkeys(PAPER, 5)
     (record,) = run["history"]
     assert record["cohort"] == list(range(20))

@@ -100,7 +100,7 @@ class TestKilled:
         """Else the rest of this file would prove nothing."""
         assert killed.tracked.info.status == "RUNNING"
         assert 2 <= len(killed.checkpoint["history"]) <= ROUNDS
-        assert not [file for file in killed.project.written() if file.endswith(("runs.json", "report.html"))]
+        assert not [file for file in killed.project.written() if file.endswith(("result.json", "report.html"))]
 
     def test_models_matrix_and_history_as_if_nothing_had_happened(self, undisturbed: Project, resumed: Killed) -> None:
         expected = undisturbed.checkpoint("kt_pfl", SEED)

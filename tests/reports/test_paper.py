@@ -41,6 +41,8 @@ def test_the_papers_setting(paper_settings):
         ({"private": {"source": "cifar10", "classes": [0, 1]}}, "2 classes instead of 10"),
         ({"partition": {"scheme": "dirichlet"}}, "partition dirichlet instead of two_labels or all_labels"),
         ({"clients": 8}, "8 clients instead of 20"),
+        ({"training": {"epochs": 5}}, "training.epochs 5 instead of 20"),
+        ({"public": {"source": "mnist", "batch": 300}}, "public.batch 300 instead of 3000"),
         ({"architectures": ["lenet"]}, "models lenet instead of"),
         ({"architectures": ["lenet", "lenet", "alexnet", "resnet18", "shufflenet_v2"]}, "in equal numbers"),
     ],

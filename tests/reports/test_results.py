@@ -142,3 +142,13 @@ class TestComparison:
         assert comparable(stored, {"rounds": 1, "training": {"epochs": 5}}) == study
         with pytest.raises(InputError, match=r"kt_pfl was made with other settings \(training.epochs=5, now 20\)"):
             comparable(stored, {"rounds": 1, "training": {"epochs": 20}})
+
+    def test_results_on_other_data_are_refused(self, study):
+        stored = [{"settings": {}, **json.loads(json.dumps(result.to_dict()))} for result in study]
+        for content in stored:
+            for run in content["runs"]:
+                run["data"] = f"images of seed {run['seed']}"
+        assert [result.method for result in comparable(stored, {})] == [result.method for result in study]
+        stored[1]["runs"][0]["data"] = "other images"
+        with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
+            comparable(stored, {})

@@ -107,6 +107,7 @@ def run(
         record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report))
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
             record = _evaluate(record, method, before, state, report, fed, memory)
+            _refuse_divergence({"test": dict(zip(fed.by_id, record.loss["test"], strict=True))}, t)
         spent = time.perf_counter() - start
         phases = dict(fed.executor.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
@@ -181,4 +182,8 @@ def _restore(
     if content is None:
         return state, [], []
     restored: State = replace(state, **content["state"])  # type: ignore[type-var]
-    return restored, [RoundRecord(**record) for record in content["history"]], content["coefficients"]
+    return (
+        restored,
+        [RoundRecord(**record) for record in content["history"]],
+        [matrix.cpu() for matrix in content["coefficients"]],
+    )

@@ -46,6 +46,9 @@ class Workspace:
         self._public: Tensor | None = None
         if torch.get_num_threads() != fed.compute.threads:
             torch.set_num_threads(fed.compute.threads)
+        if self.device.type == "cuda":  # float32 is float32, and the same kernels every time
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
 
     def module(self, n: int, params: Params) -> nn.Module:
         """Return the module of client n's architecture, loaded with `params`."""

@@ -19,8 +19,3 @@ def params_of(module: nn.Module) -> Params:
 def select(models: Models, clients: Iterable[int]) -> Models:
     """Return the models of `clients` only, in their order."""
     return {n: models[n] for n in clients}
-
-
-def float_bytes(params: Params) -> int:
-    """Return the bytes of one model on the wire: its floating-point parameters and buffers as float32."""
-    return 4 * sum(tensor.numel() for tensor in params.values() if tensor.is_floating_point())

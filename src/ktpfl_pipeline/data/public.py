@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.partition import draw_stratified
 
 MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean that the sources are the same
@@ -43,6 +44,12 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()
 
 
+def open_indices(private: Samples, share: float, seed: int) -> Tensor:
+    """Return the indices of an open part, less the images that the rest holds a second time: see `open_part`."""
+    chosen, rest = open_part(private.labels, share, seed)
+    return chosen[~also_private(private.images[chosen], private.images[rest])]
+
+
 def without_overlap(public: Tensor, private: Tensor) -> Tensor:
     """Return the public images that are not, pixel by pixel, equal to a private one.
 
@@ -56,10 +63,7 @@ def without_overlap(public: Tensor, private: Tensor) -> Tensor:
     Raises:
         InputError: more than 1 % of the public images are private.
     """
-    if public.shape[1:] != private.shape[1:]:
-        raise ValueError(f"public images {tuple(public.shape[1:])} and private {tuple(private.shape[1:])} differ")
-    secret = set(_digests(private))
-    shared = torch.tensor([digest in secret for digest in _digests(public)], dtype=torch.bool)
+    shared = also_private(public, private)
     found = int(shared.sum())
     if found > MAX_OVERLAP * len(public):
         raise InputError(
@@ -67,6 +71,14 @@ def without_overlap(public: Tensor, private: Tensor) -> Tensor:
             " Choose another public.source, or `public.source: open_part`, which splits a part off the private images."
         )
     return public[~shared] if found else public
+
+
+def also_private(public: Tensor, private: Tensor) -> Tensor:
+    """Return which public images are, pixel by pixel, equal to a private one, (M,) bool; shapes as above."""
+    if public.shape[1:] != private.shape[1:]:
+        raise ValueError(f"public images {tuple(public.shape[1:])} and private {tuple(private.shape[1:])} differ")
+    secret = set(_digests(private))
+    return torch.tensor([digest in secret for digest in _digests(public)], dtype=torch.bool)
 
 
 def check_size(available: int, batch: int) -> None:

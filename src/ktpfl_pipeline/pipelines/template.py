@@ -33,7 +33,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
             federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
             namespace=method,
             inputs={"federation": f"{experiment}/federation"},
-            outputs={"runs": f"{experiment}/{method}/runs", "result": f"{experiment}/{method}/result"},
+            outputs={"result": f"{experiment}/{method}/result"},
             parameters=parameters,
         )
         for method in methods

@@ -9,6 +9,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from ktpfl_pipeline.reports.results import flat
+
 
 @dataclass(frozen=True)
 class Number:
@@ -38,6 +40,13 @@ DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CI
 PARTITIONS = ("two_labels", "all_labels")
 CLASSES = 10
 CLIENTS = 20
+SCALE = {  # section 5.1
+    "public.batch": 3000,
+    "training.epochs": 20,
+    "training.batch_size": 128,
+    "distillation.epochs": 1,
+    "distillation.batch_size": 256,
+}
 ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
 
 
@@ -56,8 +65,9 @@ def paper_number(dataset: str, partition: str, method: str) -> float | None:
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in what the settings differ from the paper's heterogeneous experiments, in words; empty in nothing.
 
-    Compared are the private data and its classes, the partition, the number of clients and the architectures. The paper
-    states neither rounds nor temperature nor seeds of its accuracy tables, so these cannot be compared.
+    Compared are the private data and its classes, the partition, the number of clients and the architectures, and the
+    epochs, batches and public samples of section 5.1. The paper states neither rounds nor temperature nor seeds of its
+    accuracy tables, so these cannot be compared.
     """
     source = str(settings.get("private", {}).get("source"))
     classes = settings.get("private", {}).get("classes")
@@ -77,6 +87,10 @@ def differences(settings: dict[str, Any]) -> list[str]:
         found.append(
             f"models {', '.join(architectures) or None} instead of {', '.join(ARCHITECTURES)} in equal numbers"
         )
+    given = flat(settings)
+    found += [
+        f"{name} {given[name]} instead of {value}" for name, value in SCALE.items() if given.get(name, value) != value
+    ]
     return found
 
 

@@ -36,6 +36,7 @@ class FinishedRun:
         history: one record a round.
         coefficients: (N, N) weights of each client's teachers after the last round, row = student; None where the
             method has no such matrix.
+        data: fingerprint of the images and the partition; empty where it is not known.
     """
 
     experiment: str
@@ -48,6 +49,7 @@ class FinishedRun:
     label_counts: list[list[int]]
     history: list[RoundRecord]
     coefficients: list[list[float]] | None
+    data: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run in plain values."""
@@ -222,10 +224,19 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
                 f"The result of {content['method']} was made with other settings ({changes}); run it again with these, "
                 "or put the settings back: a comparison needs equal ones."
             )
-    return [
+    results = [
         MethodResult.from_dict({name: value for name, value in content.items() if name != "settings"})
         for content in contents
     ]
+    seen: dict[int, str] = {}
+    for result in results:
+        for run in result.runs:
+            if run.data != seen.setdefault(run.seed, run.data):
+                raise InputError(
+                    f"{result.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
+                    "partition changed between their runs; run the whole comparison again."
+                )
+    return results
 
 
 def paired_difference(

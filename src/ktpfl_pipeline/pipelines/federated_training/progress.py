@@ -36,7 +36,7 @@ class Progress:
             disable=not self.console.is_terminal,
         )
         self.task = self.bar.add_task(self.title, total=self.seeds * self.rounds, where="starting")
-        self.finished = 0
+        self.finished, self.judged = 0, False
 
     def __enter__(self) -> "Progress":
         """Show the bar."""
@@ -85,7 +85,8 @@ class SeedProgress:
         if "after_transfer" in record.accuracy:
             self.accuracy = f"accuracy {100 * mean(record.accuracy['after_transfer']):.1f} %"
         parent.bar.update(parent.task, completed=self._rounds_before())
-        if record.round == 1 and parent.finished == 0 and self.trained:  # not one that was finished before
+        if self.trained and not parent.judged:  # the first round trained here, not one from a checkpoint
+            parent.judged = True
             self._warn_if_long(record.seconds["round"])
         if parent.bar.disable and time.monotonic() - self.last_line > QUIET:
             self.last_line = time.monotonic()
@@ -97,7 +98,7 @@ class SeedProgress:
         return self.parent.finished * self.parent.rounds + self.round_number
 
     def _warn_if_long(self, seconds: float) -> None:
-        total = seconds * self.parent.rounds * self.parent.seeds
+        total = seconds * (self.parent.rounds * self.parent.seeds - self._rounds_before() + 1)
         if total > LONG:
             logger.warning(
                 "%s will take about %.1f hours at %.0f s a round; stop and add --env=quick for a run of minutes.",

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import logging
 import sys
 from dataclasses import asdict
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedP
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.results import FinishedRun, flat, summarise
 
+logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
 
 
@@ -52,6 +55,8 @@ def run_seed(
     title = f"{method} · {scheme} · seed {seed}"
     tracker = tracking.current()
     folder = tracker.checkpoints and tracker.checkpoints / name / method / f"seed-{seed}-{key[:8]}"
+    if folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
+        logger.info("%s, seed %d: settings, data or code are not those of the runs before: starting anew", method, seed)
     with tracker.run(name, title, key, settings, tags) as tracked, progress.run(seed) as shown:
         result = engine.run(
             made,
@@ -72,6 +77,7 @@ def run_seed(
             label_counts=label_counts(data.private.labels, data.partitions[seed], data.classes).tolist(),
             history=result.history,
             coefficients=None if result.coefficients is None else result.coefficients[-1].tolist(),
+            data=settings["data"],
         )
         log_end(tracked, finished, hyperparameters)
     return finished
@@ -123,10 +129,10 @@ def identity(
         "experiment": name,
         "method": method,
         "seed": seed,
-        "compute.device": fed.device.type,
+        "compute.device": torch.cuda.get_device_name(fed.device) if fed.device.type == "cuda" else fed.device.type,
         "data": data.fingerprint(seed),
         "code": code_version(type(made), experiment.architectures),
-        "torch": str(torch.__version__),
+        "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
 
@@ -136,6 +142,7 @@ def code_version(method: type, architectures: list[str]) -> str:
     for name in (method.__module__, *(models.MODELS[architecture].__module__ for architecture in architectures)):
         _add_with_imports(name, modules)
     files = {Path(sys.modules[name].__file__ or "") for name in modules} | set((PACKAGE / "core").rglob("*.py"))
+    files |= {Path(__file__), PACKAGE / "models" / "__init__.py"}  # how federation and models are put together
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.read_bytes())

@@ -13,7 +13,7 @@ def sample_public_set(experiment: Experiment, private: Any, public_images: Any) 
     from ktpfl_pipeline.data.federated import PublicSet
 
     if experiment.public.source == "open_part":
-        indices = {s: public.open_part(private.labels, experiment.public.share, s)[0] for s in experiment.seeds}
+        indices = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
     else:
         public_images = public.without_overlap(public_images, private.images)
         indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
