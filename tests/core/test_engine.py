@@ -235,6 +235,33 @@ class TestDivergence:
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, observer=Observer(round=lambda r: told.append(r.round)))
         assert told == [1, 2]
 
+    def test_weights_that_the_last_step_broke_are_noticed(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        train = local.train
+
+        def break_weights(space: Any, n: int, params: Any, t: int) -> Any:
+            outcome = train(space, n, params, t)
+            broken = {
+                name: value * float("nan") if value.is_floating_point() else value for name, value in params.items()
+            }
+            return replace(outcome, value=broken) if n == 11 else outcome  # its loss is finite still
+
+        monkeypatch.setattr(local, "train", break_weights)
+        file = tmp_path / "run.ckpt"
+        with pytest.raises(InputError, match=r"Client 11 diverged in round 1 \(its test loss is nan\)"):
+            engine.run(Local(), toy.federation(), SCHEDULE_ALL, checkpoint_file=file)
+        assert not file.exists()
+
+    def test_traffic_is_in_the_order_of_the_cohort(self) -> None:
+        class Backwards(Local):
+            def round(self, state: Any, cohort: list[int], t: int, fed: Federation) -> Any:
+                after, report = super().round(state, cohort, t, fed)
+                return after, replace(report, traffic={n: Traffic(knowledge_up=n) for n in reversed(cohort)})
+
+        (record,) = engine.run(Backwards(), toy.federation(), Schedule(rounds=1)).history
+        assert record.traffic["knowledge_up"] == record.cohort
+
 
 SCHEDULE_ALL = Schedule(rounds=4)
 

@@ -123,9 +123,10 @@ class TestIdentity:
         assert self.of(data, methods={"kt_pfl": {"update": "eg"}}) == expected
 
     def test_the_device_that_auto_means(self, data: FederatedData) -> None:
-        expected = "cuda" if torch.cuda.is_available() else "cpu"
-        assert self.of(data)["compute.device"] == expected
-        assert self.of(data, compute={"device": expected}) == self.of(data)
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+        name = torch.cuda.get_device_name() if kind == "cuda" else "cpu"
+        assert self.of(data)["compute.device"] == name
+        assert self.of(data, compute={"device": kind}) == self.of(data)
 
 
 class TestProgress:
@@ -163,6 +164,18 @@ class TestProgress:
 
     def test_less_than_an_hour_is_not(self, caplog: pytest.LogCaptureFixture) -> None:
         assert not [line for line in self.lines(caplog, seconds=890.0) if "hours" in line]
+
+    def test_a_resumed_run_announces_what_is_left(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Round 1 comes from the checkpoint, round 2 is trained: three rounds of half an hour, of four."""
+        with caplog.at_level(logging.INFO, "ktpfl_pipeline"), Progress("kt_pfl", experiment()) as progress:
+            with progress.run(0) as shown:
+                shown.round(self.record(1, 1800.0))
+                assert not [message for message in caplog.messages if "hours" in message]
+                shown.phase("train", 1, 5)
+                shown.round(self.record(2, 1800.0))
+        assert [message for message in caplog.messages if "hours" in message] == [
+            "KT-pFL will take about 1.5 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
+        ]
 
     def test_what_was_finished_before_takes_no_time(self, caplog: pytest.LogCaptureFixture) -> None:
         lines = self.lines(caplog, seconds=1800.0, trained=False)

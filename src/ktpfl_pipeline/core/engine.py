@@ -104,7 +104,7 @@ def run(
         state, report = method.round(before, cohort, t, fed)
         _refuse_divergence(fed.executor.losses, t)
         loss = {phase: [values[n] for n in cohort] for phase, values in fed.executor.losses.items()}
-        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report))
+        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report, cohort))
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
             record = _evaluate(record, method, before, state, report, fed, memory)
             _refuse_divergence({"test": dict(zip(fed.by_id, record.loss["test"], strict=True))}, t)
@@ -160,8 +160,8 @@ def _refuse_divergence(losses: dict[str, dict[int, float]], t: int) -> None:
                 )
 
 
-def _ledgers(report: RoundReport) -> dict[str, list[int]]:
-    return {ledger: [getattr(traffic, ledger) for traffic in report.traffic.values()] for ledger in LEDGERS}
+def _ledgers(report: RoundReport, cohort: list[int]) -> dict[str, list[int]]:
+    return {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
 
 
 def _save(file: Path, settings: dict[str, Any], state: Any, history: list[RoundRecord], matrices: list[Tensor]) -> None:
