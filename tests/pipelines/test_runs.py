@@ -167,12 +167,12 @@ class TestProgress:
 
     def test_a_resumed_run_announces_what_is_left(self, caplog: pytest.LogCaptureFixture) -> None:
         """Round 1 comes from the checkpoint, round 2 is trained: three rounds of half an hour, of four."""
-        with caplog.at_level(logging.INFO, "ktpfl_pipeline"), Progress("kt_pfl", experiment()) as progress:
-            with progress.run(0) as shown:
-                shown.round(self.record(1, 1800.0))
-                assert not [message for message in caplog.messages if "hours" in message]
-                shown.phase("train", 1, 5)
-                shown.round(self.record(2, 1800.0))
+        caplog.set_level(logging.INFO, "ktpfl_pipeline")
+        with Progress("kt_pfl", experiment()) as progress, progress.run(0) as shown:
+            shown.round(self.record(1, 1800.0))
+            assert not [message for message in caplog.messages if "hours" in message]
+            shown.phase("train", 1, 5)
+            shown.round(self.record(2, 1800.0))
         assert [message for message in caplog.messages if "hours" in message] == [
             "KT-pFL will take about 1.5 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
         ]
