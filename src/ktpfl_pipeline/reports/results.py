@@ -7,12 +7,13 @@ in which reports show them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+from ktpfl_pipeline.reports.theorem import TheoremCheck
 
 HEADLINE = "after_transfer"
 ORDER = (HEADLINE, "after_local", "validation")
@@ -37,6 +38,11 @@ class FinishedRun:
         coefficients: (N, N) weights of each client's teachers after the last round, row = student; None where the
             method has no such matrix.
         data: fingerprint of the images and the partition; empty where it is not known.
+        matrices: (N, N) weights by round, for a few rounds spread over the run, the last among them.
+        attention: mean over students of the weight on ``own`` (the client itself), ``alike`` (other clients whose label
+            distributions have a cosine similarity above one half) and ``others``, each one value a round; the three
+            sum to one.
+        theorem: the check of Theorem 1 on the final models, see `theorem.check`; None where it was not made.
     """
 
     experiment: str
@@ -50,6 +56,9 @@ class FinishedRun:
     history: list[RoundRecord]
     coefficients: list[list[float]] | None
     data: str = ""
+    matrices: dict[int, list[list[float]]] = field(default_factory=dict)
+    attention: dict[str, list[float]] = field(default_factory=dict)
+    theorem: TheoremCheck | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run in plain values."""
@@ -58,7 +67,14 @@ class FinishedRun:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "FinishedRun":
         """Return the run that `to_dict` wrote."""
-        return cls(**{**content, "history": [RoundRecord(**record) for record in content["history"]]})
+        return cls(
+            **{
+                **content,
+                "history": [RoundRecord(**record) for record in content["history"]],
+                "matrices": {int(t): matrix for t, matrix in content.get("matrices", {}).items()},
+                "theorem": TheoremCheck(**content["theorem"]) if content.get("theorem") else None,
+            }
+        )
 
     @property
     def evaluated(self) -> list[RoundRecord]:
