@@ -1,8 +1,10 @@
 """The paper's own numbers, and where they may stand beside ours.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021.
-Only numbers that were read in the paper are here: to add one, add a line with its source. The paper has no row for
-local-only training.
+Only numbers that were read in the paper are here: to add one, add a line with its source. Table 1 has six methods
+(FedMD, FedDF, pFedDF, Sim-pFL, TopK-pFL, KT-pFL) on three datasets and two partitions; most of its cells we could not
+read in a reliable rendering, and they are left out. The paper has no row for local-only training. Its Non-IID_1 is
+``all_labels`` here, its Non-IID_2 is ``two_labels``, as the captions of its figures have it.
 """
 
 from collections import Counter
@@ -33,8 +35,18 @@ NUMBERS: dict[tuple[str, str, str], Number] = {
 }
 """By private data source, partition scheme and the paper's name of the method."""
 
-NAMES = {"kt_pfl": "KT-pFL", "kt_pfl_paper_literal": "KT-pFL", "kt_pfl_authors": "KT-pFL", "fedmd": "FedMD"}
-"""The paper's name of a registered method: three readings of KT-pFL stand beside its one number."""
+NAMES = {
+    "kt_pfl": "KT-pFL",
+    "kt_pfl_paper_literal": "KT-pFL",
+    "kt_pfl_authors": "KT-pFL",
+    "fedmd": "FedMD",
+    "feddf": "FedDF",
+    "feddf_soft": "FedDF",
+    "pfeddf": "pFedDF",
+    "sim_pfl": "Sim-pFL",
+    "topk_pfl": "TopK-pFL",
+}
+"""The paper's name of a method: its one number stands beside every reading of that method. Our own have none."""
 
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 PARTITIONS = ("two_labels", "all_labels")
