@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.params import Models
 from ktpfl_pipeline.methods import METHODS, TITLES, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
-HYPERPARAMETERS: dict[str, dict[str, Any]] = {}
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}}
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
 SETTINGS = {"what": "toy"}
@@ -70,7 +70,7 @@ def assert_same_run(one: Run, other: Run) -> None:
 
 
 def personal(method: Method[Any], state: Any, fed: Federation) -> Models:
-    return {client.id: method.personal(state, client.id, fed) for client in fed.clients}
+    return method.personal(state, [client.id for client in fed.clients], fed)
 
 
 def entries(state: Any) -> dict[str, Any]:
@@ -82,8 +82,7 @@ class TestContract:
         assert TITLES[name]
 
     def test_learns(self, method: Method[Any], fed: Federation) -> None:
-        start = personal(method, method.init(fed), fed)
-        before = [evaluation.accuracy for evaluation in fed.evaluate(start, "test").values()]
+        before = [evaluation.accuracy for evaluation in fed.evaluate(fed.initial_models(), "test").values()]
         after = engine.run(method, fed, Schedule(rounds=3)).history[-1].accuracy["after_transfer"]
         assert sum(before) / 5 < 0.5
         assert sum(after) / 5 > 0.75
@@ -151,7 +150,7 @@ class TestContract:
                 assert torch.equal(old[rows], new[rows]), field
                 assert torch.equal(old[:, rows], new[:, rows]), field
         if found:
-            assert all(toy.same(method.personal(before, n, fed), method.personal(after, n, fed)) for n in absent)
+            assert toy.same(method.personal(before, absent, fed), method.personal(after, absent, fed))
 
     def test_the_order_of_visits_changes_nothing(self, method: Method[Any], fed: Federation, straight: Run) -> None:
         reverse = engine.run(method, toy.again(fed, executor=toy.ReverseExecutor()), SCHEDULE)
@@ -183,7 +182,9 @@ class TestContract:
                 assert len(values) == 5
                 assert all(0 <= value <= 1 for value in values)
             for phase, losses in record.loss.items():
-                assert len(losses) == (5 if phase == "test" else 3)
+                assert (
+                    len(losses) == 5 if phase == "test" else 1 <= len(losses) <= 3
+                )  # one a member, or one a prototype
                 assert all(math.isfinite(loss) for loss in losses)
             assert set(record.traffic) == set(LEDGERS)
             assert all(len(values) == 3 for values in record.traffic.values())

@@ -106,6 +106,42 @@ class SquaredError:
         return 2.0 * (c @ gram - gram) + 2.0 * self.rho / len(c) * (c - 1.0 / len(c))
 
 
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labelled images.
+
+    NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m], where P_n[i, m] is the probability that client m's model gives to
+    the true label of client n's image i: the supervised objective behind Theorem 1.
+
+    Attributes:
+        probabilities: (N, V, N) P; a client with fewer than V images has ones in the rest.
+        images: (N,) V_n.
+        weights: (N,) λ a_n.
+        rho: ρ.
+    """
+
+    probabilities: Tensor
+    images: Tensor
+    weights: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        likelihood = self._mixed(c).log().sum(dim=1) / self.images  # ones add nothing
+        return -self.weights * likelihood + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return -λ a_n (1/V_n) Σ_i P_n[i, m] / Σ_j c[n, j] P_n[i, j] + 2ρ (c[n, m] - 1/N), (N, N).
+
+        The ones that fill up a short client add the same number to its whole row, which no update on the simplex sees.
+        """
+        share = torch.einsum("nvm,nv->nm", self.probabilities, 1.0 / self._mixed(c)) / self.images[:, None]
+        return -self.weights[:, None] * share + 2.0 * self.rho * (c - 1.0 / len(c))
+
+    def _mixed(self, c: Tensor) -> Tensor:
+        return torch.einsum("nvm,nm->nv", self.probabilities, c).clamp_min(TINY)
+
+
 # Updates: each returns the new matrix; `step` is η₃, and `steps` how often it is taken. -------------------------------
 
 
@@ -235,3 +271,10 @@ def write_block(c: Tensor, positions: Tensor, part: Tensor, mass: Tensor) -> Ten
     kept = c[positions[:, None], positions]
     result[positions[:, None], positions] = torch.where(part == before, kept, part * mass)
     return result
+
+
+def among(part: Tensor, positions: Tensor, n: int) -> Tensor:
+    """Return the (n, n) matrix in which the cohort's block is `part` and every other client listens to itself alone."""
+    c = torch.eye(n, dtype=part.dtype, device=part.device)
+    c[positions[:, None], positions] = part
+    return c

@@ -103,11 +103,11 @@ def run(
         before = state
         state, report = method.round(before, cohort, t, fed)
         _refuse_divergence(fed.executor.losses, t)
-        loss = {phase: [values[n] for n in cohort] for phase, values in fed.executor.losses.items()}
+        loss = {phase: _in_order(values, cohort) for phase, values in fed.executor.losses.items()}
         record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report, cohort))
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
             record = _evaluate(record, method, before, state, report, fed, memory)
-            _refuse_divergence({"test": dict(zip(fed.by_id, record.loss["test"], strict=True))}, t)
+            _refuse_divergence({"test": dict(zip(list[int | str](fed.by_id), record.loss["test"], strict=True))}, t)
         spent = time.perf_counter() - start
         phases = dict(fed.executor.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
@@ -139,8 +139,9 @@ def _evaluate(
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer."""
     everyone = [client.id for client in fed.clients]
-    stored = {n: method.personal(before, n, fed) for n in everyone}
-    personal = {n: method.personal(after, n, fed) for n in everyone}
+    absent = [n for n in everyone if n not in report.after_local]
+    stored = method.personal(before, absent, fed) if absent else {}
+    personal = method.personal(after, everyone, fed)
     after_local = memory.evaluate(fed, select({**stored, **report.after_local}, everyone), "test")
     after_transfer = memory.evaluate(fed, personal, "test")
     points = {"after_local": after_local, "after_transfer": after_transfer}
@@ -150,12 +151,18 @@ def _evaluate(
     return replace(record, accuracy=accuracy, loss={**record.loss, "test": [after_transfer[n].loss for n in everyone]})
 
 
-def _refuse_divergence(losses: dict[str, dict[int, float]], t: int) -> None:
+def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
+    """Return the cohort's losses in cohort order; those of the server's models by their names."""
+    return [losses[n] for n in cohort] if cohort[0] in losses else [losses[name] for name in sorted(losses, key=str)]
+
+
+def _refuse_divergence(losses: dict[str, dict[int | str, float]], t: int) -> None:
     for phase, values in losses.items():
         for n, loss in values.items():
             if not math.isfinite(loss):
+                who = f"Client {n}" if isinstance(n, int) else f"The server's {n}"
                 raise InputError(
-                    f"Client {n} diverged in round {t} (its {phase} loss is {loss}); "
+                    f"{who} diverged in round {t} (its {phase} loss is {loss}); "
                     "lower training.learning_rate or distillation.learning_rate."
                 )
 

@@ -1,11 +1,15 @@
-"""The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil."""
+"""The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
+
+A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`.
+"""
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.method import PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.params import Models, select
 
@@ -17,28 +21,52 @@ class Upload:
     Attributes:
         models: their trained models.
         batch: (B,) indices of the round's public samples D_r.
-        logits: (|S|, B, K) their predictions there, which is all that leaves them.
+        logits: (|S|, B, K) their predictions z there, which is all that leaves them.
+        soft: (|S|, B, K) float64, s = softmax(z / T).
     """
 
     models: Models
     batch: Tensor
     logits: Tensor
+    soft: Tensor
 
 
 def train_and_predict(fed: Federation, models: Models, cohort: list[int], t: int) -> Upload:
     """Train the cohort's models locally and predict the round's public batch with each."""
     batch = fed.public_batch(t)
     trained = fed.train(select(models, cohort), t)
-    return Upload(trained, batch, fed.logits(trained, batch))
+    logits = fed.logits(trained, batch)
+    return Upload(trained, batch, logits, coefficients.soft_predictions(logits, fed.distillation.temperature))
 
 
-def distill(fed: Federation, upload: Upload, teachers: Tensor, t: int) -> Models:
-    """Distil each client's teacher, (|S|, B, K), into its model, on the batch the predictions were made for."""
-    return fed.distill(upload.models, teachers, upload.batch, t)
+def teach(
+    fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int
+) -> tuple[PersonalState, RoundReport]:
+    """Distil the teachers into the cohort's models, and end the round.
 
+    One prediction of B·K float32 goes up and one comes down per client, and the public batch comes down.
 
-def report(fed: Federation, upload: Upload, coefficients: Tensor | None = None) -> RoundReport:
-    """Report the round: one prediction of B·K float32 up and one down per client, and the public batch down."""
+    Args:
+        fed: the federation.
+        state: of the round before.
+        upload: what the cohort has.
+        teachers: (|S|, B, K) one for each client, or (B, K) one for all: probabilities.
+        t: the round.
+    """
+    distilled = fed.distill(upload.models, teachers.expand_as(upload.soft), upload.batch, t)
     predictions = 4 * fed.public_batch_size * fed.classes
     traffic = Traffic(knowledge_up=predictions, knowledge_down=predictions, public_down=fed.public_bytes())
-    return RoundReport(upload.models, dict.fromkeys(upload.models, traffic), coefficients)
+    report = RoundReport(upload.models, dict.fromkeys(upload.models, traffic))
+    return PersonalState({**state.models, **distilled}), report
+
+
+def teach_mixtures(
+    fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int
+) -> tuple[PersonalState, RoundReport]:
+    """Teach each client a mixture of the cohort's soft predictions, and report the weights, (|S|, |S|) row = student.
+
+    A client outside the cohort learned from nobody but itself.
+    """
+    after, report = teach(fed, state, upload, coefficients.teachers(weights, upload.soft), t)
+    shown = coefficients.among(weights, fed.positions(list(upload.models)), len(fed.clients))
+    return after, RoundReport(report.after_local, report.traffic, shown)

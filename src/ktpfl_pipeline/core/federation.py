@@ -12,11 +12,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import local, rng
+from ktpfl_pipeline.core import local, mutual, prototypes, rng
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
-from ktpfl_pipeline.core.params import Models, Params, params_of
+from ktpfl_pipeline.core.params import Models, Params, Prototypes, params_of
 from ktpfl_pipeline.core.samples import Samples
 
 Split = Literal["train", "validation", "test"]
@@ -121,12 +121,18 @@ class Federation:
 
     def initial_models(self) -> Models:
         """Return each client's model before the first round: clients of one architecture start alike."""
-        initial: dict[str, Params] = {}
-        for name in sorted({client.architecture for client in self.clients}):
-            with local.seeded(rng.derive(self.seed, "initialisation", name)):
-                module = self.build(name)
-            initial[name] = params_of(module.to(self.device, local.DTYPES[self.compute.dtype]))
+        initial = self.initial_prototypes()
         return {client.id: initial[client.architecture] for client in self.clients}
+
+    def initial_prototypes(self) -> Prototypes:
+        """Return the initial model of each architecture that a client has."""
+        return {name: self.initial_model(name) for name in sorted({client.architecture for client in self.clients})}
+
+    def initial_model(self, architecture: str) -> Params:
+        """Return the initial weights of an architecture."""
+        with local.seeded(rng.derive(self.seed, "initialisation", architecture)):
+            module = self.build(architecture)
+        return params_of(module.to(self.device, local.DTYPES[self.compute.dtype]))
 
     def data_weights(self, cohort: list[int]) -> Tensor:
         """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
@@ -154,6 +160,37 @@ class Federation:
         """LocalSGD: return each model trained on its client's private data for E epochs."""
         return self.executor.run(self, "train", local.train, {n: (params, t) for n, params in models.items()})
 
+    def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
+        """Return each model trained on its client's private data, to be evaluated and thrown away.
+
+        The shuffles are those of round 0, which no round of training has: the same at every evaluation.
+
+        Args:
+            models: where to start.
+            epochs: passes over the training split; None takes E.
+        """
+        calls = {n: (params, 0, epochs) for n, params in models.items()}
+        return self.executor.run(self, "fine_tune", local.train, calls)
+
+    def train_mutually(
+        self, models: Models, common: Params, architecture: str, t: int, alpha: float, beta: float
+    ) -> tuple[Models, Models]:
+        """Return each model and its client's copy of the common one, trained on each other; see `mutual.train`."""
+        calls = {n: (params, common, architecture, t, alpha, beta) for n, params in models.items()}
+        pairs = self.executor.run(self, "train", mutual.train, calls)
+        return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
+
+    def train_to_prototypes(self, models: Models, targets: Tensor, known: Tensor, weight: float, t: int) -> Models:
+        """Return each model trained with its features drawn toward class prototypes; see `prototypes.train`."""
+        calls = {n: (params, targets, known, weight, t) for n, params in models.items()}
+        return self.executor.run(self, "train", prototypes.train, calls)
+
+    def class_means(self, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
+        """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K)."""
+        calls = {n: (params, dimension) for n, params in models.items()}
+        found = self.executor.run(self, "prototypes", prototypes.class_means, calls)
+        return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
+
     def logits(self, models: Models, batch: Tensor) -> Tensor:
         """Return each model's logits on the public samples `batch`, (|S|, B, K), in the models' order, eval mode."""
         results = self.executor.run(self, "predict", local.logits, {n: (params, batch) for n, params in models.items()})
@@ -170,6 +207,34 @@ class Federation:
         """
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
         return self.executor.run(self, "distill", local.distill, calls)
+
+    def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
+        """Return the server's models, one per architecture, each fitted to the teacher, (B, K), for R epochs."""
+        calls = {name: (params, teacher, batch, t) for name, params in models.items()}
+        return self.executor.run(self, "fuse", local.distill, calls)
+
+    def held_out(self, n: int, split: Split, limit: int | None = None) -> Samples:
+        """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
+        samples: Samples = getattr(self.by_id[n], split)
+        if limit is None or limit >= len(samples):
+            return samples
+        return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])
+
+    def cross_logits(self, models: Models, split: Split, limit: int | None = None) -> dict[int, Tensor]:
+        """Return what every model says of every client's images: by client, (V_n, |S|, K), eval mode.
+
+        The private images do not move in the simulation; in a real federation the models would have to.
+
+        Args:
+            models: |S| of them; the clients whose images are meant are theirs.
+            split: of which images.
+            limit: at most so many a client, those of `held_out`.
+        """
+        parts = [self.held_out(n, split, limit).images for n in models]
+        calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
+        answers = self.executor.run(self, "cross_predict", local.cross_logits, calls)  # (Σ V_n, K) each
+        stacked = torch.stack([answers[n] for n in models], dim=1)
+        return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return accuracy and loss of each model on its own client's `split`."""

@@ -6,7 +6,7 @@ place, `Workspace.pixels`, for private and public images alike.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
@@ -41,7 +41,7 @@ class Workspace:
         self.fed = fed
         self.device = fed.device
         self.dtype = DTYPES[fed.compute.dtype]
-        self._modules: dict[str, nn.Module] = {}
+        self._modules: dict[tuple[str, str], nn.Module] = {}
         self._splits: dict[tuple[int, str], Samples] = {}
         self._public: Tensor | None = None
         if torch.get_num_threads() != fed.compute.threads:
@@ -50,13 +50,16 @@ class Workspace:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
 
-    def module(self, n: int, params: Params) -> nn.Module:
-        """Return the module of client n's architecture, loaded with `params`."""
-        name = self.fed.by_id[n].architecture
-        if name not in self._modules:
+    def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
+        """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
+
+        There is one module per architecture and `role`: who needs two at a time gives them different ones.
+        """
+        name = n if isinstance(n, str) else self.fed.by_id[n].architecture
+        if (name, role) not in self._modules:
             with seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
-                self._modules[name] = self.fed.build(name).to(self.device, self.dtype)
-        module = self._modules[name]
+                self._modules[name, role] = self.fed.build(name).to(self.device, self.dtype)
+        module = self._modules[name, role]
         module.load_state_dict(params)
         return module
 
@@ -86,9 +89,10 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
+def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
     """Run E epochs of SGD on client n's cross-entropy; return its new weights and the last epoch's mean loss."""
     settings, samples = space.fed.training, space.split(n, "train")
+    settings = settings if epochs is None else replace(settings, epochs=epochs)
     module = space.module(n, params).train()
 
     def loss(batch: Tensor) -> Tensor:
@@ -99,7 +103,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     return Outcome(params_of(module), value)
 
 
-def distill(space: Workspace, n: int, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
+def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
     """Run R epochs of SGD on T²·KL(teacher ‖ student) over the public samples `batch` (KT-pFL Eq. 6)."""
     settings, images = space.fed.distillation, space.public(batch)
     module = space.module(n, params).train(settings.batch_norm == "train")
@@ -130,19 +134,25 @@ def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Te
 
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
     """Return client n's logits on the public samples `batch`, (B, K), in eval mode."""
-    return Outcome(_predict(space, space.module(n, params), space.public(batch)))
+    return Outcome(predict(space, space.module(n, params), space.public(batch)))
+
+
+def cross_logits(space: Workspace, n: int, params: Params, images: Tensor) -> Outcome[Tensor]:
+    """Return client n's logits on `images`, (V, C, H, W) of any clients, (V, K), in eval mode."""
+    return Outcome(predict(space, space.module(n, params), images.to(space.device)))
 
 
 def evaluate(space: Workspace, n: int, params: Params, split: "Split") -> Outcome[Evaluation]:
     """Return accuracy and mean cross-entropy of client n's model on its own `split`."""
     samples = space.split(n, split)
-    predictions = _predict(space, space.module(n, params), samples.images)
+    predictions = predict(space, space.module(n, params), samples.images)
     correct = (predictions.argmax(dim=1) == samples.labels).double().mean()
     return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels))))
 
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
-def _predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
+def predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
+    """Return the module's logits on uint8 images, (M, K), in eval mode."""
     module.eval()
     return torch.cat([module(space.pixels(part)) for part in torch.split(images, space.fed.compute.prediction_batch)])
 

@@ -4,6 +4,7 @@ A method is a whole-round function on purpose: KT-pFL exchanges twice in a round
 client. One function over shared verbs reads like the paper's pseudocode.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, Params
+from ktpfl_pipeline.core.params import Models, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,5 +46,24 @@ class Method(Protocol[State]):
         A client outside the cohort keeps its model, and its row and column of any server matrix, bit for bit.
         """
 
-    def personal(self, state: State, client: int, fed: Federation) -> Params:
-        """Return the model that `client` would use now: the one behind the headline accuracy."""
+    def personal(self, state: State, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the model that each of `clients` would use now: the one behind the headline accuracy."""
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalState:
+    """What crosses rounds where each client keeps a model of its own: these models."""
+
+    models: Models
+
+
+class Personal:
+    """What methods with `PersonalState` share: how it starts, and that a client uses its own model."""
+
+    def init(self, fed: Federation) -> PersonalState:
+        """Start from the common initial models."""
+        return PersonalState(fed.initial_models())
+
+    def personal(self, state: PersonalState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the clients' own models."""
+        return select(state.models, clients)

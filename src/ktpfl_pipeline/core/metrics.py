@@ -35,8 +35,9 @@ class RoundRecord:
         accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split) and ``validation``
             (validation split, after transfer): one value in 0..1 per client of the federation, in order; empty in a
             round that was not evaluated.
-        loss: mean loss of the phase by name (``train``, ``distill``), one value per cohort member, in cohort order;
-            and ``test``, one per client of the federation, after transfer, in evaluated rounds.
+        loss: mean loss of the phase by name: one value per cohort member, in cohort order (``train``, ``distill``), or
+            one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the
+            federation, after transfer, in evaluated rounds.
         traffic: bytes by ledger, one value per cohort member, in cohort order.
         seconds: wall time by phase.
     """

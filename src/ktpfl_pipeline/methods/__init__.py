@@ -7,25 +7,52 @@ from typing import Any
 
 from ktpfl_pipeline.core.errors import unknown
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.methods.comet import COMET
+from ktpfl_pipeline.methods.ds_fl import DSFL
+from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
+from ktpfl_pipeline.methods.fedproto import FedProto
+from ktpfl_pipeline.methods.fml import FML
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.methods.sim_pfl import SimPFL, TopKPFL
 
 METHODS: dict[str, Callable[..., Method[Any]]] = {
     "kt_pfl": KTpFL,
+    # Coefficients fitted to the clients' validation labels.
+    "kt_pfl_likelihood": partial(KTpFL, objective="likelihood"),
     # The paper's Eq. (8) with its constants and the least repair, a projection.
     "kt_pfl_paper_literal": partial(KTpFL, update="pgd", step=0.01, steps=1, divergence_weight=1.0),
     # The update of the authors' released code, which also takes it before mixing.
     "kt_pfl_authors": partial(KTpFL, update="authors", step=1.0, steps=1, order="coefficients_first"),
+    "sim_pfl": SimPFL,
+    "topk_pfl": TopKPFL,
     "fedmd": FedMD,
+    "feddf": FedDF,
+    "feddf_soft": FedDFSoft,
+    "pfeddf": PFedDF,
+    "ds_fl": DSFL,
+    "comet": COMET,
+    "fedproto": FedProto,
+    "fml": FML,
     "local": Local,
 }
 
 TITLES = {
     "kt_pfl": "KT-pFL",
+    "kt_pfl_likelihood": "KT-pFL (likelihood)",
     "kt_pfl_paper_literal": "KT-pFL (paper-literal)",
     "kt_pfl_authors": "KT-pFL (authors' code)",
+    "sim_pfl": "Sim-pFL",
+    "topk_pfl": "TopK-pFL",
     "fedmd": "FedMD",
+    "feddf": "FedDF",
+    "feddf_soft": "FedDF (soft)",
+    "pfeddf": "pFedDF",
+    "ds_fl": "DS-FL",
+    "comet": "COMET",
+    "fedproto": "FedProto",
+    "fml": "FML",
     "local": "Local only",
 }
 

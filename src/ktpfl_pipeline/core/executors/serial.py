@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Federation
 
 Value = TypeVar("Value")
+Key = TypeVar("Key", int, str)
 
 
 class SerialExecutor:
@@ -17,14 +18,14 @@ class SerialExecutor:
 
     Attributes:
         seconds: wall time by phase.
-        losses: mean training loss by phase and client, of the phase's last call.
+        losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
         progress: called as ``progress(phase, done, total)`` after each client.
     """
 
     def __init__(self) -> None:
         """Start with nothing loaded and nobody watching."""
         self.seconds: dict[str, float] = {}
-        self.losses: dict[str, dict[int, float]] = {}
+        self.losses: dict[str, dict[int | str, float]] = {}
         self.progress: Callable[[str, int, int], None] = lambda phase, done, total: None
         self._space: Workspace | None = None
 
@@ -33,9 +34,12 @@ class SerialExecutor:
         self.seconds, self.losses = {}, {}
 
     def run(
-        self, fed: "Federation", phase: str, verb: Callable[..., Outcome[Value]], calls: Mapping[int, tuple[Any, ...]]
-    ) -> dict[int, Value]:
-        """Return the value of ``verb(workspace, n, *arguments)`` for each client n of `calls`, in their order."""
+        self, fed: "Federation", phase: str, verb: Callable[..., Outcome[Value]], calls: Mapping[Key, tuple[Any, ...]]
+    ) -> dict[Key, Value]:
+        """Return the value of ``verb(workspace, n, *arguments)`` for each n of `calls`, in their order.
+
+        n is a client, or the architecture of a model of the server.
+        """
         if self._space is None or self._space.fed is not fed:
             self._space = Workspace(fed)
         start = time.perf_counter()

@@ -1,0 +1,69 @@
+"""COMET: clients are clustered by their predictions, and each learns from the average of its cluster.
+
+Cho, Wang, Chiruvolu, Joshi: Personalized Federated Learning for Heterogeneous Clients with Clustered Knowledge
+Transfer, 2021, https://arxiv.org/abs/2109.08119. There the pull toward the cluster's average is a squared distance
+inside the local loss; here it is distilled with the KL of all other methods, so that what is compared is who teaches
+whom.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+
+MAX_STEPS = 100  # of k-means; a few are enough
+
+
+@dataclass(frozen=True)
+class COMET(Personal):
+    """Believes that clients fall into groups, and that one's own group is the best teacher.
+
+    Attributes:
+        clusters: G, into how many groups the cohort is divided; at most one a client.
+    """
+
+    clusters: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse a number of groups that is none."""
+        if self.clusters < 1:
+            raise InputError(f"comet.clusters is {self.clusters}; it must be at least 1.")
+
+    def round(
+        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[PersonalState, RoundReport]:
+        """Train, predict, cluster, distil the cluster's average."""
+        upload = exchange.train_and_predict(fed, state.models, cohort, t)
+        member = k_means(upload.soft.flatten(1), self.clusters)  # (|S|, G)
+        together = member @ member.T  # 1 where two clients share a cluster
+        return exchange.teach_mixtures(fed, state, upload, together / together.sum(dim=1, keepdim=True), t)
+
+
+def k_means(points: Tensor, clusters: int) -> Tensor:
+    """Return who belongs to which cluster, (n, G) zeros and ones, by Lloyd's algorithm.
+
+    It starts from the point nearest the mean of all and then, again and again, the point farthest from those chosen:
+    nothing is drawn, and the order of the points does not matter unless distances are equal.
+
+    Args:
+        points: (n, d).
+        clusters: G; n of them if there are fewer points.
+    """
+    chosen = [int(torch.cdist(points, points.mean(dim=0, keepdim=True)).argmin())]
+    while len(chosen) < min(clusters, len(points)):
+        chosen.append(int(torch.cdist(points, points[chosen]).min(dim=1).values.argmax()))
+    centres = points[chosen]
+    member = torch.zeros(len(points), len(centres), dtype=points.dtype, device=points.device)
+    for _ in range(MAX_STEPS):
+        nearest = torch.cdist(points, centres).argmin(dim=1)
+        assigned = torch.nn.functional.one_hot(nearest, len(centres)).to(points)
+        if torch.equal(assigned, member):
+            break
+        member, counts = assigned, assigned.sum(dim=0)[:, None]
+        centres = torch.where(counts > 0, member.T @ points / counts.clamp_min(1.0), centres)
+    return member

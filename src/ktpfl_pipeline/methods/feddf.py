@@ -1,0 +1,101 @@
+"""FedDF: models are averaged within an architecture, and each average learns from the ensemble of all clients.
+
+Lin, Kong, Stich, Jaggi: Ensemble Distillation for Robust Model Fusion in Federated Learning, NeurIPS 2020, Algorithm 3
+(heterogeneous prototypes), https://arxiv.org/abs/2006.07242. Two variants stand beside it: `FedDFSoft`, in which only
+predictions travel, and `PFedDF`, KT-pFL's personalized version with local fine-tuning.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.params import Models, Prototypes, average, wire_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class FedDFState:
+    """What crosses rounds: the server's model of each architecture, its prototype."""
+
+    prototypes: Prototypes
+
+
+@dataclass(frozen=True)
+class FedDF:
+    """Believes that all clients together are the best teacher of one model per architecture.
+
+    The server holds the public set, so none of it travels. The fusion takes R epochs of the same SGD that distils into
+    clients elsewhere, where the original takes Adam and stops on validation data.
+    """
+
+    def init(self, fed: Federation) -> FedDFState:
+        """Start from the common initial models."""
+        return FedDFState(fed.initial_prototypes())
+
+    def round(self, state: FedDFState, cohort: list[int], t: int, fed: Federation) -> tuple[FedDFState, RoundReport]:
+        """Train from the prototypes, average within each architecture, distil the ensemble into each average."""
+        trained = fed.train(self.current(state, cohort, fed), t)
+        averages: Prototypes = {}
+        for name in sorted({fed.by_id[n].architecture for n in cohort}):
+            group = [n for n in cohort if fed.by_id[n].architecture == name]
+            averages[name] = average([trained[n] for n in group], fed.data_weights(group))
+        batch = fed.public_batch(t)
+        ensemble = fed.logits(trained, batch).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
+        teacher = coefficients.soft_predictions(ensemble, fed.distillation.temperature)
+        fused = fed.fuse(averages, teacher, batch, t)
+        traffic = {n: Traffic(parameters_up=size, parameters_down=size) for n, size in sizes(trained).items()}
+        return FedDFState({**state.prototypes, **fused}), RoundReport(trained, traffic)
+
+    def current(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the prototype of each client's architecture."""
+        return {n: state.prototypes[fed.by_id[n].architecture] for n in clients}
+
+    def personal(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the fused prototype of each client's architecture."""
+        return self.current(state, clients, fed)
+
+
+@dataclass(frozen=True)
+class PFedDF(FedDF):
+    """Believes that a client is best served by a fused prototype, fine-tuned on its own data.
+
+    The fine-tuned copy is evaluated and thrown away: the rounds are FedDF's. KT-pFL's footnote says "several epochs".
+
+    Attributes:
+        epochs: of fine-tuning; None takes E, as in a round of local training.
+    """
+
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a number of epochs that is none."""
+        if self.epochs is not None and self.epochs < 0:
+            raise InputError(f"pfeddf.epochs is {self.epochs}; it must be at least 0, or null for training.epochs.")
+
+    def personal(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return a copy of each client's prototype, fine-tuned on the client's training data."""
+        return fed.fine_tune(self.current(state, clients, fed), self.epochs)
+
+
+@dataclass(frozen=True)
+class FedDFSoft(Personal):
+    """Believes what FedDF does, where no parameters may travel: each client learns from the average of all logits."""
+
+    def round(
+        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[PersonalState, RoundReport]:
+        """Train, predict, average the logits, distil."""
+        upload = exchange.train_and_predict(fed, state.models, cohort, t)
+        ensemble = upload.logits.double().mean(dim=0)  # (B, K)
+        teacher = torch.softmax(ensemble / fed.distillation.temperature, dim=1)
+        return exchange.teach(fed, state, upload, teacher, t)
+
+
+def sizes(models: Models) -> dict[int, int]:
+    """Return the bytes of each model on the wire."""
+    return {n: wire_bytes(params) for n, params in models.items()}

@@ -1,0 +1,94 @@
+"""Sim-pFL and TopK-pFL: teachers are weighted by the cosine similarity of predictions; nothing is learned.
+
+Zhang et al., NeurIPS 2021, section 5.1: the paper's own ablations of the learned matrix. It speaks of the similarity of
+soft predictions there, and of parameters elsewhere; only predictions can be compared across architectures.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+
+
+def similarities(logits: Tensor, temperature: float) -> Tensor:
+    """Return the cosine similarity of the clients' soft predictions on the public batch, (|S|, |S|), 0 to 1."""
+    directions = normalize(coefficients.soft_predictions(logits, temperature).flatten(1), dim=1)
+    return directions @ directions.T
+
+
+@dataclass(frozen=True)
+class SimPFL(Personal):
+    """Believes that a client should listen to others in proportion to how alike they predict.
+
+    Attributes:
+        weights: ``minmax``, similarities less the row's smallest, as in the authors' code: the least similar client
+            gets nothing; or ``direct``, the similarities themselves.
+        temperature: of the soft predictions that are compared.
+    """
+
+    weights: str = "minmax"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        if self.weights not in ("minmax", "direct"):
+            raise InputError(f"sim_pfl.weights is {self.weights!r}; choose one of minmax, direct.")
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"sim_pfl.temperature is {self.temperature}; it must be finite and above 0.")
+
+    def round(
+        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[PersonalState, RoundReport]:
+        """Train, predict, weigh by similarity, distil."""
+        upload = exchange.train_and_predict(fed, state.models, cohort, t)
+        return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
+
+    def mixture(self, logits: Tensor) -> Tensor:
+        """Return each client's weights of its teachers, rows that sum to one, (|S|, |S|)."""
+        scores = similarities(logits, self.temperature)
+        if self.weights == "minmax":
+            scores = scores - scores.min(dim=1, keepdim=True).values
+        total = scores.sum(dim=1, keepdim=True)
+        alike = total <= coefficients.TINY * len(scores)  # all equally similar: nothing to tell them apart by
+        return torch.where(alike, 1.0 / len(scores), scores / total.clamp_min(coefficients.TINY))
+
+
+@dataclass(frozen=True)
+class TopKPFL(Personal):
+    """Believes that a client should listen to the K that predict most like itself, itself among them, all alike.
+
+    Attributes:
+        k: K, 5 in the paper; all of a smaller cohort.
+        temperature: of the soft predictions that are compared.
+    """
+
+    k: int = 5
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        if self.k < 1:
+            raise InputError(f"topk_pfl.k is {self.k}; it must be at least 1.")
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"topk_pfl.temperature is {self.temperature}; it must be finite and above 0.")
+
+    def round(
+        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[PersonalState, RoundReport]:
+        """Train, predict, find the most similar, distil."""
+        upload = exchange.train_and_predict(fed, state.models, cohort, t)
+        return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
+
+    def mixture(self, logits: Tensor) -> Tensor:
+        """Return each client's weights of its teachers: 1/K for the K most similar, itself first, (|S|, |S|)."""
+        scores = similarities(logits, self.temperature).fill_diagonal_(2.0)  # itself before an equal one
+        k = min(self.k, len(scores))
+        nearest = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]  # ties: the earlier client
+        return torch.zeros_like(scores).scatter_(1, nearest, 1.0 / k)
