@@ -1,0 +1,32 @@
+"""What a report keeps of a coefficient matrix that changes from round to round."""
+
+import torch
+from torch import Tensor
+
+ALIKE = 0.5
+"""Clients whose label distributions have a cosine similarity above this count as alike."""
+
+
+def snapshots(coefficients: Tensor, number: int = 5) -> dict[int, list[list[float]]]:
+    """Return the matrix after a few rounds, spread evenly on a logarithmic scale, the first and the last among them.
+
+    Args:
+        coefficients: (rounds, N, N), the matrix after each round.
+        number: how many at most.
+    """
+    rounds = len(coefficients)
+    chosen = sorted({round(rounds ** (step / (number - 1))) for step in range(number)})
+    return {t: coefficients[t - 1].tolist() for t in chosen}
+
+
+def attention(coefficients: Tensor, similarity: Tensor) -> dict[str, list[float]]:
+    """Return on whom the rows put their weight, by round: ``own``, ``alike`` and ``others``, means over the rows.
+
+    Args:
+        coefficients: (rounds, N, N), rows that sum to one.
+        similarity: (N, N) cosine similarity of the clients' label distributions.
+    """
+    c = coefficients.double()
+    own = torch.eye(c.shape[1], dtype=torch.bool)
+    groups = {"own": own, "alike": (similarity > ALIKE) & ~own, "others": (similarity <= ALIKE) & ~own}
+    return {name: (c * group).sum(dim=2).mean(dim=1).tolist() for name, group in groups.items()}
