@@ -5,7 +5,12 @@ from kedro.pipeline import Pipeline
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
-HETERO_METHODS = ("kt_pfl", "fedmd", "local")
+HETERO_METHODS = (
+    *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
+    *("fedmd", "feddf", "feddf_soft", "pfeddf"),
+    *("ds_fl", "comet", "fedproto", "fml"),
+    "local",
+)
 DEFAULT = "compare_hetero_digits"
 
 
