@@ -97,6 +97,7 @@ class Experiment(Settings):
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_as_list), Field(min_length=1)]
     rounds: Count = 30
     evaluate_every: Count = 1
+    theorem_samples: Annotated[int, Field(ge=0)] = 100
     clients: Count = 20
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     architectures: Annotated[list[str], Field(min_length=1)]
