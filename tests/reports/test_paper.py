@@ -40,7 +40,9 @@ def test_the_papers_setting(paper_settings):
     ("change", "words"),
     [
         ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
-        ({"private": {"source": "cifar10", "classes": [0, 1]}}, "2 classes instead of 10"),
+        ({"private": {"source": "fashion_mnist", "classes": [0, 1]}}, "2 classes instead of 10"),
+        ({"private": {"source": "cifar10"}}, "public data mnist instead of cifar100"),
+        ({"public": {"source": "open_part", "batch": 3000}}, "public data open_part instead of mnist"),
         ({"partition": {"scheme": "dirichlet"}}, "partition dirichlet instead of two_labels or all_labels"),
         ({"clients": 8}, "8 clients instead of 20"),
         ({"training": {"epochs": 5}}, "training.epochs 5 instead of 20"),

@@ -49,6 +49,8 @@ NAMES = {
 """The paper's name of a method: its one number stands beside every reading of that method. Our own have none."""
 
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+PUBLIC = {"emnist": "mnist", "fashion_mnist": "mnist", "cifar10": "cifar100"}
+"""Public data of Table 1, by private data."""
 PARTITIONS = ("two_labels", "all_labels")
 CLASSES = 10
 CLIENTS = 20
@@ -77,9 +79,9 @@ def paper_number(dataset: str, partition: str, method: str) -> float | None:
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in what the settings differ from the paper's heterogeneous experiments, in words; empty in nothing.
 
-    Compared are the private data and its classes, the partition, the number of clients and the architectures, and the
-    epochs, batches and public samples of section 5.1. The paper states neither rounds nor temperature nor seeds of its
-    accuracy tables, so these cannot be compared.
+    Compared are the private data and its classes, the public data, the partition, the number of clients and the
+    architectures, and the epochs, batches and public samples of section 5.1. The paper states neither rounds nor
+    temperature nor seeds of its accuracy tables, so these cannot be compared.
     """
     source = str(settings.get("private", {}).get("source"))
     classes = settings.get("private", {}).get("classes")
@@ -100,6 +102,9 @@ def differences(settings: dict[str, Any]) -> list[str]:
             f"models {', '.join(architectures) or None} instead of {', '.join(ARCHITECTURES)} in equal numbers"
         )
     given = flat(settings)
+    public = given.get("public.source")
+    if public is not None and public != PUBLIC.get(_family(source), public):
+        found.append(f"public data {public} instead of {PUBLIC[_family(source)]}")
     found += [
         f"{name} {given[name]} instead of {value}" for name, value in SCALE.items() if given.get(name, value) != value
     ]
@@ -107,7 +112,7 @@ def differences(settings: dict[str, Any]) -> list[str]:
 
 
 def same_setting(settings: dict[str, Any]) -> bool:
-    """Say whether data, partition, number of clients and architectures are the paper's."""
+    """Say whether the settings are the paper's, as far as it states them."""
     return not differences(settings)
 
 
