@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import matplotlib.figure
 import pytest
@@ -63,6 +63,10 @@ def record(t: int) -> RoundRecord:
 
 def runs(client: Any, experiment: str = "digits") -> list[Any]:
     return list(client.search_runs([client.get_experiment_by_name(experiment).experiment_id]))
+
+
+def text_of(client: Any, run: Any, path: str) -> str:
+    return Path(client.download_artifacts(run.info.run_id, path)).read_text()
 
 
 def points(client: Any, run_id: str, metric: str) -> list[tuple[int, float]]:
@@ -185,6 +189,39 @@ class TestEnd:
         with pytest.raises(RuntimeError), tracker.run(**RUN):
             raise RuntimeError
         assert client.get_run(tracked.run_id).info.status == "FINISHED"
+
+
+class TestReports:
+    REPORT: ClassVar[dict[str, Any]] = {"experiment": "digits", "name": "report · compare", "key": "r1"}
+
+    def test_a_run_of_their_own(self, tracker: MlflowTracker, client: Any) -> None:
+        figures = {"accuracy": matplotlib.figure.Figure()}
+        tracker.log_report(**self.REPORT, files={"report.md": "# Results", "data/table.csv": "a,b"}, figures=figures)
+        (run,) = runs(client)
+        assert (run.info.status, run.info.run_name) == ("FINISHED", "report · compare")
+        assert {"key": "r1", "kind": "report"}.items() <= run.data.tags.items()
+        assert text_of(client, run, "report.md") == "# Results"
+        assert text_of(client, run, "data/table.csv") == "a,b"
+        assert "</svg>" in text_of(client, run, "figures/accuracy.svg")
+        png = Path(client.download_artifacts(run.info.run_id, "figures/accuracy.png"))
+        assert png.read_bytes().startswith(b"\x89PNG")
+
+    def test_the_same_key_replaces_the_report(self, tracker: MlflowTracker, client: Any) -> None:
+        for text in ("first", "second"):
+            tracker.log_report(**self.REPORT, files={"report.md": text}, figures={})
+        (run,) = runs(client)
+        assert text_of(client, run, "report.md") == "second"
+
+    def test_to_a_run_that_is_there(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN) as tracked:
+            pass
+        tracker.log_report("digits", "another name", RUN["key"], {"report.md": "of the run"}, {})
+        (run,) = runs(client)
+        assert run.info.run_id == tracked.run_id
+        assert text_of(client, run, "report.md") == "of the run"
+
+    def test_untracked(self) -> None:
+        Untracked().log_report(**self.REPORT, files={"report.md": ""}, figures={})
 
 
 class TestStores:

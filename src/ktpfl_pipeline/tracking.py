@@ -10,10 +10,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 200
+"""Of the figures of a report, as in its folder."""
 
 
 class TrackedRun(Protocol):
@@ -43,6 +49,11 @@ class Untracked:
     ) -> Iterator[TrackedRun]:
         """Yield a run that forgets."""
         yield self
+
+    def log_report(
+        self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
+    ) -> None:
+        """Forget the report."""
 
     def round(self, record: RoundRecord) -> None:
         """Forget the round."""
@@ -90,6 +101,27 @@ class MlflowTracker:
             tracked.stop("FAILED")
             raise
         tracked.stop("FINISHED")
+
+    def log_report(
+        self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
+    ) -> None:
+        """Log a report to the run with this key, begun before or new; what it held under these names is replaced.
+
+        Args:
+            experiment: MLflow's experiment.
+            name: what the run is called in lists.
+            key: identifies the run; equal settings have equal keys.
+            files: texts by path, such as ``report.md``.
+            figures: by name; each is kept as PNG and SVG.
+        """
+        client = self._client()
+        with self.run(experiment, name, key, params={}, tags={"kind": "report"}) as tracked:
+            for path, text in files.items():
+                client.log_text(tracked.run_id, text, path)
+            for figure_name, figure in figures.items():
+                for kind in ("png", "svg"):
+                    path = f"figures/{figure_name}.{kind}"
+                    client.log_figure(tracked.run_id, figure, path, save_kwargs={"dpi": DPI})
 
     def experiments(self) -> dict[str, str]:
         """Return the ids of the store's experiments by name, without MLflow's own empty default."""
