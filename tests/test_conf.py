@@ -11,7 +11,7 @@ from kedro.io import DataCatalog, MemoryDataset
 
 from ktpfl_pipeline import params, settings
 from ktpfl_pipeline.params import Experiment
-from ktpfl_pipeline.pipeline_registry import HETERO_EXPERIMENTS, register_pipelines
+from ktpfl_pipeline.pipeline_registry import HETERO_EXPERIMENTS, HETERO_METHODS, register_pipelines
 
 CONF = Path(__file__).parents[1] / "conf"
 PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
@@ -34,6 +34,7 @@ PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
         "hetero_cifar": "cifar10",
     },
     "private.classes": {"hetero_emnist": list(range(10)), "": None},
+    "private.samples": None,
     "partition.test_share": 0.25,
     "image.channels": {"hetero_cifar": 3, "": 1},
     "image.size": {"hetero_cifar": 32, "": 28},
@@ -87,7 +88,7 @@ class TestExperiments:
     @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
     def test_a_pipeline_finds_the_settings_of_its_methods(self, experiment: str) -> None:
         """A method that is not in `methods` would silently run with its defaults."""
-        assert set(experiments("base")[experiment].methods) == {"kt_pfl", "fedmd", "local"}
+        assert set(experiments("base")[experiment].methods) == set(HETERO_METHODS)
 
     @pytest.mark.parametrize("environment", ["quick", "test"])
     def test_an_overlay_is_lighter(self, environment: str) -> None:
@@ -100,9 +101,9 @@ class TestExperiments:
     @pytest.mark.parametrize("environment", ["quick", "test"])
     @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
     def test_an_overlay_leaves_the_task_alone(self, environment: str, experiment: str) -> None:
-        """Neither the images nor the methods: only how much is done with them."""
+        """Neither the kind of images nor the methods: only how many there are, and how much is done with them."""
         base, overlay = experiments("base")[experiment], experiments(environment)[experiment]
-        for path in ("private", "public.source", "image", "methods"):
+        for path in ("private.source", "private.classes", "public.source", "image", "methods"):
             assert value_at(overlay, path) == value_at(base, path), path
 
 

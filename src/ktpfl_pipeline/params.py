@@ -33,6 +33,7 @@ class Private(Settings):
 
     source: str
     classes: list[int] | None = None
+    samples: Count | None = None
 
 
 class Public(Settings):

@@ -15,6 +15,8 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     samples = load(experiment.private.source, raw_folder, experiment.private.classes)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All images of {experiment.private.source} kept have one class; name two in private.classes.")
+    if experiment.private.samples is not None:
+        samples = _draw(samples, experiment.private.samples)
     return Samples(adapt(samples.images, experiment.image.channels, experiment.image.size), samples.labels)
 
 
@@ -26,3 +28,25 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
         return private.images
     images = load(experiment.public.source, raw_folder).images
     return adapt(images, experiment.image.channels, experiment.image.size)
+
+
+def _draw(samples: Any, total: int) -> Any:
+    """Return `total` of the samples, stratified by class: the same for every seed, for they are the experiment's."""
+    import numpy as np
+    import torch
+
+    from ktpfl_pipeline.core.errors import InputError
+    from ktpfl_pipeline.core.rng import derive
+    from ktpfl_pipeline.data.partition import draw_stratified
+
+    if total > len(samples):
+        raise InputError(
+            f"private.samples is {total:,} and there are {len(samples):,} private images: lower it, or take all with "
+            "private.samples: null."
+        )
+    rng = np.random.default_rng(derive(0, "private samples"))
+    drawn = samples.take(torch.from_numpy(draw_stratified(samples.labels.numpy(), total, rng)).nonzero().flatten())
+    lost = sorted(set(samples.labels.tolist()) - set(drawn.labels.tolist()))
+    if lost:
+        raise InputError(f"private.samples is {total:,}, which leaves class {lost[0]} without an image: raise it.")
+    return drawn
