@@ -148,7 +148,7 @@ class Likelihood:
 def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
     """Exponentiated gradient, the default: mirror descent, which stays inside the simplex and needs no projection."""
     for _ in range(steps):
-        c = torch.softmax(c.clamp_min(1e-30).log() - step * objective.gradient(c), dim=1)
+        c = torch.softmax(_log(c) - step * objective.gradient(c), dim=1)
     return c
 
 
@@ -161,7 +161,7 @@ def pgd(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
 
 def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
     """Gradient descent on the logits A of each row, c = exp(A) / Σ exp(A), where dL/dA = c ∘ (g - Σ_m c g)."""
-    a = c.clamp_min(1e-30).log()
+    a = _log(c)
     for _ in range(steps):
         g = objective.gradient(c)
         a = a - step * c * (g - (c * g).sum(dim=1, keepdim=True))
@@ -170,36 +170,35 @@ def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
 
 
 def exact(
-    objective: Objective, c: Tensor, step: float = 1.0, steps: int = 0, *, limit: int = 5000, gap: float = 1e-8
+    objective: Objective, c: Tensor, step: float = 1.0, steps: int = 0, *, limit: int = 5000, gap: float = 1e-9
 ) -> Tensor:
-    """Solve every row's problem by projected gradient descent with a line search of its own.
+    """Solve every row's problem by exponentiated gradient with a line search of its own.
 
-    A row is solved when Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`, or
-    when no step moves it any more.
+    A step is taken where the objective bends less along it than the entropy does, (g' - g)·(c' - c) ≤ (c' - c)·(log c'
+    - log c) / step: gradients alone decide, so nothing is lost to rounding near the optimum. A row is solved when
+    Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`.
 
     Args:
         objective: what is minimised.
-        c: (N, N), the start.
+        c: (N, N), the start; every weight above zero.
         step: the first step size tried, per row.
         steps: not used: every row is solved, however many steps it takes.
         limit: at most this many steps all the same.
         gap: the certificate.
     """
     size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
-    value = objective.value(c)
+    g = objective.gradient(c)
     for _ in range(limit):
-        g = objective.gradient(c)
-        unsolved = ((c * g).sum(dim=1) - g.min(dim=1).values > gap) & (size[:, 0] > 1e-14)
+        unsolved = (c * g).sum(dim=1) - g.min(dim=1).values > gap
         if not unsolved.any():
             break
-        proposal = project(c - size * g)
-        move = proposal - c
-        proposed = objective.value(proposal)
-        bound = value + (g * move).sum(dim=1) + move.square().sum(dim=1) / (2.0 * size[:, 0])
-        accepted = unsolved & (proposed <= bound)
-        c = torch.where(accepted[:, None], proposal, c)
-        value = torch.where(accepted, proposed, value)
-        size = torch.where(accepted[:, None], size * 1.25, size * 0.5)
+        logs = _log(c)
+        proposal = torch.softmax(logs - size * g, dim=1)
+        move, slope = proposal - c, objective.gradient(proposal)
+        bends = ((slope - g) * move).sum(dim=1) * size[:, 0]
+        accepted = unsolved & (bends <= (move * (_log(proposal) - logs)).sum(dim=1))
+        c, g = torch.where(accepted[:, None], proposal, c), torch.where(accepted[:, None], slope, g)
+        size = torch.where(accepted[:, None], size * 1.5, size * 0.5)
     return c
 
 
@@ -226,6 +225,10 @@ def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -
 
 
 UPDATES = {"eg": eg, "pgd": pgd, "softmax": softmax, "exact": exact, "authors": authors, "frozen": frozen}
+
+
+def _log(c: Tensor) -> Tensor:
+    return c.clamp_min(1e-30).log()
 
 
 def project(rows: Tensor) -> Tensor:

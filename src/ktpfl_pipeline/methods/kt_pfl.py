@@ -35,7 +35,7 @@ class KTpFL(Personal):
             without labels. ``likelihood``: the negative log-likelihood of a client's mixture of models on its own
             validation images; for that it needs the other clients' models, and the bytes say so.
         update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
-        step: η₃, the size of one step.
+        step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate.
         steps: steps a round.
         rho: ρ, the pull of every coefficient toward 1/N (Eq. 4); the paper tries 0.1 to 0.7.
         divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
@@ -48,7 +48,7 @@ class KTpFL(Personal):
 
     objective: str = "divergence"
     update: str = "eg"
-    step: float = 0.5
+    step: float | None = None
     steps: int = 10
     rho: float = 0.7
     divergence_weight: float | None = None
@@ -86,7 +86,8 @@ class KTpFL(Personal):
         upload = exchange.train_and_predict(fed, state.models, cohort, t)  # steps 1 to 3
         rows = fed.positions(cohort)
         c, mass = coefficients.block(state.knowledge, rows)  # (|S|, |S|)
-        updated = coefficients.UPDATES[self.update](self.minimised(upload, fed), c, self.step, self.steps)  # Eq. (8)
+        step = 2.0 / (2.0 + self.rho) if self.step is None else self.step
+        updated = coefficients.UPDATES[self.update](self.minimised(upload, fed), c, step, self.steps)  # Eq. (8)
         mixing = updated if self.order == "coefficients_first" else c
         teachers = coefficients.teachers(mixing, upload.soft)  # p, (|S|, B, K)
         after, report = exchange.teach(fed, state, upload, teachers, t)  # steps 4 and 5, Eq. (6)
