@@ -10,8 +10,8 @@ from kedro.config import OmegaConfigLoader
 from kedro.io import DataCatalog, MemoryDataset
 
 from ktpfl_pipeline import params, settings
-from ktpfl_pipeline.params import Experiment
-from ktpfl_pipeline.pipeline_registry import HETERO_EXPERIMENTS, HETERO_METHODS, register_pipelines
+from ktpfl_pipeline.params import Experiment, Sweep
+from ktpfl_pipeline.pipeline_registry import HETERO_EXPERIMENTS, HETERO_METHODS, SWEEPS, register_pipelines
 
 CONF = Path(__file__).parents[1] / "conf"
 PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
@@ -55,7 +55,13 @@ def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
 
 
 def experiments(environment: str) -> dict[str, Experiment]:
-    return {name: params.parse(name, values) for name, values in params.merged(load(environment), {}).items()}
+    sections = params.merged(load(environment), {})
+    return {name: params.parse(name, section) for name, section in sections.items() if name not in SWEEPS}
+
+
+def sweeps(environment: str) -> dict[str, Sweep]:
+    sections = params.merged(load(environment), {})
+    return {name: params.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
 
 
 def value_at(experiment: Experiment, path: str) -> Any:
@@ -107,6 +113,41 @@ class TestExperiments:
             assert value_at(overlay, path) == value_at(base, path), path
 
 
+class TestSweeps:
+    @pytest.mark.parametrize("environment", ["base", "quick", "test"])
+    def test_every_one_parses_with_local_only_beside_it(self, environment: str) -> None:
+        found = sweeps(environment)
+        assert set(found) == set(SWEEPS)
+        assert all(sweep.methods == ["kt_pfl", "local"] for sweep in found.values())
+
+    def test_base_is_the_paper(self) -> None:
+        found = sweeps("base")
+        assert {name: sweep.parameter for name, sweep in found.items()} == {
+            "sweep_local_epochs": "training.epochs",
+            "sweep_distillation_steps": "distillation.epochs",
+            "sweep_rho": "methods.kt_pfl.rho",
+            "sweep_public_batch": "public.batch",
+            "sweep_public_source": "public.source",
+        }
+        assert found["sweep_rho"].values == [0.1, 0.3, 0.5, 0.7]
+        assert found["sweep_public_source"].values == ["mnist", "emnist:letters", "open_part"]
+        for name, standard in {
+            "sweep_local_epochs": 20,
+            "sweep_distillation_steps": 1,
+            "sweep_public_batch": 3000,
+        }.items():
+            assert standard in found[name].values, name
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_an_overlay_sweeps_the_same_setting(self, environment: str) -> None:
+        base, overlay = sweeps("base"), sweeps(environment)
+        assert all(overlay[name].parameter == base[name].parameter for name in SWEEPS)
+
+    def test_the_tests_need_no_download(self) -> None:
+        assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits"}
+        assert sweeps("test")["sweep_public_source"].values == ["open_part"]
+
+
 class TestFiles:
     @pytest.mark.parametrize("file", sorted(CONF.glob("quick/*.yml")) + sorted(CONF.glob("test/*.yml")), ids=str)
     def test_every_key_of_an_overlay_is_in_base(self, file: Path) -> None:
@@ -149,7 +190,7 @@ class TestCatalog:
 
     @pytest.mark.parametrize("name", sorted(register_pipelines()))
     def test_every_dataset_of_every_pipeline_is_declared(self, catalog: DataCatalog, name: str) -> None:
-        datasets = {n for n in register_pipelines()[name].datasets() if not n.startswith("params:")}
+        datasets = {n for n in register_pipelines()[name].datasets() if not n.startswith(("params:", "parameters"))}
         assert datasets
         for dataset in datasets:
             assert dataset in catalog, f"{dataset} is in no pattern of the catalog"

@@ -62,8 +62,16 @@ class TestAfterContextCreated:
         [
             ({"digits": {"clients": 0}}, {}, "digits.clients is 0; it should be greater than or equal to 1."),
             ({"digits": {"private": {"sorce": "x"}}}, {}, "did you mean 'source'?"),
-            ({"diggits": {"rounds": 3}}, {}, "--params diggits=... names no experiment; did you mean 'digits'?"),
-            ({"rounds": 3}, {}, "--params rounds=... names no experiment; write the experiment first, as in digits."),
+            (
+                {"diggits": {"rounds": 3}},
+                {},
+                "--params diggits=... names no experiment and no sweep; did you mean 'digits'?",
+            ),
+            (
+                {"rounds": 3},
+                {},
+                "--params rounds=... names no experiment and no sweep; write the experiment first, as in digits.",
+            ),
             ({"digits": 3}, {}, "digits is 3; it must be a section with the settings of an experiment."),
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
             (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),

@@ -268,6 +268,95 @@ def test_several_wrong_values_are_all_named() -> None:
         params.parse("mine", wrong)
 
 
+SWEEP: dict[str, Any] = {
+    "experiment": "mine",
+    "parameter": "training.epochs",
+    "values": [1, 5],
+    "methods": ["kt_pfl", "local"],
+}
+
+
+class TestSweep:
+    """One setting of an experiment at several values."""
+
+    PARAMETERS: ClassVar[dict[str, Any]] = {"mine": EXPERIMENT, "sweep_x": SWEEP, "_shared": {"rounds": 9}}
+
+    def refusal(self, **changes: Any) -> str:
+        with pytest.raises(InputError) as refused:
+            params.parse_sweep("sweep_x", {**SWEEP, **changes}, self.PARAMETERS)
+        return str(refused.value)
+
+    def test_its_points_differ_in_the_one_setting(self) -> None:
+        sweep = params.parse_sweep("sweep_x", SWEEP, self.PARAMETERS)
+        found = params.points("sweep_x", sweep, self.PARAMETERS)
+        assert found == [params.parse("mine", changed("training.epochs", value)) for value in (1, 5)]
+
+    def test_a_hyperparameter(self) -> None:
+        own = {**SWEEP, "parameter": "methods.kt_pfl.rho", "values": [0.1, 2]}
+        sweep = params.parse_sweep("sweep_x", own, self.PARAMETERS)
+        found = [point.methods["kt_pfl"] for point in params.points("sweep_x", sweep, self.PARAMETERS)]
+        assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
+        assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
+
+    def test_a_setting_that_is_not_written_out(self) -> None:
+        """What has a default may be swept too."""
+        sweep = params.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
+        found = params.points("sweep_x", sweep, self.PARAMETERS)
+        assert [point.distillation.batch_size for point in found] == [1, 5]
+        assert sweep.touches("local")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"experiment": "mien"}, "sweep_x.experiment is 'mien', which does not exist; did you mean 'mine'?"),
+            ({"experiment": "_shared"}, "sweep_x.experiment is '_shared', which does not exist; choose from mine."),
+            ({"experiment": "sweep_x"}, "sweep_x.experiment is 'sweep_x', which does not exist; choose from mine."),
+            (
+                {"parameter": "training.epoch"},
+                "sweep_x cannot set training.epoch to 1: There is no setting 'epoch' in mine.training; "
+                "did you mean 'epochs'?",
+            ),
+            ({"parameter": "rounds.x"}, "sweep_x cannot set rounds.x to 1: mine.rounds is {'x': 1}; it should be"),
+            ({"parameter": "methods.kt_pfl.roh"}, "did you mean 'rho'?"),
+            ({"parameter": "methods.gossip.rho"}, "'gossip'"),
+            (
+                {"values": [1, -1]},
+                "sweep_x cannot set training.epochs to -1: mine.training.epochs is -1; it should be greater than or "
+                "equal to 0.",
+            ),
+            ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it should"),
+            ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; give each value once."),
+            ({"values": []}, "sweep_x.values is []; it should have at least 1 item"),
+            ({"values": 5}, "sweep_x.values is 5; it should be a valid list."),
+            ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
+            ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; give each method once."),
+            ({"methods": []}, "sweep_x.methods is []; it should have at least 1 item"),
+            (
+                {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},
+                "sweep_x.parameter is 'methods.kt_pfl.rho', which changes none of its methods, local; "
+                "add kt_pfl to sweep_x.methods.",
+            ),
+            ({"seeds": [1]}, "There is no setting 'seeds' in sweep_x; it has experiment, parameter, values, methods."),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
+        assert message in self.refusal(**changes)
+
+    @pytest.mark.parametrize("values", [None, 5, "x", []])
+    def test_no_section(self, values: Any) -> None:
+        with pytest.raises(InputError, match=r"sweep_x is .*; it must be a section with the settings of a sweep"):
+            params.parse_sweep("sweep_x", values, self.PARAMETERS)
+
+    def test_everything_is_checked_and_an_experiment_first(self) -> None:
+        """A mistake in an experiment is told as one of the experiment, wherever the sweep over it stands."""
+        params.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
+        with pytest.raises(InputError, match=r"^mine\.clients is 0; it should"):
+            params.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
+        with pytest.raises(InputError, match=r"^sweep_x\.values has 1 twice"):
+            params.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
+
+
 class TestMerged:
     """The values of --params in the place of the configured ones."""
 
@@ -281,12 +370,22 @@ class TestMerged:
         assert merged == {"mine": {"rounds": 3, "training": {"epochs": 7, "batch_size": 8}, "methods": {"kt_pfl": {}}}}
         assert self.CONFIGURED["mine"] == {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}}
 
+    def test_of_a_sweep(self) -> None:
+        configured = {"sweep_x": SWEEP, **self.CONFIGURED}
+        assert params.merged(configured, {"sweep_x": {"experiment": "other"}})["sweep_x"]["experiment"] == "other"
+        with pytest.raises(InputError, match=r"as in mine\.rounds=.*, with one of sweep_x, mine\.$"):
+            params.merged(configured, {"rounds": 3})
+
     def test_without_an_experiment(self) -> None:
-        with pytest.raises(InputError, match=r"^--params rounds=... names no experiment; .* as in mine\.rounds=\.\.\."):
+        with pytest.raises(
+            InputError, match=r"^--params rounds=... names no experiment and no sweep; .* as in mine\.rounds=\.\.\."
+        ):
             params.merged(self.CONFIGURED, {"rounds": 3})
 
     def test_of_an_experiment_that_does_not_exist(self) -> None:
-        with pytest.raises(InputError, match=r"^--params mien=... names no experiment; did you mean 'mine'\?$"):
+        with pytest.raises(
+            InputError, match=r"^--params mien=... names no experiment and no sweep; did you mean 'mine'\?$"
+        ):
             params.merged(self.CONFIGURED, {"mien": {"rounds": 3}})
 
 

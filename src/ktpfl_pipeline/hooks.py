@@ -28,9 +28,7 @@ class ProjectHooks:
         try:
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-            parameters = params.merged(files["parameters"], context.config_loader.runtime_params or {})
-            for name, values in parameters.items():
-                params.parse(name, values)
+            params.check(params.merged(files["parameters"], context.config_loader.runtime_params or {}))
             tracking.configure(files["tracking"], Path(context.project_path))
         except (InputError, MissingConfigException, ParserError) as error:
             raise ClickException(str(error)) from error

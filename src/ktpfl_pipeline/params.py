@@ -1,6 +1,6 @@
-"""Everything that may stand under an experiment in conf/, parsed and checked before the first node runs.
+"""Everything that may stand under an experiment or a sweep in conf/, parsed and checked before the first node runs.
 
-Each setting is documented where it stands, in `conf/base/parameters_hetero.yml`. Unknown keys are refused, and an error
+Each setting is documented where it stands, in `conf/base/parameters_*.yml`. Unknown keys are refused, and an error
 names the value, what is allowed and how to mend it.
 """
 
@@ -8,7 +8,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
@@ -20,6 +20,8 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
 LearningRate = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
+SWEEP = "sweep_"
+"""What the names of sweeps begin with; any other section is an experiment."""
 
 
 class Settings(BaseModel):
@@ -116,6 +118,34 @@ class Experiment(Settings):
         return self.model_dump(exclude={"methods"})
 
 
+class Sweep(Settings):
+    """One setting of an experiment at several values, each with the same methods."""
+
+    experiment: str
+    parameter: str
+    values: Annotated[list[Any], Field(min_length=1)]
+    methods: Annotated[list[str], Field(min_length=1)]
+
+    def label(self, value: Any) -> str:
+        """Return the setting at a value in short: ``rho=0.3``."""
+        return f"{self.parameter.rpartition('.')[2]}={value}"
+
+    def touches(self, method: str) -> bool:
+        """Say whether the setting is one that the method's runs depend on: another method's hyperparameter is not."""
+        group, _, path = self.parameter.partition(".")
+        return group != "methods" or path.partition(".")[0] == method
+
+
+def check(parameters: Mapping[str, Any]) -> None:
+    """Refuse whatever cannot be in any experiment or sweep; see `parse` and `parse_sweep`."""
+    sweeps = {name: values for name, values in parameters.items() if name.startswith(SWEEP)}
+    for name, values in parameters.items():
+        if name not in sweeps:
+            parse(name, values)
+    for name, values in sweeps.items():
+        parse_sweep(name, values, parameters)
+
+
 def parse(name: str, values: Any) -> Experiment:
     """Return the experiment `name` from its section of the configuration.
 
@@ -125,11 +155,65 @@ def parse(name: str, values: Any) -> Experiment:
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of an experiment.")
     experiment = _checked(Experiment, values, name)
-    _refuse_repeats(f"{name}.seeds", experiment.seeds)
+    _refuse_repeats(f"{name}.seeds", experiment.seeds, "seed")
     _refuse_unknown_names(name, experiment)
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment
+
+
+def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
+    """Return the sweep `name` from its section of the configuration, with every point of it checked.
+
+    Args:
+        name: the sweep's.
+        values: its section.
+        parameters: all sections by name, the experiments among them.
+
+    Raises:
+        InputError: one sentence for what cannot be.
+    """
+    from ktpfl_pipeline.methods import METHODS
+
+    if not isinstance(values, Mapping):
+        raise InputError(f"{name} is {values!r}; it must be a section with the settings of a sweep.")
+    sweep = _checked(Sweep, values, name)
+    experiments = [section for section in parameters if not section.startswith((SWEEP, "_"))]
+    _refuse_unknown(f"{name}.experiment", sweep.experiment, experiments)
+    for method in sweep.methods:
+        _refuse_unknown(f"{name}.methods", method, METHODS)
+    _refuse_repeats(f"{name}.methods", sweep.methods, "method")
+    _refuse_repeats(f"{name}.values", sweep.values, "value")
+    points(name, sweep, parameters)
+    if not any(map(sweep.touches, sweep.methods)):
+        raise InputError(
+            f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
+            f"add {sweep.parameter.split('.')[1]} to {name}.methods."
+        )
+    return sweep
+
+
+def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Experiment]:
+    """Return the experiment of the sweep `name` at each of its values, in their order.
+
+    Args:
+        name: the sweep's.
+        sweep: its settings.
+        parameters: all sections by name, the experiments among them.
+
+    Raises:
+        InputError: if the experiment has no such setting, or the setting cannot have such a value.
+    """
+    found = []
+    for value in sweep.values:
+        change = value
+        for part in reversed(sweep.parameter.split(".")):
+            change = {part: change}
+        try:
+            found.append(parse(sweep.experiment, _deep_merge(parameters[sweep.experiment], change)))
+        except InputError as error:
+            raise InputError(f"{name} cannot set {sweep.parameter} to {value!r}: {error}") from None
+    return found
 
 
 def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = "") -> Any:
@@ -143,16 +227,20 @@ def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = 
     from ktpfl_pipeline import methods
 
     if method in methods.METHODS:
-        made = methods.METHODS[method]
-        kind: Any = made.func if isinstance(made, partial) else made
-        hints = get_type_hints(kind)
-        known: dict[str, Any] = {
-            entry.name: (hints[entry.name], None if entry.default is MISSING else entry.default)
-            for entry in fields(kind)
-        }
-        model = create_model(method, __base__=Settings, **known)
+        model = _hyperparameters(methods.METHODS[method])
         hyperparameters = _checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
     return methods.create(method, hyperparameters)
+
+
+@cache
+def _hyperparameters(made: Any) -> type[Settings]:
+    """Return the model of what may be given to a method or preset of the registry."""
+    kind: Any = made.func if isinstance(made, partial) else made
+    hints = get_type_hints(kind)
+    known: dict[str, Any] = {
+        entry.name: (hints[entry.name], None if entry.default is MISSING else entry.default) for entry in fields(kind)
+    }
+    return create_model(kind.__name__, __base__=Settings, **known)
 
 
 def _checked(model: type[Model], values: Mapping[str, Any], where: str) -> Model:
@@ -183,10 +271,10 @@ def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _refuse_repeats(where: str, values: list[int]) -> None:
-    repeated = sorted({value for value in values if values.count(value) > 1})
-    if repeated:
-        raise InputError(f"{where} has {repeated[0]} twice; give each seed once.")
+def _refuse_repeats(where: str, values: list[Any], kind: str) -> None:
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise InputError(f"{where} has {value} twice; give each {kind} once.")
 
 
 def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
@@ -220,20 +308,20 @@ def _refuse_missing_device(where: str, device: str) -> None:
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured experiments with the values of ``--params`` in their place, at any depth.
+    """Return the configured experiments and sweeps with the values of ``--params`` in their place, at any depth.
 
     Raises:
-        InputError: if ``--params`` speaks of an experiment that does not exist.
+        InputError: if ``--params`` speaks of an experiment or a sweep that does not exist.
     """
     result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
         if name not in result:
             if near := difflib.get_close_matches(name, result, n=1):
-                raise InputError(f"--params {name}=... names no experiment; did you mean {near[0]!r}?")
-            first = next(iter(result), "hetero_digits")
+                raise InputError(f"--params {name}=... names no experiment and no sweep; did you mean {near[0]!r}?")
+            first = next((section for section in result if not section.startswith(SWEEP)), "hetero_digits")
             raise InputError(
-                f"--params {name}=... names no experiment; write the experiment first, as in {first}.{name}=..., "
-                f"with one of {', '.join(result)}."
+                f"--params {name}=... names no experiment and no sweep; write the experiment first, as in "
+                f"{first}.{name}=..., with one of {', '.join(result)}."
             )
         result[name] = _deep_merge(result[name], value)
     return result

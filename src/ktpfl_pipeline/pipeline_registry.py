@@ -2,6 +2,7 @@
 
 from kedro.pipeline import Pipeline
 
+from ktpfl_pipeline.pipelines import sweep
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
@@ -11,14 +12,19 @@ HETERO_METHODS = (
     *("ds_fl", "comet", "fedproto", "fml"),
     "local",
 )
+SWEEPS = (  # the paper's Tables 3 to 6
+    *("sweep_local_epochs", "sweep_distillation_steps", "sweep_rho"),
+    *("sweep_public_batch", "sweep_public_source"),
+)
 DEFAULT = "compare_hetero_digits"
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Return ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals), and the default."""
+    """Return ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals), sweeps, and the default."""
     pipelines = {}
     for experiment in HETERO_EXPERIMENTS:
         pipelines[experiment] = experiment_pipeline(experiment, experiment, ("kt_pfl",))
         compare = f"compare_{experiment}"
         pipelines[compare] = experiment_pipeline(compare, experiment, HETERO_METHODS)
+    pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
     return {**pipelines, "__default__": pipelines[DEFAULT]}

@@ -18,6 +18,8 @@ from ktpfl_pipeline.core.metrics import RoundRecord, mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PARENT = "mlflow.parentRunId"
+"""The tag by which MLflow shows a run below another."""
 DPI = 200
 """Of the figures of a report, as in its folder."""
 
@@ -86,7 +88,7 @@ class MlflowTracker:
             name: what the run is called in lists.
             key: identifies the run; equal settings have equal keys.
             params: what is logged as parameters.
-            tags: what is logged as tags.
+            tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
         """
         client = self._client()
         run_id = self._find_or_create(client, experiment, name, key, params, tags)
@@ -162,6 +164,8 @@ class MlflowTracker:
         experiment_id = found.experiment_id if found else client.create_experiment(experiment, location)
         begun = client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1)
         run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags={"key": key, **tags})
+        if run.data.tags.get(PARENT) != (parent := tags.get(PARENT, "")) and parent:
+            client.set_tag(run.info.run_id, PARENT, parent)  # a sweep with more values takes over what it finds
         if len(run.data.params) < len(params):  # new, or killed right after it was made
             client.log_batch(run.info.run_id, params=[Param(path, str(value)) for path, value in params.items()])
         return str(run.info.run_id)

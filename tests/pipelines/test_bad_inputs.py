@@ -216,8 +216,14 @@ class TestCommandLine:
             ("hetero_digits.training.learning_rate=nan", "hetero_digits.training.learning_rate is "),
             ("hetero_digits.methods.kt_pfl.roh=0.1", "did you mean 'rho'?"),
             ("hetero_digits.clients=0,hetero_digits.rounds=0", "hetero_digits.clients is 0; it should be"),
-            ("rounds=3", "--params rounds=... names no experiment; write the experiment first, as in hetero_digits."),
-            ("hetero_digit.rounds=3", "--params hetero_digit=... names no experiment; did you mean 'hetero_digits'?"),
+            (
+                "rounds=3",
+                "--params rounds=... names no experiment and no sweep; write the experiment first, as in hetero_digits.",
+            ),
+            (
+                "hetero_digit.rounds=3",
+                "--params hetero_digit=... names no experiment and no sweep; did you mean 'hetero_digits'?",
+            ),
             ("hetero_cifar.rounds=0", "hetero_cifar.rounds is 0;"),  # another experiment, and still a mistake
             ("hetero_digits.public.batch=600", "lower public.batch to 539 or less"),
             ("hetero_digits.private.source=npz:nowhere/my.npz", "nowhere/my.npz: correct the path"),

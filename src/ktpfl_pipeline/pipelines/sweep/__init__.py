@@ -1,0 +1,5 @@
+"""One setting of an experiment at several values: the paper's Tables 3 to 6."""
+
+from ktpfl_pipeline.pipelines.sweep.pipeline import create_pipeline
+
+__all__ = ["create_pipeline"]

@@ -1,0 +1,24 @@
+"""Nodes of a sweep."""
+
+from pathlib import Path
+from typing import Any
+
+from ktpfl_pipeline.params import Sweep, points
+
+
+def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name: str) -> dict[str, Any]:
+    """Run every method at every value with every seed, resuming what was begun, and return the results."""
+    from ktpfl_pipeline.pipelines.sweep.runs import run_all
+
+    return run_all(name, sweep, points(name, sweep, parameters), raw_folder)
+
+
+def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], name: str) -> Any:
+    """Return the `Report` on a sweep, and log it to the sweep's own run; results of other settings are refused."""
+    from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.reports.sweep import build, comparable
+
+    settings = [experiment.shared() for experiment in points(name, sweep, parameters)]
+    made = build(name, sweep.parameter, comparable(name, results, sweep.model_dump(), settings))
+    tracking.current().log_report(name, name, results["key"], made.files, made.figures)
+    return made

@@ -1,0 +1,462 @@
+"""One setting at several values: how each method's accuracy depends on it, and which value the validation data choose.
+
+A value is chosen by the validation accuracy and by nothing else; the test accuracy at that value is then reported once.
+"""
+
+import csv
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
+
+from ktpfl_pipeline import __version__
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import figures, page, results, tables
+from ktpfl_pipeline.reports.overview import T95, Difference
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.results import HEADLINE, Final, MethodResult, flat
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VALIDATION = "validation"
+TITLES = {
+    "training.epochs": "Local epochs E",
+    "distillation.epochs": "Distillation steps R",
+    "methods.kt_pfl.rho": "ρ",
+    "public.batch": "Public images a round |D_r|",
+    "public.source": "Public images",
+}
+"""What the settings of the paper's tables are called; another is called by its path."""
+ANY = "any"
+"""The value of a method that the setting does not touch."""
+DECADE = 10
+"""Positive values that span as much are drawn on a logarithmic axis."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SweepReport(Report):
+    """A finished report on a sweep.
+
+    Attributes:
+        csv: the table in plain numbers, accuracies in 0..1.
+    """
+
+    csv: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The texts of the report by file name."""
+        return {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex, "table.csv": self.csv}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A sweep at one value.
+
+    Attributes:
+        value: of the swept setting.
+        settings: what all methods share there.
+        methods: what came out, by registry name.
+    """
+
+    value: Any
+    settings: dict[str, Any]
+    methods: dict[str, MethodResult]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one value.
+
+    Attributes:
+        method: its title.
+        value: as it is written under conf/; `ANY` for a method that the setting does not touch.
+        test: accuracy at the end of the round.
+        validation: the same on validation images; None where there are none.
+        minus_local: paired difference to local-only at the same value; None for local-only itself and without it.
+        chosen: whether this is the method's value with the highest validation accuracy.
+        result: all that is known.
+    """
+
+    method: str
+    value: str
+    test: Final
+    validation: Final | None
+    minus_local: Difference | None
+    chosen: bool
+    result: MethodResult
+
+
+def comparable(
+    name: str, content: Mapping[str, Any], sweep: Mapping[str, Any], settings: Sequence[dict[str, Any]]
+) -> list[Point]:
+    """Return the points of a sweep from plain values, and refuse those that were made with other settings.
+
+    Args:
+        name: the sweep's.
+        content: what the runs left: ``sweep`` and ``points``.
+        sweep: its settings now.
+        settings: of the experiment at each value, now.
+
+    Raises:
+        InputError: naming what differs.
+    """
+    made = content["sweep"]
+    different = sorted(entry for entry in sweep.keys() | made.keys() if sweep.get(entry) != made.get(entry))
+    if different:
+        changes = ", ".join(f"{entry}={made.get(entry)!r}, now {sweep.get(entry)!r}" for entry in different)
+        raise InputError(
+            f"The results of {name} were made with other settings ({changes}); run it again with these, or put the "
+            "settings back."
+        )
+    found = []
+    for point, now in zip(content["points"], settings, strict=True):
+        own = [{**method, "settings": point["settings"]} for method in point["methods"].values()]
+        comparison = results.comparable(own, now)
+        found.append(Point(point["value"], now, {result.method: result for result in comparison}))
+    return found
+
+
+def build(name: str, parameter: str, points: Sequence[Point]) -> SweepReport:
+    """Return the report on a sweep.
+
+    Args:
+        name: the sweep's.
+        parameter: path of the swept setting.
+        points: the sweep at each value, in the order in which they are shown; the methods are the same at all.
+    """
+    title = TITLES.get(parameter, parameter)
+    rows = table_rows(points)
+    plates = {"accuracy": accuracy_by_value(points, title)}
+    return SweepReport(
+        name=name,
+        html=_html(name, parameter, points, rows, plates),
+        markdown=_markdown(name, parameter, points, rows),
+        latex=_latex(name, title, rows),
+        console=_console(name, title, rows),
+        figures=plates,
+        csv=_csv(parameter, rows),
+    )
+
+
+def table_rows(points: Sequence[Point]) -> list[Row]:
+    """Return the rows of the table: method by method, each at all values; once where they are the same runs."""
+    rows = []
+    for method in points[0].methods:
+        best = chosen(points, method)
+        for point in points if touched(points, method) else points[:1]:
+            result, local = point.methods[method], point.methods.get("local")
+            rows.append(
+                Row(
+                    method=result.title,
+                    value=_text(point.value) if touched(points, method) else ANY,
+                    test=result.final[HEADLINE],
+                    validation=result.final.get(VALIDATION),
+                    minus_local=None if local in (None, result) else _minus(result, local),
+                    chosen=point is best,
+                    result=result,
+                )
+            )
+    return rows
+
+
+def touched(points: Sequence[Point], method: str) -> bool:
+    """Say whether the method's runs differ between the points; with one point they are taken to."""
+    return len(points) == 1 or len({tuple(run.key for run in point.methods[method].runs) for point in points}) > 1
+
+
+def chosen(points: Sequence[Point], method: str) -> Point | None:
+    """Return the point with the method's highest validation accuracy, the first of equals.
+
+    None where there is nothing to choose: no validation images, one value, or a method that the setting does not touch.
+    """
+    if len(points) == 1 or not touched(points, method):
+        return None
+    if any(VALIDATION not in point.methods[method].final for point in points):
+        return None
+    return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
+
+
+def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
+    """Return one row for each method and value, as text."""
+    import pandas as pd
+
+    after = tables.point_title(HEADLINE, [row.result for row in rows])
+    return pd.DataFrame(
+        [
+            {
+                "Method": row.method,
+                title: row.value,
+                f"{after} (%)": tables.percent(row.test.mean, row.test.seed_std),
+                "Validation (%)": (
+                    tables.NONE
+                    if row.validation is None
+                    else tables.percent(row.validation.mean, row.validation.seed_std)
+                ),
+                "Minus local-only (points)": tables.NONE if row.minus_local is None else row.minus_local.text,
+                "Chosen": "chosen" if row.chosen else "",
+            }
+            for row in rows
+        ],
+        dtype=object,
+    )
+
+
+def summary(rows: Sequence[Row], title: str) -> str:
+    """Say which value the validation data choose for each method, and what it reaches on the test data."""
+    picked = [row for row in rows if row.chosen]
+    if not picked:
+        return (
+            f"No value of {title} was chosen: there is one, or there are no validation images "
+            "(partition.validation_share), and test accuracy must not choose."
+        )
+    how = tables.point_title(HEADLINE, [row.result for row in rows]).lower()
+    sentences = []
+    for row in picked:
+        reached = f"{tables.percent(row.test.mean, row.test.seed_std)} % {how}"
+        beside = "" if row.minus_local is None else f", {_stands(row.minus_local)}"
+        sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.method}: {reached}{beside}.")
+    one = len(picked[0].result.seeds) == 1
+    return " ".join([*sentences, "With one seed this decides nothing."] if one else sentences)
+
+
+def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
+    """Return what the columns of `table` mean, by column."""
+    seeds = len(rows[0].result.seeds)
+    after = tables.point_title(HEADLINE, [row.result for row in rows])
+    spread = f", then over {seeds} seeds; ± is the standard deviation over seeds" if seeds > 1 else "; one seed"
+    found = {
+        after: "each client's own model at the end of the round on that client's test images; mean over clients and "
+        f"the last five evaluations{spread}.",
+        "Validation": "the same on images that no client trains or is tested on.",
+        "Chosen": "the value with the method's highest validation accuracy. Test accuracy chooses nothing: its highest "
+        "value in the table would be too good.",
+        "Minus local-only": "at the same value, paired by seed, with its 95 % t interval; bold where that excludes "
+        "zero. The intervals are not corrected for their number, and one seed has none.",
+    }
+    if any(row.value == ANY for row in rows):
+        found[title] = f"{ANY} stands where the setting does not touch the method: it ran once."
+    return found
+
+
+@figures._styled
+def accuracy_by_value(points: Sequence[Point], title: str, width: float = figures.WIDTH) -> Figure:
+    """Draw each method's mean accuracy against the swept setting, with the standard deviation over seeds as a band.
+
+    The value that the validation data choose is ringed. Values that are no numbers stand side by side, unconnected.
+    """
+    figure = figures._figure(width, 0.3 * width + 1.2)
+    axes = figure.add_subplot()
+    values = [point.value for point in points]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    places = values if numeric else list(range(len(values)))
+    handles: dict[str, Any] = {}
+    ends = []
+    for method in points[0].methods:
+        finals = [point.methods[method].final[HEADLINE] for point in points]
+        means = [final.mean for final in finals]
+        spreads = [final.seed_std for final in finals]
+        look, own = figures.look(method), touched(points, method)
+        axes.plot(
+            places,
+            means,
+            color=look.colour,
+            linewidth=2 if numeric else 0,
+            linestyle="-" if own else (0, (4, 2.5)),
+            marker=look.marker if own or not numeric else "",
+            markersize=4.5,
+            zorder=3,
+        )
+        if None not in spreads:
+            low, high = (
+                [mean + side * (std or 0) for mean, std in zip(means, spreads, strict=True)] for side in (-1, 1)
+            )
+            if numeric:
+                axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+            else:
+                axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
+            handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = Patch(
+                color=figures.MUTED, alpha=0.2, linewidth=0
+            )
+        best = chosen(points, method)
+        if best is not None:
+            ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
+            at = points.index(best)
+            axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
+            handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=figures.MUTED, **ring)
+        ends.append((points[-1].methods[method].title, look.colour, float(places[-1]), means[-1]))
+    if numeric and min(values) > 0 and max(values) >= DECADE * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(places, [_text(value) for value in values])
+    axes.set_xlabel(title)
+    axes.margins(x=0.04 if numeric else 0.12)
+    axes.yaxis.set_major_formatter(figures._PERCENT)
+    figures._plain(axes, grid="y")
+    figures._head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=figures.MUTED)})
+    figures._label_ends(axes, ends)
+    return figure
+
+
+def run_table(points: Sequence[Point], title: str) -> "pd.DataFrame":
+    """Return one row a run: its method, value, seed and accuracies, and what finds it in MLflow."""
+    import pandas as pd
+
+    found = [
+        {
+            "Method": result.title,
+            title: _text(point.value) if touched(points, method) else ANY,
+            "Seed": str(run.seed),
+            "Test (%)": tables.percent(result.final[HEADLINE].per_seed[place], None),
+            "MLflow run": run.run_id or tables.NONE,
+            "Settings key": run.key,
+        }
+        for method in points[0].methods
+        for point in (points if touched(points, method) else points[:1])
+        for result in [point.methods[method]]
+        for place, run in enumerate(result.runs)
+    ]
+    return pd.DataFrame(found, dtype=object)
+
+
+def _minus(result: MethodResult, local: MethodResult) -> Difference | None:
+    """Return the paired difference over the common seeds with its interval; None without a common seed."""
+    theirs = dict(zip(local.seeds, local.final[HEADLINE].per_seed, strict=True))
+    mine = zip(result.seeds, result.final[HEADLINE].per_seed, strict=True)
+    found = [value - theirs[seed] for seed, value in mine if seed in theirs]
+    if len(found) < 2:
+        return Difference(found[0], None) if found else None
+    return Difference(fmean(found), T95[min(len(found) - 1, len(T95)) - 1] * stdev(found) / math.sqrt(len(found)))
+
+
+def _stands(difference: Difference) -> str:
+    return f"{difference.text.replace('**', '')} points against local-only at the same value"
+
+
+def _settings(points: Sequence[Point], parameter: str) -> dict[str, str]:
+    """Return what all points have in common."""
+    return {name: _text(value) for name, value in flat(points[0].settings).items() if name != parameter}
+
+
+def _hyperparameters(points: Sequence[Point], parameter: str) -> dict[str, dict[str, str]]:
+    return {
+        result.title: {
+            name: _text(value)
+            for name, value in result.hyperparameters.items()
+            if parameter != f"methods.{method}.{name}"
+        }
+        for method, result in points[0].methods.items()
+    }
+
+
+def _facts(points: Sequence[Point], parameter: str) -> list[str]:
+    settings, runs = points[0].settings, next(iter(points[0].methods.values()))
+    return [
+        f"{parameter}: {', '.join(_text(point.value) for point in points)}",
+        f"private {settings['private']['source']}",
+        f"{runs.clients} clients, {settings['partition']['scheme'].replace('_', ' ')}",
+        f"{runs.rounds} rounds",
+        f"{len(runs.seeds)} seed{'s' * (len(runs.seeds) > 1)}",
+    ]
+
+
+def _caption(points: Sequence[Point], title: str) -> str:
+    seeds = len(next(iter(points[0].methods.values())).seeds)
+    return (
+        f"Mean test accuracy over the clients at the end of the round by {title}"
+        + (f"; the band is the standard deviation over {seeds} seeds" if seeds > 1 else ", one seed")
+        + ". Rings mark the value that the validation images choose. A dashed line does not depend on the setting."
+    )
+
+
+def _html(name: str, parameter: str, points: Sequence[Point], rows: Sequence[Row], plates: Mapping[str, Figure]) -> str:
+    title = TITLES.get(parameter, parameter)
+    return page.render(
+        "sweep.html.jinja",
+        name=name,
+        facts=_facts(points, parameter),
+        summary=summary(rows, title),
+        table=Markup(tables.to_html(table(rows, title))),
+        notes=notes(rows, title),
+        plates={plate: Markup(figures.svg(figure, plate)) for plate, figure in plates.items()},
+        caption=_caption(points, title),
+        settings=_settings(points, parameter),
+        hyperparameters=_hyperparameters(points, parameter),
+        runs=Markup(tables.to_html(run_table(points, title))),
+        version=__version__,
+    )
+
+
+def _markdown(name: str, parameter: str, points: Sequence[Point], rows: Sequence[Row]) -> str:
+    title = TITLES.get(parameter, parameter)
+    settings = "\n".join(f"{key}: {value}" for key, value in _settings(points, parameter).items())
+    parts = [
+        f"# {name}",
+        f"**{summary(rows, title)}**",
+        " · ".join(_facts(points, parameter)),
+        tables.to_markdown(table(rows, title)),
+        "\n".join(f"- *{column}:* {text}" for column, text in notes(rows, title).items()),
+        "![accuracy](figures/accuracy.png)",
+        _caption(points, title),
+        "## Settings",
+        f"```yaml\n{settings}\n```",
+        "## Runs",
+        tables.to_markdown(run_table(points, title)),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _latex(name: str, title: str, rows: Sequence[Row]) -> str:
+    caption = rf"\caption{{{tables.latex_escape(summary(rows, title))}}}"
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        *textwrap.wrap(caption, 110, break_long_words=False, break_on_hyphens=False),
+        rf"\label{{tab:{name.replace('_', '-')}}}",
+        tables.to_latex(table(rows, title)).strip(),
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines).replace("ρ", r"$\rho$")
+
+
+def _console(name: str, title: str, rows: Sequence[Row]) -> str:
+    shown = table(rows, title).replace(regex={r"\*\*": "", tables.MINUS: "-", tables.NONE: "-"})
+    head = [name, *textwrap.wrap(summary(rows, title), tables.CONSOLE), ""]
+    return "\n".join([*head, shown.to_string(index=False)]) + "\n"
+
+
+def _csv(parameter: str, rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    columns = ["method", parameter, "seeds", "test", "test_std", "validation", "validation_std"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, "minus_local", "minus_local_half_interval", "chosen"])
+    for row in rows:
+        validation, difference = row.validation, row.minus_local
+        writer.writerow(
+            [
+                *(row.result.method, row.value, len(row.result.seeds), row.test.mean, row.test.seed_std),
+                *((validation.mean, validation.seed_std) if validation else (None, None)),
+                *((difference.mean, difference.half) if difference else (None, None)),
+                int(row.chosen),
+            ]
+        )
+    return text.getvalue()
+
+
+def _text(value: Any) -> str:
+    """Return a setting as it is written under conf/."""
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
