@@ -6,7 +6,14 @@ that KT-pFL finds. So the best mixture is fitted here to half of each client's t
 all four are compared on both halves.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.coefficients import TINY
+from ktpfl_pipeline.core.rng import stream
 
 MIXTURES = ("fitted", "own", "average", "learned")
 """The best mixture, the client's own model, the average of all, and the method's own row of coefficients."""
@@ -31,3 +38,66 @@ class TheoremCheck:
     certificate: list[float]
     coefficients: list[list[float]]
     samples: list[list[int]]
+
+
+def check(
+    probabilities: Sequence[Tensor], labels: Sequence[Tensor], learned: Tensor | None, seed: int
+) -> TheoremCheck | None:
+    """Check Theorem 1 on each client's held-out images, half of them to fit and half to test.
+
+    Args:
+        probabilities: for each of N clients, (M_n, N, K) what each client's model says of its images.
+        labels: for each client, (M_n,).
+        learned: (N, N) coefficients that the method ended with; None leaves the mixture ``learned`` out.
+        seed: of the halves.
+
+    Returns:
+        The check; None where a client has fewer than two images, one for each half.
+    """
+    if min(map(len, labels)) < 2:
+        return None
+    n, found = len(labels), TheoremCheck({}, {}, {}, [], [], [])
+    rows = {"own": torch.eye(n, dtype=torch.float64), "average": torch.full((n, n), 1.0 / n, dtype=torch.float64)}
+    if learned is not None:
+        rows["learned"] = learned.double()
+    for client, (said, truth) in enumerate(zip(probabilities, labels, strict=True)):
+        order = torch.randperm(len(truth), generator=stream(seed, "theorem", client))
+        half = len(truth) // 2
+        fit, test = order[:half], order[half:]
+        likelihoods = said[torch.arange(len(truth)), :, truth].double().clamp_min(TINY)  # P, (M_n, N)
+        fitted, certificate = fit_mixture(likelihoods[fit])
+        for name, c in {"fitted": fitted, **{name: matrix[client] for name, matrix in rows.items()}}.items():
+            found.fit.setdefault(name, []).append(_loss(likelihoods[fit], c))
+            found.test.setdefault(name, []).append(_loss(likelihoods[test], c))
+            guesses = torch.einsum("imk,m->ik", said[test].double(), c).argmax(dim=1)
+            found.accuracy.setdefault(name, []).append(float((guesses == truth[test]).double().mean()))
+        found.certificate.append(certificate)
+        found.coefficients.append(fitted.tolist())
+        found.samples.append([len(fit), len(test)])
+    return found
+
+
+def fit_mixture(likelihoods: Tensor, gap: float = 1e-8, limit: int = 10_000) -> tuple[Tensor, float]:
+    """Return the mixture of the greatest likelihood, (N,), and a bound on what is missing to the best one, in nats.
+
+    Expectation maximisation has no step size: c_m ← c_m g_m with g_m = mean_i P[i, m] / (P c)_i. The loss is convex,
+    and log max_m g_m bounds its distance from the least.
+
+    Args:
+        likelihoods: P, (M, N), the probability of image i's true label under model m, above zero.
+        gap: the bound to reach.
+        limit: at most this many steps all the same.
+    """
+    c = torch.full((likelihoods.shape[1],), 1.0 / likelihoods.shape[1], dtype=likelihoods.dtype)
+    for _ in range(limit):
+        g = (likelihoods / (likelihoods @ c)[:, None]).mean(dim=0)
+        if float(g.max().log()) <= gap:
+            break
+        c = c * g
+    c = c / c.sum()
+    bound = (likelihoods / (likelihoods @ c)[:, None]).mean(dim=0).max().log()
+    return c, max(0.0, float(bound))
+
+
+def _loss(likelihoods: Tensor, c: Tensor) -> float:
+    return float(-(likelihoods @ c).log().mean())
