@@ -1,0 +1,5 @@
+"""All finished comparisons on one page."""
+
+from ktpfl_pipeline.pipelines.overview.pipeline import create_pipeline
+
+__all__ = ["create_pipeline"]

@@ -1,0 +1,254 @@
+import copy
+import re
+from dataclasses import asdict
+
+import pytest
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import overview
+
+
+def comparison(name, results, settings):
+    """What a comparison leaves beside its report."""
+    return {
+        "name": name,
+        "settings": settings,
+        "methods": {
+            result.method: {
+                "title": result.title,
+                "final": {point: asdict(final) for point, final in result.final.items()},
+                "traffic": result.traffic,
+                "seconds": result.seconds,
+                "rounds": result.rounds,
+                "seeds": result.seeds,
+                "run_ids": [run.run_id for run in result.runs],
+                "curve": {
+                    point: dict(zip(("rounds", "by_seed"), result.curve(point), strict=True)) for point in result.final
+                },
+            }
+            for result in results
+        },
+    }
+
+
+@pytest.fixture
+def content(study, paper_settings):
+    """Make what a comparison of `study`, or of other results, left with these changes to the paper's settings."""
+
+    def make(results=study, **changes):
+        settings = copy.deepcopy(paper_settings)
+        for name, value in changes.items():
+            settings[name] = {**settings[name], **value} if isinstance(value, dict) else value
+        return comparison("compare_x", results, settings)
+
+    return make
+
+
+@pytest.fixture
+def columns(content):
+    """Return the titled columns of some contents."""
+    return lambda **contents: overview.titled([overview._read(*entry) for entry in contents.items()])
+
+
+@pytest.fixture
+def two(content):
+    """Fashion-MNIST at the paper's settings, and digits in another setting with one seed."""
+    return {
+        "compare_b/two_labels": content(),
+        "compare_a": content(private={"source": "digits"}, partition={"scheme": "all_labels"}, rounds=7),
+    }
+
+
+class TestDifference:
+    def test_the_interval_of_three_seeds(self, columns, content):
+        """KT-pFL 89, 90, 91 and FedMD 78, 80, 82: differences 11, 10, 9, so 10 ± 4.303 · 1 / √3."""
+        (column,) = columns(a=content()).values()
+        difference = column.difference("kt_pfl", "fedmd")
+        assert difference.mean == pytest.approx(0.10)
+        assert difference.half == pytest.approx(4.303 * 0.01 / 3**0.5)
+        assert difference.sign == 1
+        assert difference.text == "**+10.0** [+7.5, +12.5]"
+        assert column.difference("fedmd", "kt_pfl").text == "**−10.0** [−12.5, −7.5]"
+
+    def test_an_interval_around_zero_decides_nothing(self):
+        assert overview.Difference(0.01, 0.02).sign == 0
+        assert overview.Difference(0.01, 0.02).text == "+1.0 [−1.0, +3.0]"
+
+    def test_one_seed_has_no_interval(self, columns, content, result):
+        (column,) = columns(a=content([result("kt_pfl", 0.9), result("local", 0.8)])).values()
+        assert column.difference("kt_pfl", "local") == overview.Difference(pytest.approx(0.1), None)
+        assert column.difference("kt_pfl", "local").sign == 0
+        assert column.best is None
+
+    def test_only_common_seeds_count(self, columns, content, result):
+        (column,) = columns(a=content([result("kt_pfl", 0.9, 0.8), result("local", 0.8)])).values()
+        assert column.difference("kt_pfl", "local") == overview.Difference(pytest.approx(0.1), None)
+        assert column.difference("kt_pfl", "fedmd") is None
+
+    def test_t_is_students(self):
+        stats = pytest.importorskip("scipy.stats")
+        assert list(overview.T95) == pytest.approx(stats.t.ppf(0.975, range(1, 31)), abs=6e-4)
+
+
+class TestTitles:
+    def test_the_papers_order(self, columns, content):
+        found = columns(
+            a=content(private={"source": "digits"}),
+            b=content(private={"source": "cifar10"}),
+            c=content(partition={"scheme": "dirichlet"}),
+            d=content(),
+            e=content(partition={"scheme": "all_labels"}),
+            f=content(private={"source": "emnist:letters"}),
+        )
+        assert list(found) == [
+            "EMNIST, two labels",
+            "Fashion-MNIST, all labels",
+            "Fashion-MNIST, two labels",
+            "Fashion-MNIST, dirichlet",
+            "CIFAR-10, two labels",
+            "digits, two labels",
+        ]
+
+    def test_public_data_then_the_folder_tell_alike_columns_apart(self, columns, content):
+        assert list(columns(a=content(), b=content(public={"source": "open_part"}))) == [
+            "Fashion-MNIST, two labels, public mnist",
+            "Fashion-MNIST, two labels, public open part",
+        ]
+        assert list(columns(a=content(), b=content(rounds=5))) == [
+            "Fashion-MNIST, two labels, a",
+            "Fashion-MNIST, two labels, b",
+        ]
+
+
+class TestTables:
+    def test_accuracy_with_the_papers_beside_it(self, columns, two):
+        table = overview.accuracy_table(columns(**two))
+        assert list(table.columns) == [
+            "Method",
+            "Fashion-MNIST, two labels (%)",
+            "Fashion-MNIST, two labels: paper (%)",
+            "digits, all labels (%)",
+        ]
+        assert table.to_numpy().tolist() == [
+            ["KT-pFL", "**90.0** ± 1.0", "75.6", "**90.0** ± 1.0"],
+            ["FedMD", "80.0 ± 2.0", "66.1", "80.0 ± 2.0"],
+            ["Local only", "88.0 ± 1.0", "–", "88.0 ± 1.0"],
+        ]
+
+    def test_a_lead_within_its_interval_is_not_bold(self, columns, content, result):
+        """Differences 1 and 3: their mean exceeds their standard deviation, but not half of a t interval."""
+        table = overview.accuracy_table(columns(a=content([result("kt_pfl", 0.9, 0.9), result("local", 0.89, 0.87)])))
+        assert "**" not in str(table.to_numpy())
+
+    def test_a_method_that_was_not_run_has_a_dash(self, columns, content, result):
+        pair = content([result("sim_pfl", 0.8, 0.8), result("local", 0.7, 0.7)], private={"source": "digits"})
+        found = columns(a=content(), b=pair)
+        table = overview.accuracy_table(found).set_index("Method")
+        assert table.loc["Sim-pFL", "Fashion-MNIST, two labels (%)"] == "–"
+        assert table.loc["KT-pFL", "digits, two labels (%)"] == "–"
+        assert list(overview.difference_table(found)["Minus local-only"]) == [
+            "KT-pFL",
+            "Sim-pFL",
+            "FedMD",
+        ]
+
+    def test_differences(self, columns, content, study, result):
+        table = overview.difference_table(columns(a=content([*study, result("sim_pfl", 0.88, 0.89, 0.90)])))
+        assert table.to_numpy().tolist() == [
+            ["KT-pFL", "**+2.0** [+2.0, +2.0]"],
+            ["Sim-pFL", "**+1.0** [+1.0, +1.0]"],
+            ["FedMD", "**−8.0** [−10.5, −5.5]"],
+            ["KT-pFL minus Sim-pFL", "**+1.0** [+1.0, +1.0]"],
+        ]
+
+    def test_another_setting_puts_the_papers_numbers_into_a_table_of_their_own(self, columns, content):
+        found = columns(a=content(clients=8))
+        assert list(overview.accuracy_table(found).columns) == ["Method", "Fashion-MNIST, two labels (%)"]
+        table = overview.paper_table(found)
+        assert sorted(table.to_numpy().tolist()) == [["FedMD", "66.1"], ["KT-pFL", "75.6"]]
+        assert "Fashion-MNIST, two labels (8 clients instead of 20)" in str(overview.notes(found))
+
+    def test_no_table_of_the_papers_without_numbers(self, columns, content, two):
+        assert overview.paper_table(columns(**two)).empty
+        assert overview.paper_table(columns(a=content(private={"source": "digits"}))).empty
+
+    def test_settings(self, columns, two, content):
+        found = columns(**two)
+        assert overview.settings_table(found).to_numpy().tolist() == [
+            ["Fashion-MNIST, two labels", "1", "fashion_mnist", "two_labels"],
+            ["digits, all labels", "7", "digits", "all_labels"],
+        ]
+        common = overview.common_settings(found)
+        assert common["training.epochs"] == "20"
+        assert common["private.classes"] == "null"
+        assert "rounds" not in common
+        assert overview.settings_table(columns(a=content())).empty
+
+    def test_every_number_names_its_runs(self, columns, two):
+        rows = overview.run_table(columns(**two)).to_numpy().tolist()
+        assert len(rows) == 2 * 3 * 3
+        assert rows[0] == ["Fashion-MNIST, two labels", "KT-pFL", "89.0", "0", "00-kt_pfl"]
+        assert rows[-1] == ["digits, all labels", "Local only", "89.0", "2", "02-local"]
+
+
+class TestSummary:
+    def test_counts(self, columns, content, study, result):
+        level = [result("kt_pfl", 0.8, 0.9), result("local", 0.9, 0.8), result("sim_pfl", 0.9, 0.8)]
+        found = columns(a=content(), b=content(level, private={"source": "digits"}))
+        assert overview.summary(found) == (
+            "KT-pFL is above local-only in 1 of 2 comparisons, below it in 0, undecided in 1; above Sim-pFL in 0 of 1 "
+            "comparison, below it in 0, undecided in 1: by 95 % intervals over the seeds."
+        )
+
+    def test_without_the_two(self, columns, content, result):
+        found = columns(a=content([result("fedmd", 0.8), result("local", 0.8)]))
+        assert overview.summary(found) == "No comparison holds both KT-pFL and local-only training."
+
+
+class TestReport:
+    def test_all_forms(self, two):
+        built = overview.overview(two)
+        assert list(built.figures) == ["accuracy", "communication"]
+        for text in (built.html, built.markdown):
+            assert "02-fedmd" in text
+            assert "../compare_b/two_labels/report.html" in text
+            assert "training.epochs" in text
+        assert re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown) == list(built.figures)
+        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 4
+        assert "±" not in built.latex
+        assert max(map(len, built.console.splitlines())) <= 100
+
+    def test_the_page_needs_nothing_else(self, two):
+        html = overview.overview(two).html
+        assert not re.search(r"<(script|link|iframe|img)\b|@import|url\((?!#)", html)
+        ids = re.findall(r'\bid="([^"]+)"', html)
+        assert len(ids) == len(set(ids))
+
+    def test_the_order_of_reading_changes_nothing(self, two):
+        assert overview.overview(two).html == overview.overview(dict(reversed(two.items()))).html
+
+    def test_experiments_with_one_method_are_no_comparisons(self, two, content, study):
+        alone = {"hetero_digits": content(study[:1], private={"source": "digits"})}
+        assert overview.overview({**two, **alone}).markdown == overview.overview(two).markdown
+
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_nothing_to_look_over_is_refused(self, content, study, alone):
+        with pytest.raises(InputError, match="run one first, for example `kedro run --pipeline=compare_"):
+            overview.overview({"hetero_digits": content(study[:1])} if alone else {})
+
+
+class TestFigures:
+    def test_panels(self, columns, two):
+        found = columns(**two)
+        for figure in (overview.accuracy_panels(found), overview.traffic_panels(found)):
+            shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
+            assert shown == list(found)
+
+    def test_an_odd_panel_hides_its_neighbour(self, columns, two, content):
+        figure = overview.accuracy_panels(columns(**two, c=content(private={"source": "cifar10"})))
+        assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
+
+    def test_traffic_is_in_megabytes(self, columns, content):
+        """Two clients send 1 MB each in the one round; local-only sends nothing."""
+        figure = overview.traffic_panels(columns(a=content()))
+        assert [text.get_text() for text in figure.axes[0].texts] == ["2.00", "2.00", "0"]
