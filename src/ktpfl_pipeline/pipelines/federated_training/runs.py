@@ -15,12 +15,14 @@ import torch
 from ktpfl_pipeline import models, params, tracking
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core import federation as core
+from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.data.partition import label_counts
+from ktpfl_pipeline.data.partition import label_counts, label_similarity
 from ktpfl_pipeline.params import Experiment
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
-from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports import figures, matrix, theorem
 from ktpfl_pipeline.reports.results import FinishedRun, flat, summarise
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ def run_seed(
     data: FederatedData,
     seed: int,
     progress: Progress,
+    parent: str | None = None,
+    label: str = "",
 ) -> FinishedRun:
     """Run `method` with one seed to its end: resumed, or taken as it is where it finished before.
 
@@ -44,6 +48,8 @@ def run_seed(
         data: the federation's data.
         seed: of every random stream.
         progress: who is shown how far it is.
+        parent: MLflow's id of the sweep's run that this one is below; None outside sweeps.
+        label: the swept setting's value there, where this run depends on it: ``rho=0.3``.
     """
     made = params.create_method(method, experiment.methods.get(method, {}))
     hyperparameters = asdict(made)
@@ -53,9 +59,12 @@ def run_seed(
     scheme = experiment.partition.scheme
     tags = {"experiment": name, "method": method, "partition": scheme, "seed": str(seed)}
     title = f"{method} · {scheme} · seed {seed}"
+    if parent is not None:
+        title = " · ".join(filter(None, (label, method, f"seed {seed}")))
+        tags[tracking.PARENT] = parent
     tracker = tracking.current()
     folder = tracker.checkpoints and tracker.checkpoints / name / method / f"seed-{seed}-{key[:8]}"
-    if folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
+    if parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         logger.info("%s, seed %d: settings, data or code are not those of the runs before: starting anew", method, seed)
     with tracker.run(name, title, key, settings, tags) as tracked, progress.run(seed) as shown:
         result = engine.run(
@@ -66,6 +75,8 @@ def run_seed(
             checkpoint_file=folder and folder / "checkpoint.pt",
             observer=engine.Observer(progress=shown.phase, round=lambda record: _tell(record, shown, tracked)),
         )
+        counts = label_counts(data.private.labels, data.partitions[seed], data.classes)
+        matrices = result.coefficients  # (rounds, N, N)
         finished = FinishedRun(
             experiment=name,
             method=method,
@@ -74,13 +85,28 @@ def run_seed(
             run_id=tracked.run_id,
             key=key,
             architectures=[client.architecture for client in fed.clients],
-            label_counts=label_counts(data.private.labels, data.partitions[seed], data.classes).tolist(),
+            label_counts=counts.tolist(),
             history=result.history,
-            coefficients=None if result.coefficients is None else result.coefficients[-1].tolist(),
+            coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],
+            matrices={} if matrices is None else matrix.snapshots(matrices),
+            attention={} if matrices is None else matrix.attention(matrices, label_similarity(counts)),
+            theorem=check_theorem(made, result, fed, experiment.theorem_samples),
         )
         log_end(tracked, finished, hyperparameters)
     return finished
+
+
+def check_theorem(
+    method: Method[Any], result: engine.Run, fed: core.Federation, samples: int
+) -> theorem.TheoremCheck | None:
+    """Check Theorem 1 on the final models of a method with a coefficient matrix, on `samples` test images a client."""
+    if result.coefficients is None or samples == 0:
+        return None
+    models = method.personal(result.state, fed.by_id, fed)
+    soft = [soft_predictions(logits).cpu() for logits in fed.cross_logits(models, "test", samples).values()]
+    labels = [fed.held_out(n, "test", samples).labels for n in models]
+    return theorem.check(soft, labels, result.coefficients[-1].double(), fed.seed)
 
 
 def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Federation:
