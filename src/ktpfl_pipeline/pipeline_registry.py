@@ -2,7 +2,7 @@
 
 from kedro.pipeline import Pipeline
 
-from ktpfl_pipeline.pipelines import sweep
+from ktpfl_pipeline.pipelines import overview, sweep
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
@@ -27,4 +27,4 @@ def register_pipelines() -> dict[str, Pipeline]:
         compare = f"compare_{experiment}"
         pipelines[compare] = experiment_pipeline(compare, experiment, HETERO_METHODS)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
-    return {**pipelines, "__default__": pipelines[DEFAULT]}
+    return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}

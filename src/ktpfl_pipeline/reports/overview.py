@@ -17,7 +17,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import figures, page, paper, tables
@@ -421,7 +420,6 @@ def _html(columns: Mapping[str, Comparison], plates: Mapping[str, Figure]) -> st
         captions=CAPTIONS,
         common=common_settings(columns),
         reports={title: _link(each) for title, each in columns.items()},
-        version=__version__,
     )
 
 

@@ -1,0 +1,52 @@
+"""The overview of finished comparisons, run as a user does."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click import ClickException
+from project_copy import Project
+
+from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
+
+
+def test_it_gathers_what_comparisons_left(untracked: Project) -> None:
+    for scheme in ("two_labels", "all_labels"):
+        untracked.run("compare_hetero_digits", partition={"scheme": scheme})
+    untracked.run("overview")
+    folder = untracked.folder / "data" / "08_reporting" / "overview"
+    figures = [f"figures/{name}.{kind}" for name in ("accuracy", "communication") for kind in ("png", "svg")]
+    assert {"report.html", "report.md", "table.tex", "table.txt", *figures} <= {
+        file.relative_to(folder).as_posix() for file in folder.rglob("*")
+    }
+    header = (folder / "report.md").read_text().split("## Accuracy")[1].split("|---")[0]
+    assert "digits, all labels (%)" in header
+    assert "digits, two labels (%)" in header
+    page = (folder / "report.html").read_text()
+    assert all((folder / link).resolve().is_file() for link in re.findall(r'href="(\.\./[^"]+)"', page))
+    untracked.run("overview")  # it does not read itself
+    assert (folder / "report.html").read_text() == page
+
+
+def test_without_comparisons_it_says_what_to_run(untracked: Project) -> None:
+    with pytest.raises(ClickException, match=r"^There is no finished comparison to look over; run one first"):
+        untracked.run("overview")
+    assert untracked.written() == []
+
+
+class TestComparisonsDataset:
+    def test_any_depth_and_nothing_half_written(self, tmp_path: Path) -> None:
+        for place in ("a", "b/two_labels", "b/rho=0.5", "b/all_labels.partial"):
+            (tmp_path / place).mkdir(parents=True)
+            (tmp_path / place / "comparison.json").write_text(json.dumps({"name": place}))
+            (tmp_path / place / "other.json").write_text("{}")
+        loaded = ComparisonsDataset(filepath=str(tmp_path)).load()
+        assert loaded == {place: {"name": place} for place in ("a", "b/two_labels", "b/rho=0.5")}
+
+    def test_no_folder(self, tmp_path: Path) -> None:
+        assert ComparisonsDataset(filepath=str(tmp_path / "none")).load() == {}
+
+    def test_it_is_an_input(self, tmp_path: Path) -> None:
+        with pytest.raises(Exception, match="is an input"):
+            ComparisonsDataset(filepath=str(tmp_path)).save({})
