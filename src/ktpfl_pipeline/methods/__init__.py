@@ -22,9 +22,9 @@ METHODS: dict[str, Callable[..., Method[Any]]] = {
     # Coefficients fitted to the clients' validation labels.
     "kt_pfl_likelihood": partial(KTpFL, objective="likelihood"),
     # The paper's Eq. (8) with its constants and the least repair, a projection.
-    "kt_pfl_paper_literal": partial(KTpFL, update="pgd", step=0.01, steps=1, divergence_weight=1.0),
+    "kt_pfl_paper_literal": partial(KTpFL, update="pgd", step=0.01, steps=1, rho=0.7, divergence_weight=1.0),
     # The update of the authors' released code, which also takes it before mixing.
-    "kt_pfl_authors": partial(KTpFL, update="authors", step=1.0, steps=1, order="coefficients_first"),
+    "kt_pfl_authors": partial(KTpFL, update="authors", step=1.0, steps=1, rho=0.7, order="coefficients_first"),
     "sim_pfl": SimPFL,
     "topk_pfl": TopKPFL,
     "fedmd": FedMD,

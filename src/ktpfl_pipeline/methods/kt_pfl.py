@@ -37,7 +37,8 @@ class KTpFL(Personal):
         update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
         step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate.
         steps: steps a round.
-        rho: ρ, the pull of every coefficient toward 1/N (Eq. 4); the paper tries 0.1 to 0.7.
+        rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
+            was chosen on validation data (docs/results.md).
         divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
             meaning for any number of clients.
         temperature: T_c of the soft predictions in the matrix's objective.
@@ -50,7 +51,7 @@ class KTpFL(Personal):
     update: str = "eg"
     step: float | None = None
     steps: int = 10
-    rho: float = 0.7
+    rho: float = 2.0
     divergence_weight: float | None = None
     temperature: float = 1.0
     row_weight: str = "data"
