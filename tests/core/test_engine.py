@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from torch import nn
 from ktpfl_pipeline.core import engine, local
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
-from ktpfl_pipeline.core.params import Params
+from ktpfl_pipeline.core.params import Models, Params
+from ktpfl_pipeline.methods.feddf import FedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local
@@ -45,8 +47,8 @@ class OneForAll:
         trained = fed.train(dict.fromkeys(cohort, state.model), t)
         return OneModel(trained[cohort[0]]), RoundReport(trained, dict.fromkeys(cohort, Traffic()))
 
-    def personal(self, state: OneModel, client: int, fed: Federation) -> Params:
-        return state.model
+    def personal(self, state: OneModel, clients: Iterable[int], fed: Federation) -> Models:
+        return dict.fromkeys(clients, state.model)
 
 
 def assert_same_run(one: Run, other: Run) -> None:
@@ -203,6 +205,14 @@ class TestRecords:
         assert torch.equal(undisturbed.coefficients[-1], undisturbed.state.knowledge.float())
         assert (undisturbed.coefficients.sum(dim=2) - 1).abs().max() < 1e-6
 
+    def test_losses_are_in_the_order_of_the_cohort_and_the_servers_in_that_of_their_names(self) -> None:
+        backwards = toy.federation(4, executor=toy.ReverseExecutor())
+        (record,) = engine.run(FedDF(), backwards, Schedule(rounds=1)).history
+        losses = backwards.executor.losses
+        assert [list(losses[phase]) for phase in ("train", "fuse")] == [[12, 11, 7, 3], ["mlp", "linear", "conv"]]
+        assert record.loss["train"] == [losses["train"][n] for n in (3, 7, 11, 12)]
+        assert record.loss["fuse"] == [losses["fuse"][name] for name in ("conv", "linear", "mlp")]
+
     def test_mean(self) -> None:
         assert mean([0.5, 1.0, 0.0, 0.5]) == 0.5
 
@@ -234,6 +244,12 @@ class TestDivergence:
         with pytest.raises(InputError, match=r"Client 11 diverged in round 3 \(its train loss is inf\)"):
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, observer=Observer(round=lambda r: told.append(r.round)))
         assert told == [1, 2]
+
+    def test_names_the_servers_model(self) -> None:
+        distillation = Distillation(epochs=50, batch_size=4, learning_rate=1e20)
+        fed = toy.federation(architectures=("mlp",), distillation=distillation)
+        with pytest.raises(InputError, match=r"^The server's mlp diverged in round 1 \(its fuse loss is nan\); lower"):
+            engine.run(FedDF(), fed, Schedule(rounds=1))
 
     def test_weights_that_the_last_step_broke_are_noticed(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
