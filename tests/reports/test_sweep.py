@@ -1,0 +1,245 @@
+"""One setting at several values: the table, the choice on validation data, the page."""
+
+import csv
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import sweep
+from ktpfl_pipeline.reports.results import MethodResult, summarise
+from ktpfl_pipeline.reports.sweep import Point
+
+SETTINGS: dict[str, Any] = {
+    "seeds": [0, 1, 2],
+    "private": {"source": "digits", "classes": None},
+    "partition": {"scheme": "two_labels"},
+    "training": {"epochs": 5},
+}
+RHO = "methods.kt_pfl.rho"
+SWEEP: dict[str, Any] = {"experiment": "mine", "parameter": RHO, "values": [0.1, 0.3, 0.7], "methods": ["kt_pfl"]}
+Make = Callable[..., MethodResult]
+
+
+@pytest.fixture(scope="session")
+def made(run: Callable[..., Any]) -> Make:
+    """Make a result from the test accuracies by seed, the validation accuracy, and what its runs depend on."""
+
+    def make(
+        method: str, *tests: float, validation: float | None = None, key: Any = "", hyper: dict[str, Any] | None = None
+    ) -> MethodResult:
+        runs = []
+        for seed, test in enumerate(tests):
+            own = run(method, seed, [(test - 0.1, test + 0.1)], run_id=f"{method}-{key}-{seed}")
+            checked = {} if validation is None else {"validation": [validation, validation]}
+            (record,) = own.history
+            history = [replace(record, accuracy={**record.accuracy, **checked})]
+            runs.append(replace(own, history=history, key=f"{method}-{key}-{seed}"))
+        return summarise(runs, hyper or {})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def points(made: Make) -> list[Point]:
+    """KT-pFL is best at 0.7 on test and at 0.3 on validation images; local-only does not depend on ρ."""
+    local = made("local", 0.80, 0.81, 0.82, validation=0.8)
+    tests = {0.1: (0.80, 0.80, 0.80), 0.3: (0.82, 0.84, 0.86), 0.7: (0.90, 0.91, 0.92)}
+    validations = {0.1: 0.70, 0.3: 0.95, 0.7: 0.85}
+    return [
+        Point(
+            rho,
+            SETTINGS,
+            {
+                "kt_pfl": made("kt_pfl", *tests[rho], validation=validations[rho], key=rho, hyper={"rho": rho, "a": 1}),
+                "local": local,
+            },
+        )
+        for rho in (0.1, 0.3, 0.7)
+    ]
+
+
+@pytest.fixture(scope="module")
+def built(points: list[Point]) -> sweep.SweepReport:
+    return sweep.build("sweep_rho", RHO, points)
+
+
+def without(points: Sequence[Point], method: str) -> list[Point]:
+    return [replace(p, methods={name: r for name, r in p.methods.items() if name != method}) for p in points]
+
+
+class TestChoice:
+    def test_validation_chooses_and_test_does_not(self, points: list[Point]) -> None:
+        assert sweep.chosen(points, "kt_pfl") is points[1]
+
+    def test_a_method_that_the_setting_does_not_touch_has_no_choice(self, points: list[Point]) -> None:
+        assert not sweep.touched(points, "local")
+        assert sweep.chosen(points, "local") is None
+
+    def test_the_first_of_equals(self, made: Make) -> None:
+        equal = [Point(e, SETTINGS, {"local": made("local", 0.1 * e, validation=0.5, key=e)}) for e in (1, 2)]
+        assert sweep.chosen(equal, "local") is equal[0]
+
+    def test_without_validation_images_nothing_is_chosen(self, made: Make) -> None:
+        blind = [Point(e, SETTINGS, {"local": made("local", 0.5, key=e)}) for e in (1, 2)]
+        assert sweep.chosen(blind, "local") is None
+        rows = sweep.table_rows(blind)
+        assert "test accuracy must not choose" in sweep.summary(rows, "E")
+        assert sweep.table(rows, "E")["Validation (%)"].tolist() == ["–", "–"]
+
+    def test_one_value_is_no_choice(self, points: list[Point]) -> None:
+        assert sweep.chosen(points[:1], "kt_pfl") is None
+
+
+class TestTable:
+    def test_by_hand(self, points: list[Point]) -> None:
+        """At 0.3 the differences are 2, 3 and 4 points: 3 ± t(2) · 1 / √3 = 3 ± 2.48."""
+        shown = sweep.table(sweep.table_rows(points), "ρ")
+        assert list(shown.columns) == [
+            *("Method", "ρ", "After distillation (%)", "Validation (%)"),
+            *("Minus local-only (points)", "Chosen"),
+        ]
+        assert shown.to_numpy().tolist() == [
+            ["KT-pFL", "0.1", "80.0 ± 0.0", "70.0 ± 0.0", "−1.0 [−3.5, +1.5]", ""],
+            ["KT-pFL", "0.3", "84.0 ± 2.0", "95.0 ± 0.0", "**+3.0** [+0.5, +5.5]", "chosen"],
+            ["KT-pFL", "0.7", "91.0 ± 1.0", "85.0 ± 0.0", "**+10.0** [+10.0, +10.0]", ""],
+            ["Local only", "any", "81.0 ± 1.0", "80.0 ± 0.0", "–", ""],
+        ]
+
+    def test_one_seed_has_no_spread(self, made: Make) -> None:
+        points = [
+            Point(e, SETTINGS, {name: made(name, 0.5, validation=0.5, key=e) for name in ("kt_pfl", "local")})
+            for e in (1, 2)
+        ]
+        rows = sweep.table_rows(points)
+        assert sweep.table(rows, "E").to_numpy()[0].tolist() == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
+        assert sweep.summary(rows, "E").endswith("With one seed this decides nothing.")
+
+    def test_without_local_only(self, points: list[Point]) -> None:
+        rows = sweep.table_rows(without(points, "local"))
+        assert {row.minus_local for row in rows} == {None}
+        assert sweep.summary(rows, "ρ") == (
+            "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after distillation."
+        )
+
+    def test_the_summary_reports_the_chosen_value(self, points: list[Point]) -> None:
+        assert sweep.summary(sweep.table_rows(points), "ρ") == (
+            "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after distillation, +3.0 [+0.5, +5.5] points "
+            "against local-only at the same value."
+        )
+
+    def test_the_csv_holds_numbers(self, built: sweep.SweepReport) -> None:
+        rows = list(csv.DictReader(built.csv.splitlines()))
+        assert [(row["method"], row[RHO], row["chosen"]) for row in rows] == [
+            *(("kt_pfl", "0.1", "0"), ("kt_pfl", "0.3", "1"), ("kt_pfl", "0.7", "0")),
+            ("local", "any", "0"),
+        ]
+        assert float(rows[1]["test"]) == pytest.approx(0.84)
+        assert float(rows[1]["minus_local"]) == pytest.approx(0.03)
+        assert float(rows[1]["minus_local_half_interval"]) == pytest.approx(4.303 * 0.01 / 3**0.5)
+        assert rows[3]["minus_local"] == ""
+
+
+class TestReport:
+    def test_the_page_loads_nothing_and_says_what_the_table_says(self, built: sweep.SweepReport) -> None:
+        assert not re.search(r"<(script|link|iframe|img)|@import|url\((?!#)", built.html)
+        assert "chooses ρ = 0.3" in built.html
+        assert "<svg" in built.html
+        for run in ("kt_pfl-0.7-2", "local--0"):
+            assert run in built.html
+            assert run in built.markdown
+
+    def test_names_are_escaped(self, points: list[Point]) -> None:
+        made = sweep.build("<script>_x", RHO, points)
+        assert "<script>" not in made.html
+
+    def test_other_forms(self, built: sweep.SweepReport) -> None:
+        assert "![accuracy](figures/accuracy.png)" in built.markdown
+        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2
+        assert r"\label{tab:sweep-rho}" in built.latex
+        assert not set("ρ±−–·") & set(built.latex), "LaTeX has its own signs"
+        assert max(map(len, built.console.splitlines())) <= 100
+        assert "**" not in built.console
+        assert set(built.files) == {"report.html", "report.md", "table.tex", "table.csv"}
+
+    def test_the_swept_hyperparameter_is_not_among_what_is_fixed(self, built: sweep.SweepReport) -> None:
+        assert "<dt>a</dt>" in built.html
+        assert "<dt>rho</dt>" not in built.html
+
+    def test_the_swept_setting_is_not_among_what_is_common(self, made: Make) -> None:
+        points = [
+            Point(e, {**SETTINGS, "training": {"epochs": e}}, {"local": made("local", 0.5, validation=0.5, key=e)})
+            for e in (1, 2)
+        ]
+        html = sweep.build("sweep_local_epochs", "training.epochs", points).html
+        assert "Local epochs E" in html
+        assert "<dt>training.epochs</dt>" not in html
+        assert "<dt>partition.scheme</dt>" in html
+
+    def test_the_same_points_give_the_same_report(self, built: sweep.SweepReport, points: list[Point]) -> None:
+        again = sweep.build("sweep_rho", RHO, points)
+        assert (again.html, again.files) == (built.html, built.files)
+
+
+class TestFigure:
+    def ticks(self, figure: Figure) -> list[str]:
+        return [label.get_text() for label in figure.axes[0].get_xticklabels()]
+
+    def test_the_values_are_the_ticks(self, points: list[Point]) -> None:
+        figure = sweep.accuracy_by_value(points, "ρ")
+        (axes,) = figure.axes
+        assert self.ticks(figure) == ["0.1", "0.3", "0.7"]
+        assert axes.get_xscale() == "linear"
+        kt_pfl, ring, local = axes.lines
+        assert list(kt_pfl.get_ydata()) == pytest.approx([0.80, 0.84, 0.91])
+        assert (list(ring.get_xdata()), list(ring.get_ydata())) == ([0.3], [pytest.approx(0.84)])
+        assert list(local.get_ydata()) == pytest.approx([0.81] * 3)
+        assert len(axes.collections) == 2, "a band for each"
+
+    def test_a_wide_range_is_logarithmic(self, made: Make) -> None:
+        points = [Point(b, SETTINGS, {"local": made("local", 0.5, 0.6, key=b)}) for b in (100, 500, 3000)]
+        figure = sweep.accuracy_by_value(points, "|D_r|")
+        assert figure.axes[0].get_xscale() == "log"
+        assert self.ticks(figure) == ["100", "500", "3000"]
+
+    def test_names_stand_side_by_side_unconnected(self, made: Make) -> None:
+        points = [Point(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
+        figure = sweep.accuracy_by_value(points, "Public images")
+        assert self.ticks(figure) == ["mnist", "open_part"]
+        assert figure.axes[0].lines[0].get_linewidth() == 0
+
+    def test_one_value_and_one_seed(self, made: Make) -> None:
+        points = [Point(3, SETTINGS, {"local": made("local", 0.5, validation=0.5)})]
+        assert self.ticks(sweep.accuracy_by_value(points, "E")) == ["3"]
+
+
+class TestComparable:
+    def content(self, points: list[Point]) -> dict[str, Any]:
+        return {
+            "sweep": SWEEP,
+            "points": [
+                {
+                    "value": p.value,
+                    "settings": SETTINGS,
+                    "methods": {method: result.to_dict() for method, result in p.methods.items()},
+                }
+                for p in points
+            ],
+        }
+
+    def test_equal_settings(self, points: list[Point]) -> None:
+        assert sweep.comparable("sweep_rho", self.content(points), SWEEP, [SETTINGS] * 3) == points
+
+    def test_another_sweep(self, points: list[Point]) -> None:
+        now = {**SWEEP, "experiment": "other"}
+        with pytest.raises(InputError, match=r"sweep_rho .* \(experiment='mine', now 'other'\); run it again"):
+            sweep.comparable("sweep_rho", self.content(points), now, [SETTINGS] * 3)
+
+    def test_another_experiment(self, points: list[Point]) -> None:
+        now = {**SETTINGS, "training": {"epochs": 6}}
+        with pytest.raises(InputError, match=r"training\.epochs=5, now 6"):
+            sweep.comparable("sweep_rho", self.content(points), SWEEP, [now] * 3)
