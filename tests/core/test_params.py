@@ -1,0 +1,107 @@
+"""Weights of one model and of many: copies, averages and bytes, worked by hand."""
+
+import copy
+
+import pytest
+import torch
+import toy
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.params import Params, average, params_of, select, wire_bytes
+
+
+def model(*weights: float, count: int = 0, dtype: torch.dtype = torch.float32) -> Params:
+    return {"weight": torch.tensor(weights, dtype=dtype), "count": torch.tensor(count)}
+
+
+def shares(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+class TestParamsOf:
+    def test_has_parameters_and_buffers(self) -> None:
+        module = toy.build("conv")
+        params = params_of(module)
+        assert list(params) == list(module.state_dict())
+        assert toy.same(params, dict(module.state_dict()))
+
+    def test_is_a_copy_that_needs_no_gradient(self) -> None:
+        module = nn.Linear(2, 2)
+        params = params_of(module)
+        before = copy.deepcopy(params)
+        nn.init.constant_(module.weight, 7.0)
+        assert toy.same(params, before)
+        assert not any(tensor.requires_grad for tensor in params.values())
+
+
+class TestSelect:
+    def test_takes_those_and_in_that_order(self) -> None:
+        models = {3: model(1.0), 7: model(2.0), 11: model(3.0)}
+        chosen = select(models, [11, 3])
+        assert list(chosen) == [11, 3]
+        assert chosen[11] is models[11]
+
+    def test_who_is_not_there_is_missed(self) -> None:
+        with pytest.raises(KeyError):
+            select({3: model(1.0)}, [7])
+
+
+class TestAverage:
+    def test_weighted_by_hand(self) -> None:
+        mixed = average([model(4.0, 8.0), model(0.0, -8.0), model(8.0, 0.0)], shares(0.5, 0.25, 0.25))
+        assert mixed["weight"].tolist() == [4.0, 2.0]  # 2 + 0 + 2 and 4 - 2 + 0
+
+    def test_keeps_every_shape(self) -> None:
+        params = params_of(toy.build("conv"))
+        doubled = {name: 3 * tensor for name, tensor in params.items()}
+        mixed = average([params, doubled], shares(0.5, 0.5))
+        assert list(mixed) == list(params)
+        for name, tensor in params.items():
+            if tensor.is_floating_point():
+                assert torch.allclose(mixed[name], 2 * tensor, rtol=1e-6)
+
+    def test_statistics_are_averaged_and_counters_are_the_firsts(self) -> None:
+        models = [params_of(toy.build("conv")) for _ in range(2)]
+        for params, mean, count in zip(models, (1.0, 5.0), (3, 8), strict=True):
+            params["1.running_mean"], params["1.num_batches_tracked"] = torch.full((4,), mean), torch.tensor(count)
+        mixed = average(models, shares(0.75, 0.25))
+        assert mixed["1.running_mean"].tolist() == [2.0] * 4
+        assert mixed["1.num_batches_tracked"].item() == 3
+        assert mixed["1.num_batches_tracked"].dtype == torch.int64
+
+    def test_is_summed_in_float64(self) -> None:
+        """In float32 the one would vanish beside 2^25."""
+        models = [model(2.0**25), model(1.0), model(-(2.0**25))]
+        assert average(models, shares(1.0, 1.0, 1.0))["weight"].tolist() == [1.0]
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_has_the_dtype_of_the_models(self, dtype: torch.dtype) -> None:
+        assert average([model(1.0, dtype=dtype), model(2.0, dtype=dtype)], shares(0.5, 0.5))["weight"].dtype == dtype
+
+    def test_one_model_is_itself_and_a_new_one(self) -> None:
+        params = params_of(toy.build("both"))
+        mixed = average([params], shares(1.0))
+        assert toy.same(mixed, params)
+        assert not any(mixed[name].data_ptr() == tensor.data_ptr() for name, tensor in params.items())
+
+    def test_leaves_the_models_as_they_were(self) -> None:
+        models = [params_of(toy.build("conv")) for _ in range(3)]
+        before = copy.deepcopy(models)
+        average(models, shares(0.2, 0.3, 0.5))
+        assert toy.same(models, before)
+
+
+class TestWireBytes:
+    @pytest.mark.parametrize(
+        ("architecture", "numbers"),
+        [
+            ("linear", 64 * 3 + 3),
+            ("conv", (4 * 9 + 4) + 4 * 4 + (36 * 3 + 3)),  # BatchNorm: scale, shift, mean and variance, no counter
+            ("mlp", (64 * 12 + 12) + (12 * 3 + 3)),
+        ],
+    )
+    def test_four_a_number(self, architecture: str, numbers: int) -> None:
+        assert wire_bytes(params_of(toy.build(architecture))) == 4 * numbers
+
+    def test_float64_travels_as_float32(self) -> None:
+        assert wire_bytes(model(1.0, 2.0, 3.0, dtype=torch.float64)) == 12
