@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from kedro.pipeline import Pipeline
 
-from ktpfl_pipeline.pipeline_registry import register_pipelines
+from ktpfl_pipeline.methods import METHODS as KNOWN
+from ktpfl_pipeline.pipeline_registry import HETERO_METHODS as METHODS
+from ktpfl_pipeline.pipeline_registry import SWEEPS, register_pipelines
 
 DATASETS = ("digits", "fashion_mnist", "emnist", "cifar")
-METHODS = ("kt_pfl", "fedmd", "local")
 PIPELINES = register_pipelines()
 NAMES = sorted(set(PIPELINES) - {"__default__"})
 
@@ -34,7 +37,17 @@ def box(pipeline: Pipeline, namespace: str) -> set[tuple[str, frozenset[str], fr
 
 def test_names() -> None:
     hetero = {f"hetero_{dataset}" for dataset in DATASETS}
-    assert hetero | {f"compare_{name}" for name in hetero} <= set(PIPELINES)
+    sweeps = {
+        f"sweep_{name}" for name in ("local_epochs", "distillation_steps", "rho", "public_batch", "public_source")
+    }
+    comparisons = {f"compare_{name}" for name in hetero}
+    assert set(PIPELINES) == {*hetero, *comparisons, *sweeps, "overview", "__default__"}
+
+
+def test_a_comparison_runs_known_methods_once() -> None:
+    """A misspelt line of the registry would be found at the first run only, after the data were made."""
+    assert {"kt_pfl", "fedmd", "local"} <= set(METHODS) <= KNOWN.keys()
+    assert len(set(METHODS)) == len(METHODS)
 
 
 def test_default() -> None:
@@ -73,6 +86,21 @@ class TestShape:
     def test_no_dot_in_what_is_kept(self, name: str) -> None:
         """A dot means a namespace; outside the boxes, names are paths."""
         assert not [dataset for dataset in PIPELINES[name].outputs() if "." in dataset]
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+class TestSweep:
+    def test_its_settings_are_under_conf(self, name: str) -> None:
+        """Which experiment it sweeps is one of them, so it takes the settings of all."""
+        assert PIPELINES[name].inputs() == {f"params:{name}", "parameters", "raw_folder"}
+        base = Path(__file__).parents[1] / "conf" / "base" / "parameters_sweep.yml"
+        assert name in yaml.safe_load(base.read_text())
+
+    def test_what_it_leaves(self, name: str) -> None:
+        """The results of all points, and a report that can be drawn again from them alone."""
+        assert {node.namespace for node in PIPELINES[name].nodes} == {"sweep", "report"}
+        report = PIPELINES[name].only_nodes_with_namespaces(["report"])
+        assert report.inputs() - {f"params:{name}", "parameters"} == {f"{name}/points"}
 
 
 @pytest.mark.parametrize("name", NAMES)
