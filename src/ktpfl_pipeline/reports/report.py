@@ -4,15 +4,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from ktpfl_pipeline import __version__, methods
-from ktpfl_pipeline.reports import figures, paper, tables
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.reports import figures, page, paper, tables
 from ktpfl_pipeline.reports.results import HEADLINE, MethodResult, carries, local_only, paired_difference, subject
 
 
@@ -190,10 +188,6 @@ def _plates(results: Sequence[MethodResult]) -> list[_Plate]:
 
 
 def _html(name: str, results: Sequence[MethodResult], settings: dict[str, Any], plates: Sequence[_Plate]) -> str:
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    template = environment.from_string(resources.files(__package__).joinpath("report.html.jinja").read_text("utf-8"))
     sections: dict[str, list[dict[str, Any]]] = {}
     for plate in plates:
         drawn = Markup(figures.svg(plate.figure, plate.name))
@@ -204,7 +198,8 @@ def _html(name: str, results: Sequence[MethodResult], settings: dict[str, Any], 
         "phases": tables.phase_table(results),
         "runs": tables.run_table(results),
     }
-    return template.render(
+    return page.render(
+        "report.html.jinja",
         name=name,
         facts=_facts(results, settings),
         summary=summary(results),
@@ -213,7 +208,6 @@ def _html(name: str, results: Sequence[MethodResult], settings: dict[str, Any], 
         sections=sections,
         settings=_groups(settings),
         hyperparameters={result.title: _hyperparameters(result) for result in results},
-        version=__version__,
     )
 
 
