@@ -103,6 +103,35 @@ class ReverseExecutor(SerialExecutor):
         return {n: values[n] for n in calls}
 
 
+class Script(SerialExecutor):
+    """Lets clients predict what it is told, and keeps the teachers that come back.
+
+    Attributes:
+        predictions: (N, B, K) logits on the public batch, a row per client in the order of `IDS`.
+        teachers: (B, K) probabilities by client, or by architecture of the server's models, of the last distillation.
+    """
+
+    def __init__(self, predictions: Tensor) -> None:
+        super().__init__()
+        self.predictions = predictions
+        self.teachers: dict[int | str, Tensor] = {}
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        if phase == "predict":
+            return {n: self.predictions[IDS.index(n)] for n in calls}
+        if phase in ("distill", "fuse"):
+            self.teachers = {n: teacher for n, (_, teacher, *_) in calls.items()}
+        return super().run(fed, phase, verb, calls)
+
+
+def teachers(method: Method[Any], predictions: Tensor, cohort: list[int] | None = None, **settings: Any) -> Any:
+    """Return whom `method` teaches what after one round in which clients predict `predictions`, (N, B, K) logits."""
+    script = Script(predictions)
+    fed = federation(len(predictions), public_batch_size=predictions.shape[1], executor=script, **settings)
+    method.round(method.init(fed), [client.id for client in fed.clients] if cohort is None else cohort, 1, fed)
+    return script.teachers
+
+
 class Watch:
     """Watches a run: which rounds it is told of, and how many of them before any client has done anything."""
 

@@ -14,13 +14,15 @@ from ktpfl_pipeline.core import coefficients, engine, exchange, local
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Distillation, Federation
+from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.local import Local
 
-VARIANTS = ("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors")
+VARIANTS = ("kt_pfl", "kt_pfl_likelihood", "kt_pfl_paper_literal", "kt_pfl_authors")
+EXCHANGES = (*VARIANTS, "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "ds_fl", "comet")  # of soft predictions
 EVERYONE = list(toy.IDS)
 
 
@@ -30,6 +32,15 @@ def accuracies(history: list[RoundRecord]) -> list[dict[str, list[float]]]:
 
 def own_teachers(fed: Federation, models: Any, batch: Tensor) -> Tensor:
     return coefficients.soft_predictions(fed.logits(models, batch), fed.distillation.temperature)
+
+
+def updated(method: KTpFL, logits: Tensor, c: Tensor | None = None, cohort: tuple[int, ...] = toy.IDS) -> Tensor:
+    """Return the matrix, 1/N unless given, after one round's update with these predictions of the cohort."""
+    fed, soft = toy.federation(), coefficients.soft_predictions(logits)
+    upload = exchange.Upload({n: {} for n in cohort[: len(logits)]}, fed.public_batch(1), logits, soft)
+    c = coefficients.uniform(len(logits)) if c is None else c
+    step = 2 / (2 + method.rho) if method.step is None else method.step
+    return coefficients.UPDATES[method.update](method.minimised(upload, fed), c, step, method.steps)
 
 
 class TestDistillationLoss:
@@ -99,7 +110,7 @@ class TestTeachingOneself:
 
 
 @pytest.mark.parametrize("distillation", [Distillation(epochs=0), Distillation(batch_size=8, learning_rate=0.0)])
-@pytest.mark.parametrize("name", [*VARIANTS, "fedmd"])
+@pytest.mark.parametrize("name", EXCHANGES)
 def test_without_distillation_it_is_local_training(name: str, distillation: Distillation) -> None:
     """#23: R = 0 or eta_2 = 0, bit for bit, models and accuracies."""
     schedule = Schedule(rounds=3, participation=0.6)
@@ -202,10 +213,11 @@ class TestOrder:
 class TestHyperparameters:
     def test_defaults(self) -> None:
         assert asdict(create("kt_pfl")) == {
+            "objective": "divergence",
             "update": "eg",
-            "step": 0.5,
+            "step": None,
             "steps": 10,
-            "rho": 0.7,
+            "rho": 2.0,
             "divergence_weight": None,
             "temperature": 1.0,
             "row_weight": "data",
@@ -215,19 +227,24 @@ class TestHyperparameters:
     @pytest.mark.parametrize(
         ("name", "changes"),
         [
-            ("kt_pfl_paper_literal", {"update": "pgd", "step": 0.01, "steps": 1, "divergence_weight": 1.0}),
-            ("kt_pfl_authors", {"update": "authors", "step": 1.0, "steps": 1, "order": "coefficients_first"}),
+            ("kt_pfl_likelihood", {"objective": "likelihood"}),
+            ("kt_pfl_paper_literal", {"update": "pgd", "step": 0.01, "steps": 1, "rho": 0.7, "divergence_weight": 1.0}),
+            (
+                "kt_pfl_authors",
+                {"update": "authors", "step": 1.0, "steps": 1, "rho": 0.7, "order": "coefficients_first"},
+            ),
         ],
     )
     def test_presets(self, name: str, changes: dict[str, Any]) -> None:
-        assert create(name) == replace(KTpFL(), **changes)
-        assert create(name, {"rho": 0.1}) == replace(KTpFL(), **changes, rho=0.1)
-        assert create(name, {"step": 0.2}) == replace(KTpFL(), **{**changes, "step": 0.2})
+        assert create(name) == KTpFL(**changes)
+        assert create(name, {"rho": 0.1}) == KTpFL(**{**changes, "rho": 0.1})
+        assert create(name, {"step": 0.2}) == KTpFL(**{**changes, "step": 0.2})
 
     @pytest.mark.parametrize(
         ("hyperparameters", "value", "allowed"),
         [
             ({"update": "sgd"}, "'sgd'", "eg, pgd, softmax, exact, authors, frozen"),
+            ({"objective": "labels"}, "'labels'", "divergence, likelihood"),
             ({"row_weight": "size"}, "'size'", "data, uniform"),
             ({"order": "authors"}, "'authors'", "paper, coefficients_first"),
             ({"step": -0.5}, "-0.5", "at least 0"),
@@ -260,20 +277,43 @@ class TestHyperparameters:
     def test_limits_are_allowed(self) -> None:
         create("kt_pfl", {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0, "temperature": 1e-3})
 
-    def test_divergence_weight_is_the_size_of_the_cohort(self) -> None:
+    @pytest.mark.parametrize(("rho", "step"), [(0.0, 1.0), (2.0, 0.5), (6.0, 0.25)])
+    def test_the_step_of_none_shrinks_with_rho(self, rho: float, step: float) -> None:
+        """2 / (2 + rho), powers of two here: bit for bit."""
         fed = toy.federation()
-        upload = exchange.train_and_predict(fed, fed.initial_models(), [3, 11, 20], 1)
-        c, weights = coefficients.uniform(3), fed.data_weights([3, 11, 20])
-        default, given = (KTpFL(divergence_weight=w).updated(c, upload.logits, weights) for w in (None, 3.0))
+        default, given = (
+            KTpFL(rho=rho, step=size).round(KTpFL().init(fed), EVERYONE, 1, fed)[0].knowledge for size in (None, step)
+        )
+        other = KTpFL(rho=rho, step=0.9 * step).round(KTpFL().init(fed), EVERYONE, 1, fed)[0].knowledge
         assert torch.equal(default, given)
-        assert not torch.equal(default, KTpFL(divergence_weight=5.0).updated(c, upload.logits, weights))
+        assert not torch.allclose(default, other, rtol=0, atol=1e-6)
+
+    @pytest.mark.parametrize("rho", [0.0, 0.1, 0.7, 2.0, 20.0, 200.0])
+    @pytest.mark.parametrize("n", [2, 5])
+    def test_with_it_no_step_overshoots(self, rho: float, n: int) -> None:
+        logits = 2 * torch.randn(n, 30, 4, generator=torch.Generator().manual_seed(0))
+        method, c = KTpFL(rho=rho, steps=1, row_weight="uniform"), coefficients.uniform(n)
+        objective = coefficients.Divergence(coefficients.soft_predictions(logits), torch.ones(n).double(), rho)
+        start = objective.value(c)
+        for _ in range(20):
+            new = updated(method, logits, c)
+            assert (objective.value(new) <= objective.value(c) + 1e-12).all()
+            c = new
+        assert (objective.value(c) < start).all()
+
+    def test_divergence_weight_is_the_size_of_the_cohort(self) -> None:
+        logits = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(0))
+        default, given, other = (updated(KTpFL(divergence_weight=weight), logits) for weight in (None, 3.0, 5.0))
+        assert torch.equal(default, given)
+        assert not torch.equal(default, other)
 
     def test_row_weight(self) -> None:
         logits = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(0))
-        c, weights = coefficients.uniform(3), torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
-        by_data = KTpFL(row_weight="data").updated(c, logits, weights)
-        equal = KTpFL(row_weight="uniform").updated(c, logits, weights)
-        assert torch.equal(equal, KTpFL(row_weight="data").updated(c, logits, torch.full_like(weights, 1 / 3)))
+        cohort = (11, 3, 12)  # with 20, 16 and 9 images
+        by_data, equal = (updated(KTpFL(row_weight=of), logits, cohort=cohort) for of in ("data", "uniform"))
+        for row, images in enumerate((20, 16, 9)):  # a row of its own lambda a_n, lambda 3
+            alone = updated(KTpFL(row_weight="uniform", divergence_weight=9 * images / 45), logits)
+            assert torch.allclose(by_data[row], alone[row], rtol=0, atol=1e-14)
         # A client with little data is pulled harder toward 1/N.
         assert by_data[0, 0] > equal[0, 0]
         assert by_data[2, 2] < equal[2, 2]
@@ -282,9 +322,9 @@ class TestHyperparameters:
     def test_the_matrix_finds_who_is_alike(self, update: str) -> None:
         logits = 3 * torch.randn(2, 50, 4, generator=torch.Generator().manual_seed(0))
         logits = torch.stack([logits[0], logits[1], logits[0] + 0.1, logits[1] * 1.05])
-        c = coefficients.uniform(4)
+        c = None
         for _ in range(10):
-            c = KTpFL(update=update, step=0.1).updated(c, logits, torch.full((4,), 0.25, dtype=torch.float64))
+            c = updated(KTpFL(update=update, step=0.1, rho=0.7, row_weight="uniform"), logits, c)
         assert all(c[n, n ^ 2] > 2 * c[n, n ^ 1] for n in range(4))
 
 
@@ -322,8 +362,7 @@ class TestTraffic:
             ("kt_pfl", "float32", 3, 32, 36_864_000),
             ("kt_pfl", "uint8", 3, 32, 9_216_000),
             ("kt_pfl", "indices", 3, 32, 12_000),
-            ("kt_pfl_authors", "uint8", 1, 28, 2_352_000),
-            ("fedmd", "uint8", 1, 28, 2_352_000),
+            *((name, "uint8", 1, 28, 2_352_000) for name in EXCHANGES[2:]),
         ],
     )
     def test_exact_bytes(self, name: str, transport: str, channels: int, size: int, public: int) -> None:
@@ -343,7 +382,7 @@ class TestTraffic:
         upload = exchange.train_and_predict(fed, fed.initial_models(), EVERYONE, 1)
         soft = coefficients.soft_predictions(upload.logits)
         teachers = coefficients.teachers(coefficients.uniform(5), soft)
-        exchange.distill(fed, upload, teachers, 1)
+        exchange.teach(fed, PersonalState(upload.models), upload, teachers, 1)
         for n, teacher, own in zip(EVERYONE, teachers, soft, strict=True):
             expected = F.kl_div(own.log(), teacher, reduction="batchmean").item()
             assert fed.executor.losses["distill"][n] == pytest.approx(expected, abs=1e-6)
