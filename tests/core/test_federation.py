@@ -1,12 +1,24 @@
-"""What every method is given: initial models, public batches, weights, positions."""
+"""What every method is given: initial models, public batches, weights, positions, and the verbs over many clients."""
 
+import copy
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 import toy
+from torch import Tensor
 
-from ktpfl_pipeline.core.federation import Compute
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Compute, Distillation, Federation
+from ktpfl_pipeline.core.params import Models, params_of
+
+FOUR = (*toy.ARCHITECTURES, "both")
+
+
+def trained(fed: Federation) -> Models:
+    """Models that differ within an architecture too."""
+    return fed.train(fed.initial_models(), 1)
 
 
 class TestInitialModels:
@@ -37,6 +49,45 @@ class TestInitialModels:
         models = toy.federation().initial_models()
         assert set(models[7]) == set(toy.build("conv").state_dict())
         assert not any(tensor.requires_grad for tensor in models[7].values())
+
+
+class TestInitialPrototypes:
+    def test_one_for_each_architecture_that_a_client_has(self) -> None:
+        fed = toy.federation(4, architectures=("mlp", "conv"))
+        prototypes = fed.initial_prototypes()
+        assert list(prototypes) == ["conv", "mlp"]
+        models = fed.initial_models()
+        assert all(toy.same(models[client.id], prototypes[client.architecture]) for client in fed.clients)
+
+    def test_a_model_that_no_client_has_can_start_too(self) -> None:
+        fed = toy.federation(architectures=("linear",))
+        common = fed.initial_model("both")
+        assert set(common) == set(params_of(toy.build("both")))
+        assert toy.same(common, toy.federation().initial_model("both"))
+        assert not toy.same(common, toy.federation(seed=1).initial_model("both"))
+
+    def test_are_drawn_from_streams_of_their_own(self) -> None:
+        fed, before = toy.federation(), toy.global_generators()
+        models = [fed.initial_model(name) for name in ("conv", "mlp", "conv")]
+        assert toy.same(models[0], models[2])
+        assert toy.same(toy.global_generators(), before)
+
+
+class TestRefusals:
+    def test_clients_of_one_id(self) -> None:
+        clients = toy.federation(2).clients
+        twice = (clients[0], replace(clients[1], id=3))
+        with pytest.raises(InputError, match=r"must be distinct; there are \[3, 3\]"):
+            toy.again(toy.federation(), clients=twice)
+
+    @pytest.mark.parametrize("size", [-1, 0, 25])
+    def test_a_public_batch_that_cannot_be(self, size: int) -> None:
+        with pytest.raises(InputError, match=rf"The public batch is {size}; .* at most the 24 images"):
+            toy.federation(public_batch_size=size)
+
+    @pytest.mark.parametrize("size", [1, 24])
+    def test_but_not_the_limits(self, size: int) -> None:
+        assert len(toy.federation(public_batch_size=size).public_batch(1)) == size
 
 
 class TestPublicBatch:
@@ -93,6 +144,185 @@ class TestCohortHelpers:
         draws = [torch.rand(3, generator=toy.federation(seed=seed).stream("x", 1)) for seed in (0, 0, 1)]
         assert torch.equal(draws[0], draws[1])
         assert not torch.equal(draws[0], draws[2])
+
+
+class TestFineTune:
+    def test_leaves_its_input_untouched(self) -> None:
+        fed = toy.federation(architectures=FOUR)
+        models = trained(fed)
+        before = copy.deepcopy(models)
+        tuned = fed.fine_tune(models, 3)
+        assert toy.same(models, before)
+        assert list(tuned) == list(models)
+        assert not any(toy.same(tuned[n], models[n]) for n in models)
+
+    @pytest.mark.parametrize("epochs", [1, 3])
+    def test_is_training_for_so_many_epochs_in_round_0(self, epochs: int) -> None:
+        fed = toy.federation(architectures=FOUR)
+        models = trained(fed)
+        other = toy.again(fed, training=replace(fed.training, epochs=epochs))
+        assert toy.same(fed.fine_tune(models, epochs), other.train(models, 0))
+
+    def test_without_a_number_it_takes_that_of_training(self) -> None:
+        fed = toy.federation()
+        models = trained(fed)
+        assert toy.same(fed.fine_tune(models), fed.fine_tune(models, fed.training.epochs))
+        assert not toy.same(fed.fine_tune(models), fed.fine_tune(models, 1))
+
+    def test_no_epochs_no_change(self) -> None:
+        fed = toy.federation()
+        models = trained(fed)
+        assert toy.same(fed.fine_tune(models, 0), models)
+
+    def test_repeats_itself_and_moves_no_round(self) -> None:
+        """Evaluating often or seldom changes nothing: neither a copy nor the training after it."""
+        fed = toy.federation(architectures=FOUR)
+        models = trained(fed)
+        once = fed.fine_tune(models)
+        after = fed.train(models, 2)
+        assert toy.same(fed.fine_tune(models), once)
+        assert toy.same(toy.again(fed).train(models, 2), after)
+
+    def test_its_losses_are_not_those_of_training(self) -> None:
+        fed = toy.federation(2)
+        fed.fine_tune(fed.initial_models())
+        assert set(fed.executor.losses) == {"fine_tune"}
+
+
+class TestTrainMutually:
+    def test_pairs_come_apart_by_client(self) -> None:
+        fed = toy.federation()
+        models, common = trained(fed), fed.initial_model("mlp")
+        own, copies = fed.train_mutually(models, common, "mlp", 2, 0.3, 0.6)
+        assert list(own) == list(copies) == list(models)
+        for n in (20, 7):
+            one, copied = fed.train_mutually({n: models[n]}, common, "mlp", 2, 0.3, 0.6)
+            assert toy.same((one[n], copied[n]), (own[n], copies[n]))
+
+    def test_alpha_is_the_own_models_and_beta_the_common_ones(self) -> None:
+        fed = toy.federation()
+        models, common = trained(fed), fed.initial_model("mlp")
+        assert toy.same(fed.train_mutually(models, common, "mlp", 2, 1.0, 0.5)[0], fed.train(models, 2))
+        assert not toy.same(fed.train_mutually(models, common, "mlp", 2, 0.5, 1.0)[0], fed.train(models, 2))
+
+
+class TestPrototypeVerbs:
+    targets = torch.randn(toy.CLASSES, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    known = torch.tensor([True, True, False])
+
+    def test_each_client_trains_as_it_would_alone(self) -> None:
+        fed = toy.federation()
+        models = trained(fed)
+        together = fed.train_to_prototypes(models, self.targets, self.known, 0.5, 2)
+        assert list(together) == list(models)
+        for n in (20, 7):
+            alone = fed.train_to_prototypes({n: models[n]}, self.targets, self.known, 0.5, 2)[n]
+            assert toy.same(alone, together[n])
+            assert not toy.same(alone, fed.train({n: models[n]}, 2)[n])
+
+    def test_class_means_are_rows_in_the_order_of_the_models(self) -> None:
+        fed = toy.federation()
+        models = trained(fed)
+        means, counts = fed.class_means(models, 9)
+        assert means.shape == (5, toy.CLASSES, 9)
+        labels = [client.train.labels.tolist() for client in fed.clients]
+        assert counts.tolist() == [[own.count(label) for label in range(toy.CLASSES)] for own in labels]
+        some = fed.class_means({20: models[20], 7: models[7]}, 9)
+        assert toy.same(some, (means[[4, 1]], counts[[4, 1]]))
+
+
+class TestFuse:
+    distillation = Distillation(epochs=2, batch_size=100, learning_rate=0.1, temperature=2.0)
+
+    def teacher(self) -> Tensor:
+        return torch.softmax(torch.randn(13, 3, generator=torch.Generator().manual_seed(0)).double(), dim=1)
+
+    def test_fits_each_of_the_servers_models_as_it_would_a_client(self) -> None:
+        """All images in one batch, so that the order of the stream does not matter."""
+        fed = toy.federation(3, dtype="float64", distillation=self.distillation)
+        prototypes, batch = fed.initial_prototypes(), fed.public_batch(1)
+        fused = fed.fuse(prototypes, self.teacher(), batch, 1)
+        distilled = fed.distill(fed.initial_models(), self.teacher().expand(3, -1, -1), batch, 1)
+        assert list(fused) == list(prototypes)
+        by_client = {client.id: fused[client.architecture] for client in fed.clients}
+        assert toy.distance(by_client, distilled) < 1e-13
+        assert toy.distance(by_client, fed.initial_models()) > 1e-3
+
+    def test_neither_other_models_nor_their_order_matter(self) -> None:
+        fed = toy.federation(distillation=Distillation(epochs=2, batch_size=4, batch_norm="train"))
+        prototypes, batch = {name: fed.initial_model(name) for name in FOUR}, fed.public_batch(1)
+        before = copy.deepcopy(prototypes)
+        together = fed.fuse(prototypes, self.teacher(), batch, 1)
+        for name in ("both", "linear"):
+            assert toy.same(fed.fuse({name: prototypes[name]}, self.teacher(), batch, 1)[name], together[name])
+            assert not toy.same(fed.fuse({name: prototypes[name]}, self.teacher(), batch, 2)[name], together[name])
+        assert toy.same(prototypes, before)
+
+
+class TestHeldOut:
+    def test_is_the_split_where_there_is_no_more(self) -> None:
+        fed = toy.federation()
+        for limit in (None, 15, 16):
+            assert fed.held_out(7, "test", limit) is fed.by_id[7].test
+
+    def test_is_so_many_of_its_samples_and_each_once(self) -> None:
+        fed = toy.federation()
+        found, split = fed.held_out(7, "test", 6), fed.by_id[7].test
+        places = [
+            next(place for place in range(15) if torch.equal(split.images[place], image)) for image in found.images
+        ]
+        assert len(set(places)) == len(found) == 6
+        assert torch.equal(split.labels[places], found.labels)
+
+    def test_is_drawn_once_and_for_all(self) -> None:
+        """Whatever ran before; but anew for another client, split or seed."""
+        fed = toy.federation()
+        first = fed.held_out(7, "test", 6)
+        trained(fed)
+        assert toy.same(fed.held_out(7, "test", 6), first)
+        assert toy.same(fed.held_out(7, "test", 5), first.take(torch.arange(5)))
+        assert not toy.same(toy.federation(seed=1).held_out(7, "test", 6), first)
+        one_split = replace(fed.clients[0], validation=fed.clients[0].test)
+        twins = toy.again(fed, clients=(one_split, replace(one_split, id=4)))
+        draws = [twins.held_out(3, "test", 6), twins.held_out(3, "validation", 6), twins.held_out(4, "test", 6)]
+        assert len({draw.images.numpy().tobytes() for draw in draws}) == 3
+
+
+class TestCrossLogits:
+    @pytest.mark.parametrize("limit", [None, 4])
+    def test_equal_looping_over_models_and_clients(self, limit: int | None) -> None:
+        fed = toy.federation(architectures=FOUR, dtype="float64")
+        models = trained(fed)
+        some = {n: models[n] for n in (20, 3, 11)}
+        found = fed.cross_logits(some, "test", limit)
+        assert list(found) == [20, 3, 11]
+        for n, logits in found.items():
+            images = fed.held_out(n, "test", limit).images
+            assert logits.shape == (len(images), 3, toy.CLASSES)
+            for column, (m, params) in enumerate(some.items()):
+                module = toy.build(fed.by_id[m].architecture).double().eval()
+                module.load_state_dict(params)
+                expected = module(images.double() / 127.5 - 1)
+                assert torch.allclose(logits[:, column], expected, rtol=0, atol=1e-12)
+
+    def test_on_ones_own_images_they_are_those_of_evaluation(self) -> None:
+        fed = toy.federation(architectures=FOUR)
+        models = trained(fed)
+        evaluations = fed.evaluate(models, "validation")
+        for column, (n, logits) in enumerate(fed.cross_logits(models, "validation").items()):
+            right = logits[:, column].argmax(dim=1) == fed.by_id[n].validation.labels
+            assert right.double().mean().item() == evaluations[n].accuracy
+
+    def test_splits_of_different_sizes_do_not_mix(self) -> None:
+        fed = toy.federation()
+        found = fed.cross_logits(trained(fed), "train")
+        assert [len(found[n]) for n in toy.IDS] == list(toy.SIZES)
+
+    def test_may_be_empty(self) -> None:
+        fed = toy.federation(2)
+        nothing = fed.clients[0].validation.take(torch.tensor([], dtype=torch.int64))
+        fed = toy.again(fed, clients=(replace(fed.clients[0], validation=nothing), fed.clients[1]))
+        assert [len(logits) for logits in fed.cross_logits(fed.initial_models(), "validation").values()] == [0, 6]
 
 
 def test_device_auto_is_a_real_device() -> None:
