@@ -105,6 +105,18 @@ class TestSteps:
         assert toy.same(fed.train(models, 1), models)
         assert toy.same(fed.distill(models, teachers, batch, 1), models)
 
+    @pytest.mark.parametrize("epochs", [0, 1, 3])
+    def test_another_number_of_epochs(self, epochs: int) -> None:
+        """As if the settings said so; without a number they do."""
+        fed = toy.federation(architectures=FOUR)
+        space, models = local.Workspace(fed), fed.initial_models()
+        said = toy.again(fed, training=replace(fed.training, epochs=epochs))
+        expected = said.train(models, 2)
+        losses = said.executor.losses["train"]
+        for n, params in models.items():
+            assert toy.same(local.train(space, n, params, 2, epochs), local.Outcome(expected[n], losses[n]))
+            assert toy.same(local.train(space, n, params, 2), local.train(space, n, params, 2, fed.training.epochs))
+
     def test_the_loss_is_the_mean_over_images_of_the_last_epoch(self) -> None:
         training = LocalTraining(epochs=3, batch_size=8, learning_rate=0.0)
         fed = toy.federation(architectures=("linear",), training=training)
@@ -280,12 +292,65 @@ class TestPredictions:
             predict(fed, models)
             assert toy.same(fed.train(models, 1), toy.federation(architectures=FOUR).train(models, 1))
 
+    def test_predict_is_the_module_in_eval_mode_in_parts(self) -> None:
+        fed = toy.federation(dtype="float64", compute=Compute(device="cpu", dtype="float64", prediction_batch=4))
+        seen: list[int] = []
+        module, images = toy.build("both").double().train(), fed.public[:9]
+        handle = module.register_forward_pre_hook(lambda module, inputs: seen.append(len(inputs[0])))
+        found = local.predict(local.Workspace(fed), module, images)
+        handle.remove()
+        assert seen == [4, 4, 1]
+        assert not module.training
+        assert torch.allclose(found, module(images.double() / 127.5 - 1), rtol=0, atol=1e-13)
+
     def test_predictions_may_enter_a_gradient(self) -> None:
         fed = toy.federation()
         logits = fed.logits(fed.initial_models(), fed.public_batch(1))
         weight = torch.ones((), requires_grad=True)
         (weight * logits).square().mean().backward()
         assert weight.grad is not None
+
+
+class TestModules:
+    """A workspace keeps one module for each architecture and role."""
+
+    fed = toy.federation(4)  # two of them linear
+
+    def test_one_for_all_clients_of_an_architecture(self) -> None:
+        space, models = local.Workspace(self.fed), self.fed.initial_models()
+        linear = space.module(3, models[3])
+        assert space.module(12, models[12]) is linear
+        assert space.module("linear", models[3]) is linear
+        assert space.module(7, models[7]) is not linear
+
+    def test_another_for_another_role(self) -> None:
+        space, models = local.Workspace(self.fed), self.fed.initial_models()
+        other = {name: tensor + 1 for name, tensor in models[3].items()}
+        own, common = space.module(3, models[3]), space.module("linear", other, "common")
+        assert own is not common
+        assert space.module(12, models[12], "common") is common
+        assert toy.same(dict(own.state_dict()), models[3])
+
+    def test_is_loaded_with_what_is_asked_for(self) -> None:
+        space, models = local.Workspace(self.fed), self.fed.train(self.fed.initial_models(), 1)
+        for n in (3, 12, 3):
+            assert toy.same(dict(space.module(n, models[n]).state_dict()), models[n])
+
+    def test_is_built_once_and_off_the_global_generator(self) -> None:
+        built: list[str] = []
+
+        def build(name: str) -> nn.Module:
+            built.append(name)
+            return toy.build(name)
+
+        models = self.fed.initial_models()
+        space, before = local.Workspace(toy.again(self.fed, build=build)), toy.global_generators()
+        for _ in range(2):
+            for n, params in models.items():
+                space.module(n, params)
+                space.module(n, params, "common")
+        assert built == ["linear", "linear", "conv", "conv", "mlp", "mlp"]
+        assert toy.same(toy.global_generators(), before)
 
 
 class TestStreams:
