@@ -85,14 +85,45 @@ class TestChoice:
         assert sweep.chosen(equal, "local") is equal[0]
 
     def test_without_validation_images_nothing_is_chosen(self, made: Make) -> None:
-        blind = [Point(e, SETTINGS, {"local": made("local", 0.5, key=e)}) for e in (1, 2)]
+        blind = [Point(e, SETTINGS, {"local": made("local", 0.1 * e, key=e)}) for e in (1, 2)]
         assert sweep.chosen(blind, "local") is None
-        rows = sweep.table_rows(blind)
-        assert "test accuracy must not choose" in sweep.summary(rows, "E")
-        assert sweep.table(rows, "E")["Validation (%)"].tolist() == ["–", "–"]
+        assert "test accuracy must not choose" in sweep.summary(blind, "E")
+        assert sweep.table(sweep.table_rows(blind), "E")["Validation (%)"].tolist() == ["–", "–"]
 
     def test_one_value_is_no_choice(self, points: list[Point]) -> None:
         assert sweep.chosen(points[:1], "kt_pfl") is None
+        assert sweep.summary(points[:1], "ρ") == "No value of ρ was chosen: there is only one."
+
+    def test_runs_of_their_own_with_the_same_accuracy_are_no_choice(self, made: Make) -> None:
+        """Local-only runs with each |D_r|, which is among its settings, and comes out the same."""
+        same = [Point(b, SETTINGS, {"local": made("local", 0.5, 0.6, validation=0.5, key=b)}) for b in (100, 500)]
+        assert sweep.chosen(same, "local") is None
+        assert [row.value for row in sweep.table_rows(same)] == ["any"]
+        assert sweep.summary(same, "|D_r|") == "No value of |D_r| was chosen: it made no difference to any method."
+
+    def test_validation_on_other_images_chooses_nothing(self, made: Make) -> None:
+        """A public set that is split off the private images leaves the clients fewer."""
+        points = [
+            Point(source, SETTINGS, {"local": made("local", test, validation=0.5, key=source)})
+            for source, test in (("mnist", 0.5), ("open_part", 0.4))
+        ]
+        assert sweep.chosen(points, "local") is points[0]
+        result = points[1].methods["local"]
+        (run,) = result.runs
+        fewer = replace(run, label_counts=[[count // 2 for count in row] for row in run.label_counts])
+        points[1] = replace(points[1], methods={"local": replace(result, runs=[fewer])})
+        assert sweep.chosen(points, "local") is None
+        assert "which images the clients own" in sweep.summary(points, "Public images")
+
+    @pytest.mark.parametrize(("best", "said"), [(0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")])
+    def test_a_choice_at_the_end_of_the_values(self, made: Make, best: int, said: str) -> None:
+        points = [
+            Point(v, SETTINGS, {"local": made("local", v, validation=0.9 if n == best else 0.5, key=v)})
+            for n, v in enumerate((0.1, 0.3, 0.7))
+        ]
+        text = sweep.summary(points, "ρ")
+        assert ("value tried" in text) == bool(said)
+        assert said in text
 
 
 class TestTable:
@@ -112,22 +143,22 @@ class TestTable:
 
     def test_one_seed_has_no_spread(self, made: Make) -> None:
         points = [
-            Point(e, SETTINGS, {name: made(name, 0.5, validation=0.5, key=e) for name in ("kt_pfl", "local")})
+            Point(e, SETTINGS, {name: made(name, 0.5 / e, validation=0.5, key=e) for name in ("kt_pfl", "local")})
             for e in (1, 2)
         ]
-        rows = sweep.table_rows(points)
-        assert sweep.table(rows, "E").to_numpy()[0].tolist() == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
-        assert sweep.summary(rows, "E").endswith("With one seed this decides nothing.")
+        shown = sweep.table(sweep.table_rows(points), "E").to_numpy().tolist()
+        assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
+        assert sweep.summary(points, "E").endswith("With one seed this decides nothing.")
 
     def test_without_local_only(self, points: list[Point]) -> None:
-        rows = sweep.table_rows(without(points, "local"))
-        assert {row.minus_local for row in rows} == {None}
-        assert sweep.summary(rows, "ρ") == (
+        alone = without(points, "local")
+        assert {row.minus_local for row in sweep.table_rows(alone)} == {None}
+        assert sweep.summary(alone, "ρ") == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after distillation."
         )
 
     def test_the_summary_reports_the_chosen_value(self, points: list[Point]) -> None:
-        assert sweep.summary(sweep.table_rows(points), "ρ") == (
+        assert sweep.summary(points, "ρ") == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after distillation, +3.0 [+0.5, +5.5] points "
             "against local-only at the same value."
         )

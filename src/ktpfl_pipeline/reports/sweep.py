@@ -142,8 +142,8 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> SweepReport:
         name=name,
         html=_html(name, parameter, points, rows, plates),
         markdown=_markdown(name, parameter, points, rows),
-        latex=_latex(name, title, rows),
-        console=_console(name, title, rows),
+        latex=_latex(name, title, points, rows),
+        console=_console(name, title, points, rows),
         figures=plates,
         csv=_csv(parameter, rows),
     )
@@ -171,20 +171,29 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 
 
 def touched(points: Sequence[Point], method: str) -> bool:
-    """Say whether the method's runs differ between the points; with one point they are taken to."""
-    return len(points) == 1 or len({tuple(run.key for run in point.methods[method].runs) for point in points}) > 1
+    """Say whether the setting makes any difference to the method's test accuracy; with one point it is taken to."""
+    return len(points) == 1 or len({tuple(point.methods[method].final[HEADLINE].per_seed) for point in points}) > 1
 
 
 def chosen(points: Sequence[Point], method: str) -> Point | None:
     """Return the point with the method's highest validation accuracy, the first of equals.
 
-    None where there is nothing to choose: no validation images, one value, or a method that the setting does not touch.
+    None where there is nothing to choose: no validation images, one value, a setting that makes no difference to the
+    method or that decides which images the clients own.
     """
-    if len(points) == 1 or not touched(points, method):
+    if len(points) == 1 or not touched(points, method) or not same_images(points):
         return None
     if any(VALIDATION not in point.methods[method].final for point in points):
         return None
     return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
+
+
+def same_images(points: Sequence[Point]) -> bool:
+    """Say whether the clients own as many images of each label at all points: else validation cannot compare them."""
+    first, *others = [
+        [run.label_counts for result in point.methods.values() for run in result.runs] for point in points
+    ]
+    return all(other == first for other in others)
 
 
 def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
@@ -212,22 +221,50 @@ def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
     )
 
 
-def summary(rows: Sequence[Row], title: str) -> str:
+def summary(points: Sequence[Point], title: str) -> str:
     """Say which value the validation data choose for each method, and what it reaches on the test data."""
+    rows = table_rows(points)
     picked = [row for row in rows if row.chosen]
     if not picked:
-        return (
-            f"No value of {title} was chosen: there is one, or there are no validation images "
-            "(partition.validation_share), and test accuracy must not choose."
-        )
+        return f"No value of {title} was chosen: {_unchosen(points)}."
     how = tables.point_title(HEADLINE, [row.result for row in rows]).lower()
     sentences = []
     for row in picked:
         reached = f"{tables.percent(row.test.mean, row.test.seed_std)} % {how}"
         beside = "" if row.minus_local is None else f", {_stands(row.minus_local)}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.method}: {reached}{beside}.")
+    for end, value in _ends(points).items():
+        names = [row.method for row in picked if row.value == value]
+        if names:
+            sentences.append(f"{value} is the {end} value tried, so for {' and '.join(names)} the best may lie beyond.")
     one = len(picked[0].result.seeds) == 1
     return " ".join([*sentences, "With one seed this decides nothing."] if one else sentences)
+
+
+def _unchosen(points: Sequence[Point]) -> str:
+    """Say why no value is chosen for any method."""
+    if len(points) == 1:
+        return "there is only one"
+    if not same_images(points):
+        return (
+            "it decides which images the clients own, so their validation accuracies are of other images. Compare by "
+            "the difference to local-only"
+        )
+    if not any(touched(points, method) for method in points[0].methods):
+        return "it made no difference to any method"
+    return "there are no validation images (partition.validation_share), and test accuracy must not choose"
+
+
+def _ends(points: Sequence[Point]) -> dict[str, str]:
+    """Return the smallest and the largest value; nothing where they are no numbers."""
+    values = [point.value for point in points]
+    if not _numeric(values):
+        return {}
+    return {"smallest": _text(min(values)), "largest": _text(max(values))}
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
@@ -236,16 +273,19 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     after = tables.point_title(HEADLINE, [row.result for row in rows])
     spread = f", then over {seeds} seeds; ± is the standard deviation over seeds" if seeds > 1 else "; one seed"
     found = {
+        title: f"{ANY} stands where the setting makes no difference to the method.",
         after: "each client's own model at the end of the round on that client's test images; mean over clients and "
         f"the last five evaluations{spread}.",
         "Validation": "the same on images that no client trains or is tested on.",
-        "Chosen": "the value with the method's highest validation accuracy. Test accuracy chooses nothing: its highest "
-        "value in the table would be too good.",
         "Minus local-only": "at the same value, paired by seed, with its 95 % t interval; bold where that excludes "
         "zero. The intervals are not corrected for their number, and one seed has none.",
+        "Chosen": "the value with the method's highest validation accuracy. Test accuracy chooses nothing: its highest "
+        "value in the table would be too good.",
     }
-    if any(row.value == ANY for row in rows):
-        found[title] = f"{ANY} stands where the setting does not touch the method: it ran once."
+    if all(row.value != ANY for row in rows):
+        del found[title]
+    if not any(row.chosen for row in rows):
+        del found["Chosen"]
     return found
 
 
@@ -258,7 +298,7 @@ def accuracy_by_value(points: Sequence[Point], title: str, width: float = figure
     figure = figures._figure(width, 0.3 * width + 1.2)
     axes = figure.add_subplot()
     values = [point.value for point in points]
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    numeric = _numeric(values)
     places = values if numeric else list(range(len(values)))
     handles: dict[str, Any] = {}
     ends = []
@@ -385,7 +425,7 @@ def _html(name: str, parameter: str, points: Sequence[Point], rows: Sequence[Row
         "sweep.html.jinja",
         name=name,
         facts=_facts(points, parameter),
-        summary=summary(rows, title),
+        summary=summary(points, title),
         table=Markup(tables.to_html(table(rows, title))),
         notes=notes(rows, title),
         plates={plate: Markup(figures.svg(figure, plate)) for plate, figure in plates.items()},
@@ -402,7 +442,7 @@ def _markdown(name: str, parameter: str, points: Sequence[Point], rows: Sequence
     settings = "\n".join(f"{key}: {value}" for key, value in _settings(points, parameter).items())
     parts = [
         f"# {name}",
-        f"**{summary(rows, title)}**",
+        f"**{summary(points, title)}**",
         " · ".join(_facts(points, parameter)),
         tables.to_markdown(table(rows, title)),
         "\n".join(f"- *{column}:* {text}" for column, text in notes(rows, title).items()),
@@ -416,8 +456,8 @@ def _markdown(name: str, parameter: str, points: Sequence[Point], rows: Sequence
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _latex(name: str, title: str, rows: Sequence[Row]) -> str:
-    caption = rf"\caption{{{tables.latex_escape(summary(rows, title))}}}"
+def _latex(name: str, title: str, points: Sequence[Point], rows: Sequence[Row]) -> str:
+    caption = rf"\caption{{{tables.latex_escape(summary(points, title))}}}"
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
@@ -431,9 +471,9 @@ def _latex(name: str, title: str, rows: Sequence[Row]) -> str:
     return "\n".join(lines).replace("ρ", r"$\rho$")
 
 
-def _console(name: str, title: str, rows: Sequence[Row]) -> str:
+def _console(name: str, title: str, points: Sequence[Point], rows: Sequence[Row]) -> str:
     shown = table(rows, title).replace(regex={r"\*\*": "", tables.MINUS: "-", tables.NONE: "-"})
-    head = [name, *textwrap.wrap(summary(rows, title), tables.CONSOLE), ""]
+    head = [name, *textwrap.wrap(summary(points, title), tables.CONSOLE), ""]
     return "\n".join([*head, shown.to_string(index=False)]) + "\n"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.params import Experiment, Sweep, create_method
@@ -35,7 +36,7 @@ def run_all(name: str, sweep: Sweep, points: Sequence[Experiment], raw_folder: P
         the sweep's settings, what identifies it, and for each point its value, its settings and a `MethodResult` by
         method.
     """
-    data = federations(points, raw_folder)  # of all points: what cannot be is refused before anything is trained
+    data = federations(name, sweep, points, raw_folder)  # what cannot be is refused before anything is trained
     key = identity(sweep, points)
     settings = sweep.model_dump()
     with tracking.current().run(name, name, key, flat(settings), {"kind": "sweep", "sweep": name}) as tracked:
@@ -64,21 +65,34 @@ def run_method(
     return summarise(runs, asdict(create_method(method, point.methods.get(method, {})))).to_dict()
 
 
-def federations(points: Sequence[Experiment], raw_folder: Path) -> list[FederatedData]:
-    """Return the data of every point, made as in any experiment; equal images are loaded and kept once."""
+def federations(name: str, sweep: Sweep, points: Sequence[Experiment], raw_folder: Path) -> list[FederatedData]:
+    """Return the data of every point, made as in any experiment; equal images are loaded and kept once.
+
+    Raises:
+        InputError: naming the value whose data cannot be made.
+    """
     private: dict[str, Any] = {}
     public: dict[str, Any] = {}
     found = []
-    for point in points:
-        own = repr((point.private, point.image))
-        other = f"{own} {point.public.source}"
-        if own not in private:
-            private[own] = load_private(point, raw_folder)
-        if other not in public:
-            public[other] = load_public(point, raw_folder, private[own])
-        public_set = sample_public_set(point, private[own], public[other])
-        found.append(join(private[own], public_set, partition_clients(point, private[own], public_set)))
+    for value, point in zip(sweep.values, points, strict=True):
+        try:
+            found.append(_federation(point, raw_folder, private, public))
+        except InputError as error:
+            raise InputError(f"{name} cannot set {sweep.parameter} to {value!r}: {error}") from error
     return found
+
+
+def _federation(point: Experiment, raw_folder: Path, private: dict[str, Any], public: dict[str, Any]) -> FederatedData:
+    """Return the data of one point; `private` and `public` keep the images that were loaded."""
+    own = repr((point.private, point.image))
+    other = f"{own} {point.public.source}"
+    if own not in private:
+        private[own] = load_private(point, raw_folder)
+    if other not in public:
+        public[other] = load_public(point, raw_folder, private[own])
+    public_set = sample_public_set(point, private[own], public[other])
+    made: FederatedData = join(private[own], public_set, partition_clients(point, private[own], public_set))
+    return made
 
 
 def identity(sweep: Sweep, points: Sequence[Experiment]) -> str:
