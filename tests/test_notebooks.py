@@ -1,5 +1,6 @@
 """The notebooks and the documentation: their code runs, their links lead somewhere."""
 
+import inspect
 import json
 import re
 import sys
@@ -8,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.federation import Federation
 
 PROJECT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
@@ -70,6 +74,21 @@ class TestGuide:
                 monkeypatch.setitem(sys.modules, module.__name__, module)
                 where = module.__dict__
             exec(compile(block["code"], f"{GUIDE.name}: {block['module'] or 'a block'}", "exec"), where)
+
+    def test_the_verbs_and_functions_it_names_exist(self) -> None:
+        """With the arguments that it gives them."""
+        prose = FENCE.sub("", GUIDE.read_text("utf-8"))
+        verbs = re.findall(r"`fed\.(\w+)\(([\w, .]*)\)`", prose)
+        functions = re.findall(r"^\| `(\w+)\((fed, [\w, ]+)\)`", prose, re.MULTILINE)
+        assert len(verbs) > 8
+        assert len(functions) == 3
+        for owner, named in ((Federation, verbs), (exchange, functions)):
+            for name, arguments in named:
+                known = [word for word in inspect.signature(getattr(owner, name)).parameters if word != "self"]
+                given = [word for word in arguments.split(", ") if word not in ("", "...")]
+                assert given == known[: len(given)], name
+        for name in re.findall(r"`fed\.(\w+)", prose):
+            assert hasattr(Federation, name), name
 
     def test_the_notebook_shows_the_same_method(self) -> None:
         blocks = BLOCK.finditer(GUIDE.read_text("utf-8"))
