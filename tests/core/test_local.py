@@ -329,6 +329,7 @@ class TestModules:
         own, common = space.module(3, models[3]), space.module("linear", other, "common")
         assert own is not common
         assert space.module(12, models[12], "common") is common
+        assert space.module(3, models[3]) is own
         assert toy.same(dict(own.state_dict()), models[3])
 
     def test_is_loaded_with_what_is_asked_for(self) -> None:
