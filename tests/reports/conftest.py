@@ -1,11 +1,13 @@
 """Results small enough to work by hand."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 from ktpfl_pipeline.reports.results import FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.reports.theorem import TheoremCheck
 
 Rounds = Sequence[Sequence[float] | None]
 """For each round, each client's accuracy; None where it was not evaluated."""
@@ -69,6 +71,40 @@ def make_result(method: str, *means: float, after_local: Sequence[float] | None 
         for seed, (mean, local) in enumerate(zip(means, after_local or means, strict=True))
     ]
     return summarise(runs, {"rho": 0.5} if method == "kt_pfl" else {})
+
+
+def make_check(own: Sequence[float] = (0.25, 1.0)) -> TheoremCheck:
+    """Two clients. The fitted mixture is the first's own model and beats both for the second; learned is 1 for both.
+
+    On the images that it was not fitted to, the fitted mixture is worse than the second client's own model.
+    """
+    fitted = [own[0], 0.75 * own[1]]
+    return TheoremCheck(
+        fit={"fitted": fitted, "own": list(own), "average": [2.0, 1.5], "learned": [1.0, 1.0]},
+        test={"fitted": [0.5, 1.25], "own": [0.5, 1.0], "average": [2.0, 1.5], "learned": [1.0, 1.0]},
+        accuracy={"fitted": [1.0, 0.5], "own": [1.0, 0.25], "average": [0.5, 0.5], "learned": [0.75, 0.5]},
+        certificate=[1e-9, 5e-9],
+        coefficients=[[1.0, 0.0], [0.5, 0.5]],
+        samples=[[4, 5], [4, 4]],
+    )
+
+
+@pytest.fixture(scope="session")
+def whole() -> MethodResult:
+    """KT-pFL with two seeds and all that a run can keep: matrices over three rounds, attention, Theorem 1."""
+    rounds = [(0.5, 0.7), (0.6, 0.8), (0.7, 0.9)]
+    matrices = {1: [[0.9, 0.1], [0.2, 0.8]], 3: [[0.6, 0.4], [0.3, 0.7]]}
+    own = {0: [0.85, 0.75, 0.65], 1: [0.75, 0.65, 0.55]}
+    runs = [
+        replace(
+            make_run("kt_pfl", seed, rounds, coefficients=matrices[3], run_id=f"{seed:02d}-kt_pfl"),
+            matrices=matrices,
+            attention={"own": own[seed], "alike": [0.0] * 3, "others": [1 - weight for weight in own[seed]]},
+            theorem=make_check((0.25, 1.0 + seed)),
+        )
+        for seed in own
+    ]
+    return summarise(runs, {})
 
 
 @pytest.fixture(scope="session")

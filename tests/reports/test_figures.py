@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib._pylab_helpers import Gcf
 
+from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.results import summarise
@@ -34,6 +35,61 @@ class TestLooks:
     def test_an_unknown_method_has_a_fixed_one(self):
         assert figures.look("mine") == figures.look("mine")
         assert figures.look("mine") not in {figures.look(method) for method in METHODS}
+
+    def test_all_registered_looks_are_chosen_and_not_spare(self):
+        assert figures.LOOKS.keys() == METHODS.keys()
+
+
+@pytest.fixture
+def many(run):
+    """Every registered method, two seeds, three rounds, each a little better than the one before."""
+    return [
+        summarise(
+            [
+                run(
+                    method,
+                    seed,
+                    [(0.4 + place / 100 + seed / 50 + t / 10,) * 2 for t in range(3)],
+                    [(0.3 + place / 100 + t / 10,) * 2 for t in range(3)],
+                )
+                for seed in (0, 1)
+            ],
+            {},
+        )
+        for place, method in enumerate(METHODS)
+    ]
+
+
+class TestManyMethods:
+    def test_two_are_emphasised(self, many):
+        (axes,) = figures.accuracy_curves(many).axes
+        solid = {each.get_label(): each.get_linewidth() for each in axes.get_lines() if each.get_linestyle() == "-"}
+        assert len(solid) == len(METHODS)
+        assert {title for title, width in solid.items() if width == 2} == {"KT-pFL", "Local only"}
+        dashed = [each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"]
+        assert dashed == [figures.BLUE, figures.NEUTRAL]
+        assert len(axes.collections) == 2  # their bands
+
+    def test_names_stand_outside_in_the_order_of_the_lines(self, many):
+        figure = figures.accuracy_curves(many)
+        axes = figure.axes[0]
+        boxes = {text.get_text(): mpl.text.Text.get_window_extent(text) for text in axes.texts}
+        by_height = sorted(boxes, key=lambda name: boxes[name].y0)
+        assert by_height == [result.title for result in many]  # from the lowest line to the highest
+        assert all(boxes[upper].y0 > boxes[lower].y1 for lower, upper in pairwise(by_height))
+        frame = axes.get_window_extent()
+        assert all(box.x0 > frame.x1 and frame.y0 - 8 < box.y0 and box.y1 < frame.y1 + 8 for box in boxes.values())
+
+    def test_markers_do_not_stand_at_one_place(self, many):
+        lines = figures.accuracy_curves(many).axes[0].get_lines()
+        assert {each.get_marker() for each in lines} >= {"o", "s", "v", "^", "D", "X"}
+        assert all(each.get_markevery()[-1] == 2 for each in lines if each.get_linestyle() == "-")
+
+    def test_spread_fits_the_page(self, many):
+        figure = figures.spread_over_clients(many)
+        assert figure.get_figheight() < 8
+        named = [axes.get_xlabel() == "Round" for axes in figure.axes]
+        assert named == [False] * 10 + [True] * 5
 
 
 class TestAccuracyCurves:
@@ -171,6 +227,90 @@ class TestHeatmaps:
     def test_without_a_matrix(self, study):
         with pytest.raises(ValueError, match="FedMD has no coefficient matrix"):
             figures.coefficient_heatmaps(study[1])
+
+
+class TestCoefficientPanels:
+    def test_on_one_scale_in_the_order_of_the_labels(self, run):
+        matrices = ([[0.6, 0.4], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]])
+        counts = [[0, 2, 2], [3, 1, 0]]  # client 1 comes first, by its labels 0 and 1
+        results = [
+            summarise([run(method, coefficients=matrix, label_counts=counts)], {})
+            for method, matrix in zip(("sim_pfl", "comet"), matrices, strict=True)
+        ]
+        figure = figures.coefficient_panels(results)
+        first, second = (axes.images[0] for axes in figure.axes[:2])
+        assert np.allclose(first.get_array(), [[0.9, 0.1], [0.4, 0.6]])
+        assert first.norm.vmax == second.norm.vmax == 1.0
+        assert [axes.get_visible() for axes in figure.axes[:4]] == [True, True, False, False]
+
+
+class TestMatrixOverRounds:
+    def test_snapshots_and_attention(self, whole):
+        figure = figures.matrix_over_rounds(whole)
+        first, last, below, bar = sorted(figure.axes, key=lambda axes: (not axes.images, not axes.texts))
+        assert (first.get_title(loc="left"), last.get_title(loc="left")) == ("Round 1", "Round 3")
+        assert np.allclose(first.images[0].get_array(), [[0.9, 0.1], [0.2, 0.8]])
+        assert np.allclose(last.images[0].get_array(), [[0.6, 0.4], [0.3, 0.7]])
+        assert bar.get_ylabel() == "weight,\nsquare-root scale"
+        own = line(below, label="the client itself")
+        assert list(own.get_xdata()) == [1, 2, 3]
+        assert np.allclose(own.get_ydata(), [0.8, 0.7, 0.6])  # mean over two seeds
+        assert np.allclose(line(below, label="other clients").get_ydata(), [0.2, 0.3, 0.4])
+        band = below.collections[0].get_paths()[0].get_extents()
+        assert (band.y0, band.y1) == pytest.approx((0.55, 0.85))
+        assert sorted(texts(figure)) == ["other clients", "the client itself"]  # nobody is alike: labels 0, 1 and 1, 2
+
+    def test_dotted_is_what_equal_weights_give(self, run):
+        """Four clients, each with one that has the same labels."""
+        counts = [[4, 0], [4, 0], [0, 4], [0, 4]]
+        assert figures._even_attention(counts) == {"own": 0.25, "alike": 0.25, "others": 0.5}
+
+    def test_without_matrices(self, study):
+        with pytest.raises(ValueError, match="KT-pFL kept no coefficient matrices"):
+            figures.matrix_over_rounds(study[0])
+
+
+class TestTheorem:
+    def test_bound_across_and_loss_upward(self, whole):
+        """Two clients in two seeds; on the fitted half the bounds are 0.25 and 1, then 0.25 and min(2, 1.5)."""
+        left, right = figures.theorem(whole).axes
+        fitted = line(left, label="fitted mixture")
+        assert list(fitted.get_xdata()) == [0.25, 1.0, 0.25, 1.5]
+        assert list(fitted.get_ydata()) == [0.25, 0.75, 0.25, 1.5]
+        assert list(line(left, label="learned coefficients").get_ydata()) == [1.0] * 4
+        other = line(right, label="fitted mixture")
+        assert (list(other.get_xdata()), list(other.get_ydata())) == ([0.5, 1.0] * 2, [0.5, 1.25] * 2)
+        assert left.get_xlim() == left.get_ylim() == right.get_xlim()
+        assert left.get_xlim()[1] > 1.5
+
+    def test_without_a_check(self, study):
+        with pytest.raises(ValueError, match="Theorem 1 was not checked for KT-pFL"):
+            figures.theorem(study[0])
+
+
+class TestCommunication:
+    def test_bars_are_stacked_in_megabytes(self, run):
+        """Two clients in one round."""
+        finished = [
+            summarise([run("kt_pfl", knowledge=3_000_000, parameters=1_000_000)], {}),
+            summarise([run("local")], {}),
+        ]
+        figure = figures.communication(finished)
+        (axes,) = figure.axes
+        spans = [(bar.get_y() + 0.36, bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()]
+        assert spans == [(pytest.approx(0), 0.0, 6.0), (pytest.approx(0), 6.0, 2.0)]
+        assert texts(figure) == ["8.00", "0"]
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["knowledge up", "parameters up"]
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["KT-pFL", "Local only"]
+        assert axes.yaxis_inverted()
+
+    def test_every_ledger_has_a_colour(self):
+        assert figures.TRAFFIC.keys() == set(LEDGERS)
+        assert len(set(figures.TRAFFIC.values())) == len(LEDGERS)
+
+    def test_nothing_is_sent(self, run):
+        figure = figures.communication([summarise([run("local")], {})])
+        assert texts(figure) == ["0"]
 
 
 class TestLabels:

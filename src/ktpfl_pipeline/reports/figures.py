@@ -8,7 +8,7 @@ common kind of colour blindness (Okabe and Ito's, Tol's for labels).
 import io
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
@@ -24,8 +24,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.reports.matrix import attention
 from ktpfl_pipeline.reports.results import HEADLINE, MethodResult, local_only, subject
-from ktpfl_pipeline.reports.tables import signed, transfer
+from ktpfl_pipeline.reports.tables import megabytes, signed, transfer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,14 +89,43 @@ class Look(NamedTuple):
 
 LOOKS = {
     "kt_pfl": Look(BLUE, "o"),
+    "kt_pfl_likelihood": Look("#332288", "s"),
     "kt_pfl_paper_literal": Look("#56b4e9", "v"),
     "kt_pfl_authors": Look("#cc79a7", "^"),
+    "sim_pfl": Look("#009e73", "s"),
+    "topk_pfl": Look("#117733", "d"),
     "fedmd": Look("#d55e00", "D"),
+    "feddf": Look("#e69f00", "X"),
+    "feddf_soft": Look("#999933", "p"),
+    "pfeddf": Look("#882255", "h"),
+    "ds_fl": Look("#aa4499", "*"),
+    "comet": Look("#44aa99", "P"),
+    "fedproto": Look("#661100", "<"),
+    "fml": Look("#ee8866", ">"),
     "local": Look(NEUTRAL, "o"),
 }
+_SPARE = (Look("#000000", "8"), Look("#ddaa33", "H"), Look("#004488", "1"), Look("#bb5566", "2"))
 _MARK = "#d55e00"
-_SPARE = ("#009e73", "#e69f00", "#882255", "#999933", "#332288", "#44aa99")
-_SPARE_MARKERS = ("s", "P", "X", "p", "h", "*", "<", ">")
+FEW = 4
+"""Methods up to which a figure shows everything of each; with more, only of the emphasised two."""
+
+TRAFFIC = {
+    "knowledge_up": BLUE,
+    "knowledge_down": "#8fc4e3",
+    "parameters_up": "#d55e00",
+    "parameters_down": "#f2b08a",
+    "public_down": "#b6bcc6",
+}
+"""Ledgers of traffic and their colours: one hue a kind, light on the way down."""
+
+ATTENTION = {
+    "own": ("the client itself", BLUE),
+    "alike": ("clients alike", "#009e73"),
+    "others": ("other clients", "#d55e00"),
+}
+"""Groups of `matrix.attention`: what they are called, and their colours."""
+THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coefficients", "#d55e00", "D")}
+"""Mixtures of `theorem.check` that are compared with the other two: what they are called, colour, marker."""
 
 _LABELS = (
     *("#332288", "#88ccee", "#44aa99", "#117733", "#999933"),
@@ -118,8 +148,7 @@ def look(method: str) -> Look:
     if method in LOOKS:
         return LOOKS[method]
     others = [name for name in METHODS if name not in LOOKS]
-    place = others.index(method) if method in others else len(others)
-    return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
+    return _SPARE[(others.index(method) if method in others else len(others)) % len(_SPARE)]
 
 
 def architecture_title(architecture: str) -> str:
@@ -144,27 +173,41 @@ def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
     """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
 
-    The band around a solid line is the range over seeds; with one seed there is none.
+    The band around a solid line is the range over seeds; with one seed there is none. The report's subject and
+    local-only are drawn thick. With more than `FEW` methods, dashed lines and bands are drawn for these two alone.
     """
-    figure = _figure(width, 0.3 * width + 1.4)
+    figure = _figure(width, max(0.3 * width + 1.4, 0.16 * len(results) + 1.7))
     axes = figure.add_subplot()
-    ends, seeds = [], 1
+    ends, seeds, main = [], 1, emphasised(results)
     handles: dict[str, Any] = {}
-    for result in results:
-        colour = look(result.method).colour
+    for place, result in enumerate(results):
+        colour, marker = look(result.method)
+        strong = result in main
         rounds, by_seed = result.curve(HEADLINE)
         means = _mean(by_seed)
-        dots: dict[str, Any] = {"marker": "o", "markersize": 4} if len(rounds) < 4 else {}
-        axes.plot(rounds, means, color=colour, linewidth=2, label=result.title, zorder=3, **dots)
-        handles[f"after {transfer(results)}"] = Line2D([], [], color=MUTED, linewidth=2, **dots)
+        dots: dict[str, Any] = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
+        axes.plot(
+            rounds,
+            means,
+            color=colour,
+            linewidth=2 if strong else 1,
+            label=result.title,
+            zorder=4 if strong else 3,
+            markevery=_marked(len(rounds), place),
+            **dots,
+        )
+        handles[f"after {transfer(results)}"] = Line2D([], [], color=MUTED, linewidth=2)
+        ends.append((result.title, colour, float(rounds[-1]), means[-1]))
+        if not strong and len(results) > FEW:
+            continue
         if len(by_seed) > 1:
             low, high = (list(map(extreme, zip(*by_seed, strict=True))) for extreme in (min, max))
             axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
         if "after_local" in result.final and result.curve("after_local")[1] != by_seed:
-            thin: dict[str, Any] = {"linewidth": 1, "linestyle": (0, (4, 2.5)), "markerfacecolor": PAPER, **dots}
-            axes.plot(rounds, _mean(result.curve("after_local")[1]), color=colour, zorder=2, **thin)
+            thin: dict[str, Any] = {"linewidth": 1, "linestyle": (0, (4, 2.5))}
+            few: dict[str, Any] = {"marker": "o", "markersize": 4, "markerfacecolor": PAPER} if len(rounds) < 4 else {}
+            axes.plot(rounds, _mean(result.curve("after_local")[1]), color=colour, zorder=2, **thin, **few)
             handles["after local training"] = Line2D([], [], color=MUTED, **thin)
-        ends.append((result.title, colour, float(rounds[-1]), means[-1]))
         seeds = max(seeds, len(by_seed))
     if seeds > 1:
         handles[f"range over {seeds} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
@@ -176,8 +219,14 @@ def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     axes.yaxis.set_major_formatter(_PERCENT)
     _plain(axes, grid="y")
     _head(axes, "Mean accuracy of the clients", handles)
-    _label_ends(axes, ends)
+    _label_ends(axes, ends, bold=[result.title for result in main])
     return figure
+
+
+def emphasised(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the methods that figures draw thick: the report's subject, and local-only."""
+    local = local_only(results)
+    return [subject(results), *([local] if local and local is not subject(results) else [])]
 
 
 @_styled
@@ -186,13 +235,13 @@ def spread_over_clients(results: Sequence[MethodResult], width: float = WIDTH) -
 
     Thin lines are clients, each the mean over seeds; the band holds their middle half, the thick line is their mean.
     """
-    columns = min(3, len(results))
+    columns = min(3 if len(results) <= 6 else 5, len(results))
     rows = -(-len(results) // columns)
-    figure = _figure(width, rows * (0.28 * width + 0.4))
+    figure = _figure(width, rows * (0.84 * width / columns + 0.4) if columns == 5 else rows * (0.28 * width + 0.4))
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
     for axes in panels[len(results) :]:
         axes.set_visible(False)
-    for axes, result in zip(panels, results, strict=False):
+    for place, (axes, result) in enumerate(zip(panels, results, strict=False)):
         colour = look(result.method).colour
         rounds, accuracy = result.client_curves(HEADLINE)
         values = np.array(accuracy)  # (rounds, N)
@@ -200,9 +249,11 @@ def spread_over_clients(results: Sequence[MethodResult], width: float = WIDTH) -
         axes.plot(rounds, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
         axes.fill_between(rounds, *np.quantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
         axes.plot(rounds, values.mean(axis=1), color=colour, linewidth=2, zorder=3, **dots)
-        axes.set_title(result.title)
-        axes.set_xlabel("Round")
-        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+        axes.set_title(textwrap.fill(result.title, 34 if columns <= 3 else 16))
+        if place >= len(results) - columns:  # nothing is below it
+            axes.set_xlabel("Round")
+            axes.tick_params(labelbottom=True)
+        axes.xaxis.set_major_locator(MaxNLocator("auto" if columns <= 3 else 4, integer=True, steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_formatter(_PERCENT)
         _plain(axes, grid="y")
     return figure
@@ -242,10 +293,10 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
             linestyle="none",
             marker=marker,
             color=colour,
-            markersize=(6 if result is main or result is local else 4.5) * (1 if named else 0.5),
+            markersize=(6.5 if result is main or result is local else 5.5) * (1 if named else 0.5),
             markerfacecolor=PAPER if result is local else colour,
             markeredgecolor=colour if result is local else PAPER,
-            markeredgewidth=(1.3 if result is local else 0.6) * (1 if named else 0.5),
+            markeredgewidth=(1.3 if result is local else 0.4) * (1 if named else 0.5),
             label=result.title,
             zorder=3 if result is main else 2,
         )
@@ -281,8 +332,7 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     run = result.runs[0]
     if run.coefficients is None:
         raise ValueError(f"{result.title} has no coefficient matrix to draw.")
-    counts = np.array(run.label_counts)
-    order = np.lexsort((*np.sort(np.argsort(-counts, axis=1, kind="stable")[:, :2], axis=1).T[::-1],))
+    order = _by_labels(run.label_counts)
     learned = np.array(run.coefficients)[np.ix_(order, order)]
     similar = label_similarity(torch.tensor(run.label_counts)).numpy()[np.ix_(order, order)]
     n, beside = len(order), width >= 5
@@ -290,9 +340,9 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
     named = n <= NAMED
     size = min(8.0, max(4.0, 0.62 * 72 * (0.38 if beside else 0.7) * width / n))
-    weights = PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / n, float(learned.max()))))
+    weights = _weights([learned])
     for axes, matrix, norm, title, scale in (
-        (left, learned, weights, f"Learned coefficients of {result.title}", "teacher's weight, square-root scale"),
+        (left, learned, weights, f"Coefficients of {result.title}", "teacher's weight, square-root scale"),
         (right, similar, Normalize(0, 1), "Similarity of label distributions", "cosine similarity"),
     ):
         image = axes.imshow(matrix, cmap="Blues", norm=norm, interpolation="nearest")
@@ -312,6 +362,183 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
             mark.set(transform=bar.ax.get_xaxis_transform(), in_layout=False)  # else this bar sits lower than the other
     left.set(xlabel="Teacher", ylabel="Student")
     right.set(xlabel="Client", ylabel="Client")
+    return figure
+
+
+@_styled
+def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+    """Draw the matrices of several methods after the last round of the first seed, four in a row, on one scale.
+
+    Rows, columns and colours are those of `coefficient_heatmaps`.
+    """
+    order = _by_labels(results[0].runs[0].label_counts)
+    matrices = [np.array(result.runs[0].coefficients)[np.ix_(order, order)] for result in results]
+    down = -(-len(results) // 4)
+    figure = _figure(width, down * (0.23 * width + 0.35))
+    panels = figure.subplots(down, 4, squeeze=False).flatten()
+    for axes in panels[len(results) :]:
+        axes.set_visible(False)
+    for axes, matrix, result in zip(panels, matrices, results, strict=False):
+        image = axes.imshow(matrix, cmap="Blues", norm=_weights(matrices), interpolation="nearest")
+        axes.set_title(textwrap.fill(result.title, 18))
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+    panels[0].set(xlabel="Teacher", ylabel="Student")
+    _weight_bar(figure, image, list(panels[: len(results)]))
+    return figure
+
+
+@_styled
+def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
+    """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
+
+    Below are the mean over students of the weight on the client itself, on clients whose label distributions are alike
+    and on all others, by round; dotted is what weights of 1/N would put there. Clients stand in the order of
+    `coefficient_heatmaps`. Bands are ranges over seeds.
+
+    Raises:
+        ValueError: if the runs kept no matrices.
+    """
+    run = result.runs[0]
+    if not run.matrices or not run.attention:
+        raise ValueError(f"{result.title} kept no coefficient matrices by round.")
+    order = _by_labels(run.label_counts)
+    heights = [0.8 * width / max(4, len(run.matrices)), 0.25 * width]
+    figure = _figure(width, sum(heights) + 1.6)
+    grid = figure.add_gridspec(2, len(run.matrices), height_ratios=heights)
+    matrices = {t: np.array(matrix)[np.ix_(order, order)] for t, matrix in sorted(run.matrices.items())}
+    panels = [figure.add_subplot(grid[0, place]) for place in range(len(matrices))]
+    for axes, (t, matrix) in zip(panels, matrices.items(), strict=True):
+        image = axes.imshow(matrix, cmap="Blues", norm=_weights(matrices.values()), interpolation="nearest")
+        axes.set_title(f"Round {t}")
+        axes.set(xticks=[], yticks=[], anchor="W")
+        axes.spines[:].set_visible(False)
+    panels[0].set(xlabel="Teacher", ylabel="Student")
+    _weight_bar(figure, image, panels)
+    _attention(figure.add_subplot(grid[1, :]), result)
+    return figure
+
+
+def _attention(axes: Axes, result: MethodResult) -> None:
+    """Draw the lower half of `matrix_over_rounds`."""
+    by_run = [_even_attention(run.label_counts) for run in result.runs]
+    even = {group: fmean(one[group] for one in by_run) for group in ATTENTION}
+    ends = []
+    for group, (name, colour) in ATTENTION.items():
+        if not even[group]:  # no clients are alike, or all are
+            continue
+        by_seed = [run.attention[group] for run in result.runs]
+        rounds, means = list(range(1, len(by_seed[0]) + 1)), _mean(by_seed)
+        axes.plot(rounds, means, color=colour, linewidth=2, label=name, marker="o" if len(rounds) < 4 else "")
+        if len(by_seed) > 1:
+            low, high = (list(map(extreme, zip(*by_seed, strict=True))) for extreme in (min, max))
+            axes.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.axhline(even[group], color=colour, linewidth=0.9, linestyle=":")
+        ends.append((name, colour, float(rounds[-1]), means[-1]))
+    axes.set_xlabel("Round")
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+    axes.set_ylim(-0.02, 1.02)
+    axes.margins(x=0.01)
+    axes.yaxis.set_major_formatter(_PERCENT)
+    _plain(axes, grid="y")
+    handles: dict[str, Any] = {
+        "learned": Line2D([], [], color=MUTED, linewidth=2),
+        "if all weights were 1/N": Line2D([], [], color=MUTED, linewidth=0.9, linestyle=":"),
+    }
+    if len(result.runs) > 1:
+        handles[f"range over {len(result.runs)} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
+    _head(axes, "Weight of a row, mean over the students", handles)
+    _label_ends(axes, ends)
+
+
+def _even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Return what `matrix.attention` makes of a matrix whose entries are all 1/N."""
+    import torch
+
+    from ktpfl_pipeline.data.partition import label_similarity
+
+    n = len(label_counts)
+    even = torch.full((1, n, n), 1.0 / n, dtype=torch.float64)
+    return {
+        group: by_round[0] for group, by_round in attention(even, label_similarity(torch.tensor(label_counts))).items()
+    }
+
+
+@_styled
+def communication(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+    """Draw what all clients sent and received over the whole run in MB, one bar a method, by ledger and direction.
+
+    In the form of the paper's Figure 5. The number is the bar's length; means over seeds.
+    """
+    figure = _figure(width, 0.24 * len(results) + 1.0)
+    axes = figure.add_subplot()
+    rows, starts = range(len(results)), np.zeros(len(results))
+    handles: dict[str, Any] = {}
+    for ledger, colour in TRAFFIC.items():
+        lengths = np.array([result.traffic[ledger] / 1e6 for result in results])
+        bars = axes.barh(rows, lengths, left=starts, height=0.72, color=colour)
+        starts = starts + lengths
+        if lengths.any():
+            handles[ledger.replace("public", "public data").replace("_", " ")] = bars
+    for row, total in zip(rows, starts, strict=True):
+        axes.annotate(megabytes(1e6 * total), (total, row), (3, 0), textcoords="offset points", va="center")
+    axes.set_yticks(list(rows), [result.title for result in results])
+    axes.set(ylim=(len(results) - 0.4, -0.6), xlabel="MB", xlim=(0, 1.1 * max(*starts, 1e-6)))
+    _plain(axes, grid="x")
+    _head(axes, "Traffic of all clients over the whole run", handles or {"nothing is sent": Patch(color=MUTED)})
+    return figure
+
+
+@_styled
+def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
+    """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against the one that bounds it.
+
+    Across is the smaller loss of the client's own model and of the average of all clients' predictions, upward that of
+    the fitted mixture and of the learned coefficients. On the line and below it a mixture is no worse than both.
+    Left on the half of the held-out images that the mixture was fitted to, right on the other half.
+
+    Raises:
+        ValueError: if no run of the method was checked.
+    """
+    checks = [run.theorem for run in result.runs if run.theorem is not None]
+    if not checks:
+        raise ValueError(f"Theorem 1 was not checked for {result.title}.")
+    figure = _figure(width, 0.5 * width + 0.5)
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    shown: list[float] = []
+    for axes, title, halves in zip(
+        panels,
+        ("The half that was fitted", "The other half"),
+        ([check.fit for check in checks], [check.test for check in checks]),
+        strict=True,
+    ):
+        bound = [min(pair) for half in halves for pair in zip(half["own"], half["average"], strict=True)]
+        for mixture, (name, colour, marker) in THEOREM.items():
+            if any(mixture not in half for half in halves):
+                continue
+            losses = [loss for half in halves for loss in half[mixture]]
+            axes.plot(
+                bound,
+                losses,
+                marker,
+                color=colour,
+                markersize=4.5,
+                alpha=0.75,
+                markeredgewidth=0.9,
+                label=name,
+                markerfacecolor=colour if mixture == "fitted" else "none",
+            )
+            shown += [*bound, *losses]
+        axes.set_title(title)
+    reach = (0.0, 1.05 * max(shown))
+    for axes in panels:
+        axes.plot(reach, reach, color=MUTED, linewidth=0.8, zorder=1)
+        axes.set(xlim=reach, ylim=reach, xlabel="better of own model and average, loss (nats)", aspect="equal")
+        axes.grid()
+        axes.tick_params(length=0)
+    panels[0].set_ylabel("mixture, loss (nats)")
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=len(names), handletextpad=0.2)
     return figure
 
 
@@ -415,6 +642,31 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def _weights(matrices: Iterable[Any]) -> PowerNorm:
+    """Return the scale of colours for matrices of weights, (N, N) each: from 0 to the largest, at least to 2/N."""
+    matrices = list(matrices)
+    return PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / len(matrices[0]), *(float(each.max()) for each in matrices))))
+
+
+def _weight_bar(figure: Figure, image: Any, panels: list[Axes]) -> None:
+    """Put the scale of weights at the right of panels."""
+    bar = figure.colorbar(image, ax=panels, shrink=0.85, aspect=14, pad=0.02, label="weight,\nsquare-root scale")
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2.5)
+
+
+def _by_labels(label_counts: Sequence[Sequence[int]]) -> "np.ndarray[Any, np.dtype[np.intp]]":
+    """Return the clients ordered by their two most frequent labels, so that clients with like data are neighbours."""
+    counts = np.array(label_counts)
+    return np.lexsort((*np.sort(np.argsort(-counts, axis=1, kind="stable")[:, :2], axis=1).T[::-1],))
+
+
+def _marked(points: int, place: int) -> list[int]:
+    """Return which points of a line carry its marker: some six, not the same for neighbouring lines, and the last."""
+    step = max(1, points // 6)
+    return [*range(place % step, points - 1, step), points - 1]
+
+
 def _mean(by_seed: Sequence[Sequence[float]]) -> list[float]:
     return [fmean(values) for values in zip(*by_seed, strict=True)]
 
@@ -447,25 +699,33 @@ def _head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> No
     axes.set_title(textwrap.fill(title, int(width * scale / 4.8)), pad=legend.get_window_extent().height * scale + 9)
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
-    """Write each line's name at its end, moved apart where names would overlap."""
+def _label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None) -> None:
+    """Write each line's name at its end, moved apart where names would overlap.
+
+    Args:
+        axes: with the lines.
+        ends: name, colour and last point of each line.
+        bold: the names to write in bold; None writes all of them so.
+    """
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     low, high = axes.get_ylim()
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])
-    heights = apart([end[3] for end in ends], 11 * (high - low) / points)
+    gap = 11 * (high - low) / points
+    inside = [min(end[3], high - (len(ends) - 1 - place) * gap) for place, end in enumerate(ends)]
+    heights = apart([max(height, low + place * gap) for place, height in enumerate(inside)], gap)
     for (name, colour, x, y), height in zip(ends, heights, strict=True):
         moved = abs(height - y) > 2 * (high - low) / points
-        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2} if moved else None
+        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}
         axes.annotate(
             name,
             xy=(x, y),
             xytext=(1.025, height),
             textcoords=axes.get_yaxis_transform(),
             color=colour,
-            fontweight="bold",
+            fontweight="bold" if bold is None or name in bold else "normal",
             va="center",
-            arrowprops=line,
+            arrowprops={**leader, "color": colour} if moved else None,
             annotation_clip=False,
         )
 
