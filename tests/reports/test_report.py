@@ -1,10 +1,11 @@
+import json
 import re
 from html.parser import HTMLParser
 
 import pytest
 
 from ktpfl_pipeline.reports import report
-from ktpfl_pipeline.reports.results import summarise
+from ktpfl_pipeline.reports.results import comparison, summarise
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
 
@@ -66,34 +67,44 @@ def alone(result, settings):
 
 class TestSummary:
     def test_above(self, study):
-        assert report.summary(study) == "KT-pFL is 2.0 ± 0.0 points above local-only after distillation, over 3 seeds."
-
-    def test_below_and_the_other_point_says_otherwise(self, result):
-        fedmd = result("fedmd", 0.78, 0.80, after_local=(0.90, 0.91))
-        assert report.summary([fedmd, result("local", 0.88, 0.89)]) == (
-            "FedMD is 9.5 ± 0.7 points below local-only after distillation, over 2 seeds. "
-            "After local training, before that round's distillation, the difference is +2.0 ± 0.0 points."
+        assert report.summary(study) == (
+            "KT-pFL is 2.0 points above local-only after distillation, 95 % interval [+2.0, +2.0] over 3 seeds."
         )
 
-    def test_within_the_spread(self, result):
-        assert report.summary([result("kt_pfl", 0.90, 0.80), result("local", 0.85, 0.84)]) == (
-            "KT-pFL and local-only cannot be told apart after distillation: the difference of +0.5 ± 6.4 points over "
-            "2 seeds is within its spread."
+    def test_below_and_the_other_point_says_otherwise(self, result):
+        """At the end -10, -10 and -9.7: -9.9 ± 4.303 · 0.173 / √3; before it always +2."""
+        fedmd = result("fedmd", 0.78, 0.79, 0.803, after_local=(0.90, 0.91, 0.92))
+        assert report.summary([fedmd, result("local", 0.88, 0.89, 0.90)]) == (
+            "FedMD is 9.9 points below local-only after distillation, 95 % interval [−10.3, −9.5] over 3 seeds. "
+            "After local training, before that round's distillation, the difference is +2.0 points, 95 % interval "
+            "[+2.0, +2.0]."
+        )
+
+    def test_an_interval_with_zero_decides_nothing(self, result):
+        """+5 and +3: beyond their standard deviation of 1.4, and within ± 12.7."""
+        assert report.summary([result("kt_pfl", 0.90, 0.88), result("local", 0.85, 0.85)]) == (
+            "KT-pFL and local-only cannot be told apart after distillation: the difference is +4.0 points, 95 % "
+            "interval [−8.7, +16.7] over 2 seeds."
         )
 
     def test_one_seed_decides_nothing(self, result):
         assert report.summary([result("kt_pfl", 0.9), result("local", 0.8)]) == (
-            "KT-pFL is 10.0 points above local-only after distillation, with one seed: without a spread over seeds "
-            "this decides nothing."
+            "KT-pFL is 10.0 points above local-only after distillation, with one seed: without an interval this "
+            "decides nothing."
         )
         assert "is level with local-only" in report.summary([result("kt_pfl", 0.8), result("local", 0.8)])
 
     def test_a_better_baseline_is_named(self, result):
-        results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.88), result("local", 0.7, 0.7)]
+        results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.9), result("local", 0.7, 0.7)]
         assert report.summary(results) == (
-            "KT-pFL is 10.0 ± 0.0 points above local-only after distillation, over 2 seeds. The highest mean is "
-            "FedMD's. FedMD is 9.0 ± 1.4 points above KT-pFL after distillation, over 2 seeds."
+            "KT-pFL is 10.0 points above local-only after distillation, 95 % interval [+10.0, +10.0] over 2 seeds. The "
+            "highest mean is FedMD's. FedMD is 10.0 points above KT-pFL after distillation, 95 % interval "
+            "[+10.0, +10.0] over 2 seeds."
         )
+
+    def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, result):
+        results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.81), result("local", 0.7, 0.7)]
+        assert "FedMD and KT-pFL cannot be told apart" in report.summary(results)
 
     def test_without_local_only(self, result):
         assert "no local-only run" in report.summary([result("kt_pfl", 0.8)])
@@ -155,21 +166,68 @@ class TestPage:
 class TestOtherForms:
     def test_markdown_refers_to_the_figures(self, built):
         found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
-        assert found == list(built.figures) == ["accuracy", "spread", "clients", "coefficients_kt_pfl", "labels"]
+        names = ["accuracy", "spread", "clients", "coefficients_kt_pfl", "communication", "labels"]
+        assert sorted(found) == sorted(names)
+        assert list(built.figures) == names
         assert "training.learning_rate: 0.05" in built.markdown
         assert "kt_pfl.rho: 0.5" in built.markdown
         assert "02-fedmd" in built.markdown
 
     def test_latex(self, built):
-        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2
+        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 6  # accuracy, differences, traffic
         assert r"\label{tab:compare-hetero-digits}" in built.latex
-        assert "±" not in built.latex
+        assert r"\label{tab:compare-hetero-digits-differences}" in built.latex
+        assert built.latex.isascii()
         assert "two labels" in built.latex
+
+    def test_differences_are_everywhere(self, built):
+        assert "**+10.0** [+7.5, +12.5]" in built.markdown
+        assert '<strong>+10.0</strong><span class="spread"> [+7.5, +12.5]</span>' in built.html
+        assert r"\textbf{+10.0} [+7.5, +12.5]" in built.latex
+
+    def test_everything_that_was_kept_is_shown(self, whole, result, settings):
+        built = report.build("x", [whole, result("local", 0.6, 0.6)], settings)
+        assert list(built.figures) == [
+            *("accuracy", "spread", "clients", "coefficients_kt_pfl", "matrix_over_rounds"),
+            *("theorem", "communication", "labels"),
+        ]
+        for text in (built.html, built.markdown):
+            assert "Theorem 1" in text
+            assert "4 of 4" in text
+            assert "better by more than 5.0e-09 nats" in text  # the largest certificate
+        assert r"\label{tab:x-theorem}" in built.latex
+        assert Page(built.html).open == []
+
+    def test_what_was_not_kept_is_left_out(self, built, alone):
+        for each in (built, alone):
+            assert not {"theorem", "matrix_over_rounds"} & each.figures.keys()
+            assert "Theorem 1" not in each.html + each.markdown + each.latex
+        assert "Differences" not in alone.html + alone.markdown
+
+    def test_other_matrices_share_a_figure(self, run, settings):
+        results = [
+            summarise([run(method, coefficients=[[0.5, 0.5], [0.5, 0.5]])], {})
+            for method in ("sim_pfl", "kt_pfl", "comet")
+        ]
+        built = report.build("x", results, settings)
+        assert "coefficients_kt_pfl" in built.figures
+        assert [axes.get_title(loc="left") for axes in built.figures["coefficients_others"].axes[:2]] == [
+            "Sim-pFL",
+            "COMET",
+        ]
+
+    def test_data(self, built, study, settings):
+        assert json.loads(built.data["comparison.json"]) == comparison("compare_hetero_digits", study, settings)
+        assert built.files.keys() == {
+            *("report.html", "report.md", "table.tex", "comparison.json"),
+            *("runs.csv", "rounds.csv", "clients.csv", "differences.csv"),
+        }
+        assert built.variant == "two_labels-open_part"
 
     def test_console(self, built, alone):
         for text in (built.console, alone.console):
             assert max(map(len, text.splitlines())) <= 100
-        assert built.console.startswith("compare_hetero_digits\nKT-pFL is 2.0 ± 0.0 points above")
+        assert built.console.startswith("compare_hetero_digits\nKT-pFL is 2.0 points above")
         assert "Not like for like" not in built.console
 
     def test_unequal_seeds_are_flagged_everywhere(self, study, result, settings):
@@ -182,7 +240,9 @@ class TestOtherForms:
             summarise([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
             for method in ("kt_pfl", "local")
         ]
-        assert list(report.build("x", finished, settings).figures) == ["accuracy", "spread", "clients", "labels"]
+        assert list(report.build("x", finished, settings).figures) == [
+            *("accuracy", "spread", "clients", "communication", "labels")
+        ]
 
     def test_settings_may_be_missing(self, result):
         assert "data None instead of" in report.build("x", [result("kt_pfl", 0.8)], {}).html
@@ -193,3 +253,9 @@ class TestOtherForms:
         three = summarise([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
         with pytest.raises(ValueError, match="same clients"):
             report.build("x", [study[0], three], settings)
+
+
+def test_the_same_runs_are_the_same_report(study, result):
+    assert report.identity(study) == report.identity(list(study))
+    assert report.identity(study) != report.identity(study[:2])
+    assert report.identity(study) != report.identity([*study[:2], result("local", 0.8)])

@@ -1,19 +1,24 @@
 import json
+import math
 import subprocess
 import sys
 
 import pytest
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import overview
 from ktpfl_pipeline.reports.results import (
+    Difference,
     FinishedRun,
     MethodResult,
-    carries,
     comparable,
+    comparison,
+    difference,
     local_only,
     paired_difference,
     subject,
     summarise,
+    variant,
 )
 
 SEVEN = [(t / 10, t / 10 + 0.1) for t in range(1, 8)]  # the last five: 0.5 and 0.6
@@ -43,7 +48,18 @@ class TestSummary:
         assert final.per_client == pytest.approx([0.45, 0.55])
         assert final.client_std == pytest.approx(0.05)
         assert final.worst_decile == pytest.approx(0.45)
+        assert final.worst_decile_spread == pytest.approx(0.1 / 2**0.5)
         assert final.best == pytest.approx(0.7)  # round 7: 0.75 and 0.65
+
+    def test_spread_over_clients_is_taken_in_each_seed(self, run):
+        """The clients change places: their means over seeds are equal, and yet no seed is even."""
+        final = summarise(
+            [run(seed=0, after_transfer=[(0.4, 0.8)]), run(seed=1, after_transfer=[(0.7, 0.5)])], {}
+        ).final["after_transfer"]
+        assert final.client_std == pytest.approx(0.15)  # 0.2 and 0.1
+        assert final.client_std_spread == pytest.approx(0.1 / 2**0.5)
+        assert final.worst_decile == pytest.approx(0.45)  # 0.4 and 0.5
+        assert final.worst_decile_spread == pytest.approx(0.1 / 2**0.5)
 
     def test_points_are_kept_apart(self, run):
         result = summarise([run(after_transfer=[(0.5, 0.7)], after_local=[(0.8, 1.0)])], {})
@@ -57,6 +73,7 @@ class TestSummary:
     def test_one_client_has_no_spread_over_clients(self, run):
         final = summarise([run(after_transfer=[(0.4,)])], {}).final["after_transfer"]
         assert (final.mean, final.client_std, final.worst_decile) == (0.4, 0.0, 0.4)
+        assert (final.client_std_spread, final.worst_decile_spread) == (None, None)
 
     @pytest.mark.parametrize(("n", "worst"), [(9, 0.0), (20, 0.005), (29, 0.005), (30, 0.01)])
     def test_worst_decile(self, run, n, worst):
@@ -94,38 +111,79 @@ class TestPlainValues:
         finished = run(after_transfer=[None, (0.5, 0.7)], coefficients=[[0.75, 0.25], [0.5, 0.5]], run_id="abc")
         assert FinishedRun.from_dict(json.loads(json.dumps(finished.to_dict()))) == finished
 
-    def test_a_result_survives_json(self, study):
-        for result in study:
+    def test_a_result_survives_json(self, study, whole):
+        for result in [*study, whole]:
             assert MethodResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+    def test_a_result_of_before_the_spreads_can_be_read(self, study):
+        content = json.loads(json.dumps(study[0].to_dict()))
+        for final in content["final"].values():
+            del final["client_std_spread"], final["worst_decile_spread"]
+        assert MethodResult.from_dict(content).final["after_transfer"].mean == study[0].final["after_transfer"].mean
+
+    def test_the_overview_reads_a_comparison(self, study, paper_settings):
+        content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
+        assert content["name"] == "compare_x"
+        assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
+        (column,) = overview.titled([overview._read("a", content)]).values()
+        assert column.settings == paper_settings
+        assert list(column.methods) == ["kt_pfl", "fedmd", "local"]
+        for result in study:
+            read = column.methods[result.method]
+            assert (read.title, read.seeds, read.final) == (result.title, result.seeds, result.final["after_transfer"])
+            assert read.run_ids == [run.run_id for run in result.runs]
+            assert (read.rounds, read.by_seed) == result.curve("after_transfer")
 
     def test_reading_results_needs_no_torch(self):
         check = "import sys, ktpfl_pipeline.reports.results; sys.exit('torch' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
+class TestInterval:
+    def test_two_seeds_in_closed_form(self):
+        """With one degree of freedom Student's distribution is Cauchy's: t = tan(0.95 π / 2)."""
+        found = difference([0.05, 0.01])
+        half = math.tan(0.95 * math.pi / 2) * 0.04 / 2**0.5 / 2**0.5
+        assert (found.low, found.high) == (pytest.approx(0.03 - half), pytest.approx(0.03 + half))
+
+    def test_three_seeds_in_closed_form(self):
+        """With two, P(|T| < t) = t / √(t² + 2), so t² = 2 p² / (1 - p²)."""
+        found = difference([0.11, 0.10, 0.09])
+        half = math.sqrt(2 * 0.95**2 / (1 - 0.95**2)) * 0.01 / 3**0.5
+        assert (found.low, found.high) == (pytest.approx(0.10 - half), pytest.approx(0.10 + half))
+        assert found.sign == 1
+        assert difference([-0.11, -0.10, -0.09]).sign == -1
+
+    def test_a_difference_beyond_its_std_is_not_enough(self):
+        """1 and 3: the mean of 2 exceeds the standard deviation of 1.4, and the interval is 2 ± 12.7."""
+        assert difference([0.01, 0.03]).sign == 0
+
+    def test_one_seed_and_none(self):
+        assert difference([0.5]) == Difference(0.5, None, None, None, 1)
+        assert difference([0.5]).sign == 0
+        assert difference([]) is None
+
+    def test_equal_with_every_seed(self):
+        assert difference([0.0, 0.0, 0.0]) == Difference(0.0, 0.0, 0.0, 0.0, 3)
+        assert difference([0.0, 0.0, 0.0]).sign == 0
+
+
 class TestComparison:
     def test_difference_is_paired_by_seed(self, result):
-        a, b = result("kt_pfl", 0.9, 0.8), result("local", 0.85, 0.79)
-        mean, std = paired_difference(a, b)
-        assert mean == pytest.approx(0.03)  # 0.05 and 0.01
-        assert std == pytest.approx(0.04 / 2**0.5)
+        found = paired_difference(result("kt_pfl", 0.9, 0.8), result("local", 0.85, 0.79))
+        assert found.mean == pytest.approx(0.03)  # 0.05 and 0.01
+        assert found.std == pytest.approx(0.04 / 2**0.5)
+        assert found.seeds == 2
 
     def test_only_common_seeds_count(self, result, run):
         a, b = result("kt_pfl", 0.9, 0.8), summarise([run("local", 1, [(0.7, 0.8)])], {})
-        assert paired_difference(a, b) == (pytest.approx(0.05), None)
-        assert paired_difference(a, summarise([run("local", 9)], {})) == (None, None)
+        assert paired_difference(a, b) == Difference(pytest.approx(0.05), None, None, None, 1)
+        assert paired_difference(a, summarise([run("local", 9)], {})) is None
 
     def test_points_can_differ(self, study):
-        assert paired_difference(study[0], study[2], "after_local", "after_transfer") == (
-            pytest.approx(0.03),
-            pytest.approx(0),
-        )
-
-    def test_carries(self):
-        assert carries(-0.02, 0.01)
-        assert not carries(0.01, 0.01)
-        assert not carries(0.5, None)
-        assert not carries(None, None)
+        found = paired_difference(study[0], study[2], "after_local", "after_transfer")
+        assert (found.mean, found.std) == (pytest.approx(0.03), pytest.approx(0))
+        assert paired_difference(study[0], study[2], "validation", "after_transfer") is None
 
     def test_subject(self, study, result):
         kt_pfl, fedmd, local = study
@@ -152,3 +210,19 @@ class TestComparison:
         stored[1]["runs"][0]["data"] = "other images"
         with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
             comparable(stored, {})
+
+
+@pytest.mark.parametrize(
+    ("partition", "public", "name"),
+    [
+        ({"scheme": "two_labels", "alpha": 0.5}, "mnist", "two_labels-mnist"),
+        ({"scheme": "dirichlet", "alpha": 0.3}, "open_part", "dirichlet-0.3-open_part"),
+        ({"scheme": "all_labels"}, "npz:../my images/a.npz", "all_labels-npz_.._my_images_a.npz"),
+    ],
+)
+def test_variant_is_a_folder_name(partition, public, name):
+    assert variant({"partition": partition, "public": {"source": public}}) == name
+
+
+def test_settings_without_partition_have_no_variant():
+    assert variant({}) == ""

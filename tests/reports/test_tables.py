@@ -1,8 +1,11 @@
+import io
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from ktpfl_pipeline.reports import tables
-from ktpfl_pipeline.reports.results import summarise
+from ktpfl_pipeline.reports.results import Difference, summarise
 
 
 def row(table, title):
@@ -15,14 +18,14 @@ class TestComparison:
         assert row(table, "KT-pFL") == {
             "After distillation (%)": "**90.0** ± 1.0",
             "After local training (%)": "**91.0** ± 1.0",
-            "Minus local-only (points)": "+2.0 ± 0.0",
-            "Spread over clients (points)": "10.0",
-            "Worst decile (%)": "80.0",
+            "Minus local-only (points)": "**+2.0** [+2.0, +2.0]",
+            "Spread over clients (points)": "10.0 ± 0.0",
+            "Worst decile (%)": "80.0 ± 1.0",
             "Traffic (MB)": "2.00",
             "Time": "3.5 s",
             "Paper (%)": "75.6",
         }
-        assert row(table, "FedMD")["Minus local-only (points)"] == "−8.0 ± 1.0"
+        assert row(table, "FedMD")["Minus local-only (points)"] == "**−8.0** [−10.5, −5.5]"
         assert row(table, "FedMD")["Paper (%)"] == "66.1"
         local = row(table, "Local only")
         assert (local["Minus local-only (points)"], local["Paper (%)"], local["Traffic (MB)"]) == ("–", "–", "0")
@@ -43,14 +46,15 @@ class TestComparison:
         assert "+80.0" in text
         assert "Bold" not in tables.notes(results, paper_settings)
 
-    def test_bold_needs_a_lead_beyond_its_spread(self, result, paper_settings):
+    def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):
             table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
             return [cell.startswith("**") for cell in table["After distillation (%)"]]
 
         assert best((0.9, 0.9), (0.8, 0.8)) == [True, False]
         assert best((0.9, 0.7), (0.89, 0.69)) == [True, False]  # ahead by the same with either seed
-        assert best((0.9, 0.8), (0.85, 0.84)) == [False, False]  # +5 and -4
+        assert best((0.9, 0.9, 0.9), (0.79, 0.8, 0.81)) == [True, False]  # +10 ± 2.5
+        assert best((0.9, 0.9), (0.89, 0.87)) == [False, False]  # +2 beyond its spread of 1.4, and within ± 12.7
         assert best((0.8, 0.8), (0.8, 0.8)) == [False, False]
         assert best((0.7, 0.7), (0.8, 0.8)) == [False, True]
 
@@ -93,6 +97,97 @@ class TestComparison:
             "the clients' data or models differ between methods",
         ]
         assert next(iter(tables.notes([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
+
+
+class TestDifferences:
+    def test_the_subject_minus_each_other(self, study):
+        """To FedMD 11, 10 and 9 points: 10 ± 4.303 · 1 / √3; after local training 3, 4 and 5."""
+        assert tables.difference_table(study).to_numpy().tolist() == [
+            ["FedMD", "**+10.0** [+7.5, +12.5]", "1.0", "**+4.0** [+1.5, +6.5]", "3"],
+            ["Local only", "**+2.0** [+2.0, +2.0]", "0.0", "**+3.0** [+3.0, +3.0]", "3"],
+        ]
+        assert tables.difference_table(study).columns[0] == "KT-pFL minus"
+
+    def test_an_interval_with_zero_is_not_bold(self, result):
+        table = tables.difference_table([result("kt_pfl", 0.9, 0.9), result("fedmd", 0.89, 0.87)])
+        assert table.iloc[0, 1] == "+2.0 [−10.7, +14.7]"
+
+    def test_one_seed_and_no_seed_in_common(self, result, run):
+        other = summarise([run("local", 7)], {})
+        rows = tables.difference_table([result("kt_pfl", 0.9), result("fedmd", 0.8), other]).to_numpy().tolist()
+        assert rows == [["FedMD", "+10.0", "–", "+10.0", "1"], ["Local only", "–", "–", "–", "0"]]
+
+    def test_alone(self, study):
+        assert tables.difference_table(study[:1]).empty
+
+
+class TestTheorem:
+    def test_by_hand(self, whole):
+        """Own losses on the fitted half are 0.25 and 1 with the first seed, 0.25 and 2 with the second."""
+        table = tables.theorem_table(whole).set_index("Mixture")
+        assert table.loc["Fitted"].tolist() == [
+            *("0.688 ± 0.265", "0.875 ± 0.000", "75.0 ± 0.0"),  # 0.5 and 0.875
+            *("4 of 4", "2 of 4"),
+        ]
+        # Learned is 1: above 0.25, level with 1 in the first seed, below both 2 and 1.5 in the second.
+        assert table.loc["Learned", ["No worse, fitted half (clients)", "No worse, other half (clients)"]].tolist() == [
+            "2 of 4",
+            "2 of 4",
+        ]
+        assert table.loc["Own"].tolist()[-2:] == ["–", "–"]
+        assert list(table.index) == ["Fitted", "Own", "Average", "Learned"]
+
+    def test_a_violation_beyond_the_certificate_is_counted(self, whole):
+        check = whole.runs[0].theorem
+        worse = replace(check, fit={**check.fit, "fitted": [0.2501, 0.75]})
+        result = replace(whole, runs=[replace(whole.runs[0], theorem=worse)])
+        assert tables.theorem_table(result).loc[0, "No worse, fitted half (clients)"] == "1 of 2"
+        covered = replace(result, runs=[replace(whole.runs[0], theorem=replace(worse, certificate=[0.001, 0.0]))])
+        assert tables.theorem_table(covered).loc[0, "No worse, fitted half (clients)"] == "2 of 2"
+
+    def test_without_learned_coefficients_or_check(self, whole, study):
+        check = whole.runs[0].theorem
+        fewer = [
+            {name: values for name, values in each.items() if name != "learned"}
+            for each in vars(check).values()
+            if isinstance(each, dict)
+        ]
+        run = replace(whole.runs[0], theorem=replace(check, fit=fewer[0], test=fewer[1], accuracy=fewer[2]))
+        assert list(tables.theorem_table(replace(whole, runs=[run]))["Mixture"]) == ["Fitted", "Own", "Average"]
+        assert tables.theorem_table(study[0]).empty
+
+
+class TestDataFiles:
+    def read(self, results):
+        return {name: pd.read_csv(io.StringIO(text)) for name, text in tables.data_files(results).items()}
+
+    def test_runs(self, study):
+        runs = self.read(study)["runs.csv"]
+        assert len(runs) == 3 * 3 * 2  # methods, seeds, points
+        row = runs[(runs.run_id == "01-fedmd") & (runs.point == "after_transfer")].iloc[0]
+        assert (row.method, row.seed, row.key) == ("fedmd", 1, "key-fedmd-1")
+        assert (row.accuracy, row.worst_decile, row.knowledge_up_bytes) == pytest.approx((0.8, 0.7, 2e6))
+
+    def test_every_row_names_a_run(self, study, whole):
+        for results in (study, [whole]):
+            known = {run.run_id for result in results for run in result.runs}
+            for name, table in self.read(results).items():
+                ids = table.run_ids.str.split(" ").explode() if name == "differences.csv" else table.run_id
+                assert set(ids) <= known
+                assert len(ids)
+
+    def test_rounds_and_clients(self, whole):
+        found = self.read([whole])
+        assert sorted(found) == ["clients.csv", "rounds.csv", "runs.csv"]
+        assert found["rounds.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.7, 0.8] * 2)
+        assert found["clients.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.8] * 2)
+        assert found["clients.csv"].architecture.tolist() == ["lenet", "mlp"] * 2
+
+    def test_differences(self, study):
+        table = self.read(study)["differences.csv"]
+        row = table[(table.minus == "fedmd") & (table.point == "after_transfer")].iloc[0]
+        assert (row["mean"], row["std"], row.low) == pytest.approx((0.1, 0.01, 0.1 - 4.302653 * 0.01 / 3**0.5))
+        assert row.minus_run_ids == "00-fedmd 01-fedmd 02-fedmd"
 
 
 class TestOtherTables:
@@ -162,10 +257,16 @@ class TestRenderings:
             r"\textbackslash{} \& \% \$ \# \_ \{ \} \textasciitilde{} \textasciicircum{}"  # each once
         )
 
+    def test_latex_writes_powers(self):
+        assert tables.latex_escape("10⁶ bytes") == "10$^{6}$ bytes"
+
     def test_html(self, table):
         text = tables.to_html(table)
         assert '<th scope="row">A|B &lt;i&gt; &amp; 5% of_x</th>' in text
         assert '<td><strong>96.9</strong><span class="spread"> ± 0.3</span></td>' in text
+        assert '<td><strong>+1.2</strong><span class="spread"> [+0.4, +2.0]</span></td>' in tables.to_html(
+            pd.DataFrame([["A", "**+1.2** [+0.4, +2.0]"]])
+        )
         assert '<th scope="col">After x <span class="unit">(%)</span></th>' in text
 
     def test_console(self, table):
@@ -215,6 +316,12 @@ class TestNumbers:
     )
     def test_duration(self, seconds, text):
         assert tables.duration(seconds) == text
+
+    def test_interval(self):
+        assert tables.interval(Difference(0.012, 0.01, 0.004, 0.02, 3)) == "**+1.2** [+0.4, +2.0]"
+        assert tables.interval(Difference(0.012, 0.01, -0.004, 0.028, 3)) == "+1.2 [−0.4, +2.8]"
+        assert tables.interval(Difference(0.012, None, None, None, 1)) == "+1.2"
+        assert tables.interval(None) == "–"
 
     def test_signs(self):
         assert tables.signed(0.012, 0.004) == "+1.2 ± 0.4"

@@ -6,19 +6,25 @@ aggregation); ``after_local`` comes before it, when no knowledge has come back y
 in which reports show them.
 """
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, pstdev, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
-from ktpfl_pipeline.reports.theorem import TheoremCheck
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.reports.theorem import TheoremCheck
 
 HEADLINE = "after_transfer"
 ORDER = (HEADLINE, "after_local", "validation")
 LAST = 5
 """Evaluations whose mean is the final value of a run."""
+CONFIDENCE = 0.95
+"""Of the intervals of differences."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class FinishedRun:
     data: str = ""
     matrices: dict[int, list[list[float]]] = field(default_factory=dict)
     attention: dict[str, list[float]] = field(default_factory=dict)
-    theorem: TheoremCheck | None = None
+    theorem: "TheoremCheck | None" = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run in plain values."""
@@ -67,12 +73,17 @@ class FinishedRun:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "FinishedRun":
         """Return the run that `to_dict` wrote."""
+        check = None
+        if content.get("theorem"):
+            from ktpfl_pipeline.reports.theorem import TheoremCheck  # it imports torch
+
+            check = TheoremCheck(**content["theorem"])
         return cls(
             **{
                 **content,
                 "history": [RoundRecord(**record) for record in content["history"]],
                 "matrices": {int(t): matrix for t, matrix in content.get("matrices", {}).items()},
-                "theorem": TheoremCheck(**content["theorem"]) if content.get("theorem") else None,
+                "theorem": check,
             }
         )
 
@@ -93,11 +104,13 @@ class Final:
     Attributes:
         mean: over seeds, of the mean over clients.
         seed_std: sample standard deviation over seeds of the mean over clients; None with one seed.
-        client_std: standard deviation over the federation's clients of `per_client`.
+        client_std: mean over seeds of the standard deviation over the federation's clients.
         per_client: (N,) mean over seeds.
         per_seed: mean over clients for each seed, in the order of the seeds.
-        worst_decile: mean over the worst tenth of `per_client`, at least one client.
+        worst_decile: mean over seeds of the mean over the worst tenth of that seed's clients, at least one client.
         best: the best round's mean over clients and seeds: recorded, never the headline.
+        client_std_spread: sample standard deviation over seeds of what `client_std` is the mean of; None with one seed.
+        worst_decile_spread: the same for `worst_decile`.
     """
 
     mean: float
@@ -107,6 +120,34 @@ class Final:
     per_seed: list[float]
     worst_decile: float
     best: float
+    client_std_spread: float | None = None
+    worst_decile_spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two accuracies, paired by seed, in 0..1, with its 95 % t interval over the seeds.
+
+    Attributes:
+        mean: of the differences by seed.
+        std: their sample standard deviation; None with one seed.
+        low: lower end of the interval; None with one seed.
+        high: upper end.
+        seeds: how many seeds both have.
+    """
+
+    mean: float
+    std: float | None
+    low: float | None
+    high: float | None
+    seeds: int
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the interval excludes zero: the seeds carry the difference. Else 0."""
+        if self.low is None or self.high is None:
+            return 0
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
 @dataclass(frozen=True)
@@ -257,23 +298,85 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
 
 def paired_difference(
     a: MethodResult, b: MethodResult, point_a: str = HEADLINE, point_b: str = HEADLINE
-) -> tuple[float | None, float | None]:
+) -> Difference | None:
     """Return a minus b, from the difference of the final means for each seed that both have.
 
     Returns:
-        Mean and sample standard deviation over these seeds: (None, None) without a common seed, and (mean, None) with
-        one.
+        The difference in 0..1; None where the two have no seed in common, or one was not evaluated at its point.
     """
+    if point_a not in a.final or point_b not in b.final:
+        return None
     other = dict(zip(b.seeds, b.final[point_b].per_seed, strict=True))
-    differences = [
-        value - other[seed] for seed, value in zip(a.seeds, a.final[point_a].per_seed, strict=True) if seed in other
-    ]
-    return (fmean(differences) if differences else None), _seed_std(differences)
+    return difference(
+        [value - other[seed] for seed, value in zip(a.seeds, a.final[point_a].per_seed, strict=True) if seed in other]
+    )
 
 
-def carries(difference: float | None, std: float | None) -> bool:
-    """Say whether a difference exceeds its standard deviation over seeds: a rule of thumb, not a test."""
-    return difference is not None and std is not None and abs(difference) > std
+def difference(values: Sequence[float]) -> Difference | None:
+    """Return the mean of differences by seed with its two-sided 95 % interval, mean ± t(n - 1) · std / √n.
+
+    Student's t interval takes the differences for independent draws of one normal distribution. None without values;
+    with one there is no interval.
+    """
+    if not values:
+        return None
+    mean, std = fmean(values), _seed_std(values)
+    if std is None:
+        return Difference(mean, None, None, None, 1)
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2)) * std / math.sqrt(len(values))
+    return Difference(mean, std, mean - half, mean + half, len(values))
+
+
+def worst_decile(clients: Sequence[float]) -> float:
+    """Return the mean over the lowest tenth of the clients, at least one."""
+    return fmean(sorted(clients)[: max(1, len(clients) // 10)])
+
+
+def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a comparison in plain values: what an overview over many comparisons needs of this one.
+
+    Args:
+        name: of the experiment.
+        results: the methods, in the order in which they are shown.
+        settings: what all methods share.
+
+    Returns:
+        ``name``, ``settings`` and ``methods``; of each method, by registry name, its ``title``, the `Final` of each
+        evaluation point, ``traffic`` in bytes and ``seconds``, both as in `MethodResult`, the number of ``rounds``, its
+        ``seeds`` with their ``run_ids``, and the ``curve`` of each point: ``rounds`` and ``by_seed``, (seeds, rounds).
+    """
+    return {
+        "name": name,
+        "settings": settings,
+        "methods": {
+            result.method: {
+                "title": result.title,
+                "final": {point: asdict(final) for point, final in result.final.items()},
+                "traffic": result.traffic,
+                "seconds": result.seconds,
+                "rounds": result.rounds,
+                "seeds": result.seeds,
+                "run_ids": [run.run_id for run in result.runs],
+                "curve": {
+                    point: dict(zip(("rounds", "by_seed"), result.curve(point), strict=True)) for point in result.final
+                },
+            }
+            for result in results
+        },
+    }
+
+
+def variant(settings: dict[str, Any]) -> str:
+    """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
+
+    Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name neither.
+    """
+    partition, public = settings.get("partition", {}), settings.get("public", {})
+    scheme = partition.get("scheme")
+    parts = [scheme, partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
+    return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
 
 
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
@@ -291,15 +394,18 @@ def _final(runs: Sequence[FinishedRun], point: str) -> Final:
     finals = [run.final(point) for run in runs]
     per_seed = [fmean(clients) for clients in finals]
     per_client = _by_client(finals)
+    stds, worst = [pstdev(clients) for clients in finals], [worst_decile(clients) for clients in finals]
     _, means = curve(runs, point)
     return Final(
         mean=fmean(per_seed),
         seed_std=_seed_std(per_seed),
-        client_std=pstdev(per_client),
+        client_std=fmean(stds),
         per_client=per_client,
         per_seed=per_seed,
-        worst_decile=fmean(sorted(per_client)[: max(1, len(per_client) // 10)]),
+        worst_decile=fmean(worst),
         best=max(fmean(seeds) for seeds in zip(*means, strict=True)),
+        client_std_spread=_seed_std(stds),
+        worst_decile_spread=_seed_std(worst),
     )
 
 

@@ -7,10 +7,22 @@ import html
 import re
 import textwrap
 from collections.abc import Sequence
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.reports import paper
-from ktpfl_pipeline.reports.results import HEADLINE, Final, MethodResult, carries, local_only, paired_difference
+from ktpfl_pipeline.reports.results import (
+    HEADLINE,
+    Difference,
+    Final,
+    MethodResult,
+    local_only,
+    paired_difference,
+    subject,
+    worst_decile,
+)
+from ktpfl_pipeline.reports.theorem import MIXTURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +34,11 @@ CONSOLE = 100
 COMPACT = ("Method", "Worst decile (%)", "Traffic (MB)", "Time")
 """Columns that the terminal shows beside accuracy and the difference to local-only."""
 
+TOLERANCE = 1e-6
+"""Nats by which a loss may exceed another and still count as no worse."""
+
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
-_SPREAD = re.compile(r" ± (\S+)$")
+_SPREAD = re.compile(r" (± \S+|\[\S+, \S+\])$")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -39,6 +54,7 @@ _LATEX = {
     MINUS: "$-$",
     NONE: "--",
     "·": r"$\cdot$",
+    **{raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
 }
 
 
@@ -68,15 +84,76 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any]) 
         for column, point in points.items():
             row[column] = _accuracy(result.final[point], bold[point] is result) if point in result.final else NONE
         row["Minus local-only (points)"] = (
-            NONE if local is None or result is local else signed(*paired_difference(result, local))
+            NONE if local is None or result is local else interval(paired_difference(result, local))
         )
-        row["Spread over clients (points)"] = f"{100 * final.client_std:.1f}"
-        row["Worst decile (%)"] = f"{100 * final.worst_decile:.1f}"
+        row["Spread over clients (points)"] = percent(final.client_std, final.client_std_spread)
+        row["Worst decile (%)"] = percent(final.worst_decile, final.worst_decile_spread)
         row["Traffic (MB)"] = megabytes(sum(result.traffic.values()))
         row["Time"] = duration(result.time)
         number = _paper(result, settings)
         row["Paper (%)"] = NONE if number is None else f"{number:.1f}"
         rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def difference_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
+    """Return what the report's subject gains over each other method, in points, paired by seed; one row a method.
+
+    Empty where there is no other method.
+    """
+    import pandas as pd
+
+    main, after = subject(results), point_title(HEADLINE, results)
+    rows = []
+    for result in results:
+        if result is main:
+            continue
+        found = paired_difference(main, result)
+        rows.append(
+            {
+                f"{main.title} minus": result.title,
+                f"{after} (points)": interval(found),
+                "Std over seeds (points)": NONE if found is None or found.std is None else f"{100 * found.std:.1f}",
+                "After local training (points)": interval(
+                    paired_difference(main, result, "after_local", "after_local")
+                ),
+                "Seeds in common": str(found.seeds if found else 0),
+            }
+        )
+    return pd.DataFrame(rows, dtype=object)
+
+
+def theorem_table(result: MethodResult) -> "pd.DataFrame":
+    """Return the check of Theorem 1 on a method's final models, one row a mixture; empty where it was not made.
+
+    Losses are negative log-likelihoods in nats, on the half of the held-out images that the best mixture was fitted to
+    and on the other half. The last two columns count, over all seeds, the clients for whom the mixture is no worse than
+    both the client's own model and the average of all, within `TOLERANCE`; on the fitted half the certificate of that
+    client comes on top.
+    """
+    import pandas as pd
+
+    checks = [run.theorem for run in result.runs if run.theorem is not None]
+    rows = []
+    for mixture in MIXTURES if checks else ():
+        if any(mixture not in check.fit for check in checks):
+            continue
+        rows.append(
+            {
+                "Mixture": mixture.capitalize(),
+                "Loss, fitted half (nats)": _over_seeds([fmean(check.fit[mixture]) for check in checks], ".3f"),
+                "Loss, other half (nats)": _over_seeds([fmean(check.test[mixture]) for check in checks], ".3f"),
+                "Accuracy, other half (%)": _over_seeds(
+                    [100 * fmean(check.accuracy[mixture]) for check in checks], ".1f"
+                ),
+                "No worse, fitted half (clients)": _no_worse(
+                    mixture, [(check.fit, check.certificate) for check in checks]
+                ),
+                "No worse, other half (clients)": _no_worse(
+                    mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]
+                ),
+            }
+        )
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -133,6 +210,76 @@ def run_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
     return pd.DataFrame(rows, dtype=object).fillna(NONE)
 
 
+def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
+
+    ``runs.csv`` has the final values of every seed, ``rounds.csv`` the accuracy and the bytes of every round,
+    ``clients.csv`` the final accuracy of every client; ``differences.csv`` the paired differences of the report's
+    subject to each other method, with the runs of both. Accuracies and differences are in 0..1.
+    """
+    import pandas as pd
+
+    main = subject(results)
+    runs = [
+        (
+            {"method": result.method, "seed": run.seed, "run_id": run.run_id, "key": run.key},
+            result,
+            run,
+        )
+        for result in results
+        for run in result.runs
+    ]
+    differences = [
+        {
+            "method": main.method,
+            "minus": result.method,
+            "point": point,
+            **(vars(found) if found else {}),
+            "run_ids": " ".join(run.run_id for run in main.runs),
+            "minus_run_ids": " ".join(run.run_id for run in result.runs),
+        }
+        for result in results
+        if result is not main
+        for point in main.final
+        for found in [paired_difference(main, result, point, point)]
+    ]
+    tables: dict[str, list[dict[str, Any]]] = {
+        "runs.csv": [
+            {
+                **ids,
+                "point": point,
+                "accuracy": fmean(run.final(point)),
+                "worst_decile": worst_decile(run.final(point)),
+                **{f"{ledger}_bytes": sum(sum(r.traffic.get(ledger, [])) for r in run.history) for ledger in LEDGERS},
+            }
+            for ids, result, run in runs
+            for point in result.final
+        ],
+        "rounds.csv": [
+            {
+                **ids,
+                "round": record.round,
+                **{point: fmean(values) for point, values in record.accuracy.items()},
+                **{f"{ledger}_bytes": sum(record.traffic.get(ledger, [])) for ledger in LEDGERS},
+            }
+            for ids, _, run in runs
+            for record in run.history
+        ],
+        "clients.csv": [
+            {
+                **ids,
+                "client": client,
+                "architecture": architecture,
+                **{point: run.final(point)[client] for point in result.final},
+            }
+            for ids, result, run in runs
+            for client, architecture in enumerate(run.architectures)
+        ],
+        "differences.csv": differences,
+    }
+    return {name: pd.DataFrame(rows).to_csv(index=False) for name, rows in tables.items() if rows}
+
+
 def point_title(point: str, results: Sequence[MethodResult]) -> str:
     """Return what an evaluation point is called in a column."""
     return {HEADLINE: f"After {transfer(results)}", "after_local": "After local training"}.get(
@@ -158,23 +305,32 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
     found["Final values"] = (
         "every accuracy is the mean of the last five evaluations"
         + (
-            ", then over seeds; ± is the standard deviation over seeds"
+            ", then over seeds; ± is the sample standard deviation over seeds"
             if seeds > 1
             else "; with one seed, no ± is known"
         )
         + ". The best round is recorded with the results and is never the headline."
     )
     if len(results) > 1 and seeds > 1:
-        found["Bold"] = "best, and ahead of the runner-up by more than the spread of that difference over the seeds."
+        found["Bold"] = (
+            "an accuracy: the best of its column, where the 95 % interval of its difference to the runner-up, paired "
+            "by seed, excludes zero. A difference: where its own interval does. No bold: the seeds do not decide."
+        )
     found["Minus local-only"] = (
         "there is no local-only run beside these, so nothing here tells whether exchanging knowledge helped."
         if local is None
-        else f"after {how}, paired by seed" + ("; ± is the spread of the paired differences." if seeds > 1 else ".")
+        else f"after {how}, paired by seed"
+        + (
+            ", with the 95 % t interval over the seeds. The intervals are not corrected for their number."
+            if seeds > 1
+            else "; with one seed there is no interval."
+        )
     )
     worst = max(1, results[0].clients // 10)
     found["Spread over clients, worst decile"] = (
         f"standard deviation over the {results[0].clients} clients, and "
-        f"{f'the mean over the {worst} lowest' if worst > 1 else 'the lowest'} of them, after {how}."
+        f"{f'the mean over the {worst} lowest' if worst > 1 else 'the lowest'} of them, after {how}"
+        + ("; each in every seed, then the mean ± standard deviation over seeds." if seeds > 1 else ".")
     )
     found["Traffic, time"] = (
         "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time of the rounds with their evaluations"
@@ -266,6 +422,17 @@ def signed(difference: float | None, std: float | None) -> str:
     return f"{sign}{abs(points):.1f}" + ("" if std is None else f" ± {100 * std:.1f}")
 
 
+def interval(difference: Difference | None) -> str:
+    """Return a difference in points, bold where its 95 % interval excludes zero: ``**+1.2** [+0.4, +2.0]``."""
+    if difference is None:
+        return NONE
+    mean = signed(difference.mean, None)
+    if difference.low is None or difference.high is None:
+        return mean
+    ends = f"[{signed(difference.low, None)}, {signed(difference.high, None)}]"
+    return f"{f'**{mean}**' if difference.sign else mean} {ends}"
+
+
 def megabytes(count: float) -> str:
     """Return bytes in MB of 10⁶ bytes, to three digits."""
     return _digits(count / 1e6)
@@ -292,14 +459,38 @@ def _accuracy(final: Final, bold: bool) -> str:
 
 
 def _clear_best(results: Sequence[MethodResult], point: str) -> MethodResult | None:
-    """Return the best method if it is ahead of the runner-up by more than the spread of that difference over seeds."""
+    """Return the best method if the interval of its difference to the runner-up, paired by seed, is above zero."""
     ranked = sorted(
         (result for result in results if point in result.final), key=lambda result: result.final[point].mean
     )
     if len(ranked) < 2:
         return None
-    difference, std = paired_difference(ranked[-1], ranked[-2], point, point)
-    return ranked[-1] if carries(difference, std) and (difference or 0) > 0 else None
+    lead = paired_difference(ranked[-1], ranked[-2], point, point)
+    return ranked[-1] if lead and lead.sign > 0 else None
+
+
+def _no_worse(mixture: str, losses: Sequence[tuple[dict[str, list[float]], list[float]]]) -> str:
+    """Return for how many clients a mixture's loss is at most that of ``own`` and ``average``: ``57 of 60``.
+
+    Args:
+        mixture: a name of `MIXTURES`; for the two that it is compared with there is nothing to count.
+        losses: for each seed, the losses by mixture, (N,) each, and the slack of each client.
+    """
+    if mixture in ("own", "average"):
+        return NONE
+    held = [
+        loss <= min(own, average) + slack + TOLERANCE
+        for by_mixture, slacks in losses
+        for loss, own, average, slack in zip(
+            by_mixture[mixture], by_mixture["own"], by_mixture["average"], slacks, strict=True
+        )
+    ]
+    return f"{sum(held)} of {len(held)}"
+
+
+def _over_seeds(values: Sequence[float], form: str) -> str:
+    """Return the mean over seeds, with its sample standard deviation where there are several."""
+    return f"{fmean(values):{form}}" + (f" ± {stdev(values):{form}}" if len(values) > 1 else "")
 
 
 def _paper(result: MethodResult, settings: dict[str, Any]) -> float | None:
@@ -346,7 +537,7 @@ def _plain(cell: Any) -> str:
 
 def _html(cell: Any) -> str:
     text = _BOLD.sub(r"<strong>\1</strong>", html.escape(str(cell)))
-    return _SPREAD.sub(r'<span class="spread"> ± \1</span>', text)
+    return _SPREAD.sub(r'<span class="spread"> \1</span>', text)
 
 
 def _header_html(column: str) -> str:
