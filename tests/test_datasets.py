@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 
 from ktpfl_pipeline.datasets import FolderDataset, ReportDataset
 
-FILES = {"report.html", "report.md", "table.tex", "table.txt", "figures/accuracy.png", "figures/accuracy.svg"}
+FILES = {"report.html", "report.md", "runs.csv", "table.txt", "figures/accuracy.png", "figures/accuracy.svg"}
 
 
 def report(text: str = "new", **changes: Any) -> Any:
     figures = {"accuracy": Figure(figsize=(1, 1))}
-    values = {"html": f"<p>{text} ± Δ</p>", "markdown": f"# {text} ±", "latex": f"% {text}", "console": f"{text} ─ ±"}
-    return SimpleNamespace(**{**values, "figures": figures, **changes})
+    files = {"report.html": f"<p>{text} ± Δ</p>", "report.md": f"# {text} ±", "runs.csv": f"{text}\n"}
+    values = {"files": files, "console": f"{text} ─ ±", "figures": figures, "variant": ""}
+    return SimpleNamespace(**{**values, **changes})
 
 
 def files(folder: Path) -> set[str]:
@@ -55,7 +56,7 @@ class TestReport:
         assert files(dataset.folder) == FILES
         assert dataset.load() == "# new ±"
 
-    @pytest.mark.parametrize("broken", [{"figures": {"accuracy": BrokenFigure()}}, {"latex": None}])
+    @pytest.mark.parametrize("broken", [{"figures": {"accuracy": BrokenFigure()}}, {"console": None}])
     def test_a_failure_leaves_the_old_report(self, dataset: ReportDataset, broken: dict[str, Any]) -> None:
         dataset.save(report("old"))
         with pytest.raises(DatasetError):
@@ -76,6 +77,53 @@ class TestReport:
         other.save(report("other"))
         dataset.save(report())
         assert other.load() == "# other ±"
+
+
+class TestVariants:
+    @pytest.fixture
+    def dataset(self, tmp_path: Path) -> ReportDataset:
+        return ReportDataset(filepath=str(tmp_path / "reports" / "digits"))
+
+    def test_side_by_side(self, dataset: ReportDataset) -> None:
+        for variant in ("two_labels-mnist", "dirichlet-0.3-mnist"):
+            dataset.save(report(variant, variant=variant))
+            assert dataset.page == dataset.folder / variant / "report.html", "the last one is what is read"
+            assert dataset.load() == f"# {variant} ±"
+            assert dataset.console() == f"{variant} ─ ±"
+        assert files(dataset.folder) == {
+            f"{variant}/{file}" for variant in ("two_labels-mnist", "dirichlet-0.3-mnist") for file in FILES
+        }
+
+    def test_a_variant_is_replaced_whole_and_the_others_stay(self, dataset: ReportDataset) -> None:
+        dataset.save(report("other", variant="other"))
+        dataset.save(report("old", variant="mine", figures={"gone": Figure()}))
+        dataset.save(report("new", variant="mine"))
+        assert files(dataset.folder / "mine") == FILES
+        assert (dataset.folder / "other" / "report.md").read_text() == "# other ±"
+        assert sorted(folder.name for folder in dataset.folder.iterdir()) == ["mine", "other"]
+
+    def test_a_failure_leaves_the_old_variant(self, dataset: ReportDataset) -> None:
+        dataset.save(report("old", variant="mine"))
+        with pytest.raises(DatasetError):
+            dataset.save(report("new", variant="mine", figures={"accuracy": BrokenFigure()}))
+        assert dataset.load() == "# old ±"
+        assert dataset.page == dataset.folder / "mine" / "report.html", "not the half-written one"
+
+    def test_a_failure_at_the_very_end_leaves_the_old_variant(
+        self, dataset: ReportDataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dataset.save(report("old", variant="mine"))
+        replace = Path.replace
+
+        def fail(self: Path, target: Path) -> Path:
+            if target.name == "mine":
+                raise OSError("disk gone")
+            return replace(self, target)
+
+        with monkeypatch.context() as patched, pytest.raises(DatasetError):
+            patched.setattr(Path, "replace", fail)
+            dataset.save(report("new", variant="mine"))
+        assert dataset.load() == "# old ±"
 
 
 class TestFolder:
