@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import sweep
+from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.results import MethodResult, summarise
 from ktpfl_pipeline.reports.sweep import Point
 
@@ -64,7 +65,7 @@ def points(made: Make) -> list[Point]:
 
 
 @pytest.fixture(scope="module")
-def built(points: list[Point]) -> sweep.SweepReport:
+def built(points: list[Point]) -> Report:
     return sweep.build("sweep_rho", RHO, points)
 
 
@@ -88,7 +89,9 @@ class TestChoice:
         blind = [Point(e, SETTINGS, {"local": made("local", 0.1 * e, key=e)}) for e in (1, 2)]
         assert sweep.chosen(blind, "local") is None
         assert "test accuracy must not choose" in sweep.summary(blind, "E")
-        assert sweep.table(sweep.table_rows(blind), "E")["Validation (%)"].tolist() == ["–", "–"]
+        shown = sweep.table(sweep.table_rows(blind), "E")
+        assert shown["Validation (%)"].tolist() == ["–", "–"]
+        assert "Chosen" not in shown
 
     def test_one_value_is_no_choice(self, points: list[Point]) -> None:
         assert sweep.chosen(points[:1], "kt_pfl") is None
@@ -113,7 +116,7 @@ class TestChoice:
         fewer = replace(run, label_counts=[[count // 2 for count in row] for row in run.label_counts])
         points[1] = replace(points[1], methods={"local": replace(result, runs=[fewer])})
         assert sweep.chosen(points, "local") is None
-        assert "which images the clients own" in sweep.summary(points, "Public images")
+        assert "which images the clients own" in sweep.summary(points, "Public data")
 
     @pytest.mark.parametrize(("best", "said"), [(0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")])
     def test_a_choice_at_the_end_of_the_values(self, made: Make, best: int, said: str) -> None:
@@ -163,20 +166,21 @@ class TestTable:
             "against local-only at the same value."
         )
 
-    def test_the_csv_holds_numbers(self, built: sweep.SweepReport) -> None:
-        rows = list(csv.DictReader(built.csv.splitlines()))
+    def test_the_csv_holds_numbers(self, built: Report) -> None:
+        rows = list(csv.DictReader(built.files["table.csv"].splitlines()))
         assert [(row["method"], row[RHO], row["chosen"]) for row in rows] == [
             *(("kt_pfl", "0.1", "0"), ("kt_pfl", "0.3", "1"), ("kt_pfl", "0.7", "0")),
             ("local", "any", "0"),
         ]
         assert float(rows[1]["test"]) == pytest.approx(0.84)
         assert float(rows[1]["minus_local"]) == pytest.approx(0.03)
-        assert float(rows[1]["minus_local_half_interval"]) == pytest.approx(4.303 * 0.01 / 3**0.5)
+        half = (float(rows[1]["minus_local_high"]) - float(rows[1]["minus_local_low"])) / 2
+        assert half == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-4)
         assert rows[3]["minus_local"] == ""
 
 
 class TestReport:
-    def test_the_page_loads_nothing_and_says_what_the_table_says(self, built: sweep.SweepReport) -> None:
+    def test_the_page_loads_nothing_and_says_what_the_table_says(self, built: Report) -> None:
         assert not re.search(r"<(script|link|iframe|img)|@import|url\((?!#)", built.html)
         assert "chooses ρ = 0.3" in built.html
         assert "<svg" in built.html
@@ -188,7 +192,7 @@ class TestReport:
         made = sweep.build("<script>_x", RHO, points)
         assert "<script>" not in made.html
 
-    def test_other_forms(self, built: sweep.SweepReport) -> None:
+    def test_other_forms(self, built: Report) -> None:
         assert "![accuracy](figures/accuracy.png)" in built.markdown
         assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2
         assert r"\label{tab:sweep-rho}" in built.latex
@@ -197,7 +201,7 @@ class TestReport:
         assert "**" not in built.console
         assert set(built.files) == {"report.html", "report.md", "table.tex", "table.csv"}
 
-    def test_the_swept_hyperparameter_is_not_among_what_is_fixed(self, built: sweep.SweepReport) -> None:
+    def test_the_swept_hyperparameter_is_not_among_what_is_fixed(self, built: Report) -> None:
         assert "<dt>a</dt>" in built.html
         assert "<dt>rho</dt>" not in built.html
 
@@ -211,7 +215,7 @@ class TestReport:
         assert "<dt>training.epochs</dt>" not in html
         assert "<dt>partition.scheme</dt>" in html
 
-    def test_the_same_points_give_the_same_report(self, built: sweep.SweepReport, points: list[Point]) -> None:
+    def test_the_same_points_give_the_same_report(self, built: Report, points: list[Point]) -> None:
         again = sweep.build("sweep_rho", RHO, points)
         assert (again.html, again.files) == (built.html, built.files)
 
@@ -239,9 +243,26 @@ class TestFigure:
 
     def test_names_stand_side_by_side_unconnected(self, made: Make) -> None:
         points = [Point(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
-        figure = sweep.accuracy_by_value(points, "Public images")
+        figure = sweep.accuracy_by_value(points, "Public data")
         assert self.ticks(figure) == ["mnist", "open_part"]
         assert figure.axes[0].lines[0].get_linewidth() == 0
+
+    def test_bars_of_two_methods_do_not_cover_each_other(self, made: Make) -> None:
+        points = [
+            Point(s, SETTINGS, {method: made(method, 0.5, 0.6, key=s) for method in ("kt_pfl", "local")})
+            for s in ("mnist", "open_part")
+        ]
+        first, second = sweep.accuracy_by_value(points, "Public data").axes[0].lines
+        assert [b - a for a, b in zip(first.get_xdata(), second.get_xdata(), strict=True)] == pytest.approx([0.08] * 2)
+
+    def test_the_caption_speaks_of_what_is_drawn(self, points: list[Point], made: Make) -> None:
+        assert "Rings" in sweep._caption(points, "ρ")
+        assert "dashed" in sweep._caption(points, "ρ")
+        named = [Point(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
+        assert sweep._caption(named, "Public data") == (
+            "Mean test accuracy over the clients at the end of the round, by value of Public data; the bar is the "
+            "standard deviation over 2 seeds."
+        )
 
     def test_one_value_and_one_seed(self, made: Make) -> None:
         points = [Point(3, SETTINGS, {"local": made("local", 0.5, validation=0.5)})]

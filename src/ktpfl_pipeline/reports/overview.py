@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -21,17 +20,10 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import figures, page, paper, tables
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.results import HEADLINE, Final, flat
+from ktpfl_pipeline.reports.results import HEADLINE, Difference, Final, difference, flat
 
 if TYPE_CHECKING:
     import pandas as pd
-
-T95 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""Student's t at 97.5 % by degrees of freedom from 1; above 30 the last is used, which is a little too wide."""
 
 LEDGERS = {"knowledge": figures.BLUE, "parameters": "#d55e00", "public data": "#b6bcc6"}
 """What travels, and its colour."""
@@ -52,33 +44,6 @@ CAPTIONS = {
 
 # Pairs of which every column states the difference, after each method's to local-only.
 _RIVALS = ("kt_pfl", "sim_pfl")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The mean difference of two accuracies over their common seeds, in 0..1, with its 95 % t interval.
-
-    Attributes:
-        mean: of the differences by seed.
-        half: half the interval's width; None with one seed, which knows no spread.
-    """
-
-    mean: float
-    half: float | None
-
-    @property
-    def sign(self) -> int:
-        """1 or -1 where the interval excludes zero, 0 where it does not or is not known."""
-        return 0 if self.half is None or abs(self.mean) <= self.half else 1 if self.mean > 0 else -1
-
-    @property
-    def text(self) -> str:
-        """The difference in points, bold where its interval excludes zero: ``**+1.2** [+0.4, +2.0]``."""
-        mean = tables.signed(self.mean, None)
-        if self.half is None:
-            return mean
-        low, high = (tables.signed(self.mean + side * self.half, None) for side in (-1, 1))
-        return f"{f'**{mean}**' if self.sign else mean} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -106,12 +71,8 @@ class Outcome:
     def minus(self, other: "Outcome") -> Difference | None:
         """Return the paired difference over the seeds that both have; None where they have none in common."""
         theirs = dict(zip(other.seeds, other.final.per_seed, strict=True))
-        found = [
-            value - theirs[seed] for seed, value in zip(self.seeds, self.final.per_seed, strict=True) if seed in theirs
-        ]
-        if len(found) < 2:
-            return Difference(found[0], None) if found else None
-        return Difference(fmean(found), T95[min(len(found) - 1, len(T95)) - 1] * stdev(found) / len(found) ** 0.5)
+        mine = zip(self.seeds, self.final.per_seed, strict=True)
+        return difference([value - theirs[seed] for seed, value in mine if seed in theirs])
 
 
 @dataclass(frozen=True)
@@ -143,8 +104,8 @@ class Comparison:
     def best(self) -> str | None:
         """The method that is ahead of the runner-up by a difference whose interval excludes zero."""
         ranked = sorted(self.methods, key=lambda method: -self.methods[method].final.mean)
-        difference = self.difference(*ranked[:2])
-        return ranked[0] if difference and difference.sign > 0 else None
+        ahead = self.difference(*ranked[:2])
+        return ranked[0] if ahead and ahead.sign > 0 else None
 
     def difference(self, a: str, b: str) -> Difference | None:
         """Return method `a` minus method `b`; None where one of them is missing or they have no common seed."""
@@ -235,7 +196,7 @@ def difference_table(columns: Mapping[str, Comparison]) -> "pd.DataFrame":
     table = {"Minus local-only": rows}
     for title, comparison in columns.items():
         found = [comparison.difference(*pair) for pair in pairs]
-        table[f"{title} (points)"] = [tables.NONE if each is None else each.text for each in found]
+        table[f"{title} (points)"] = [tables.interval(each) for each in found]
     return _frame(table)
 
 
@@ -469,7 +430,7 @@ def _console(columns: Mapping[str, Comparison]) -> str:
             "Method": [outcome.title for outcome in comparison.methods.values()],
             "After transfer (%)": [_cell(outcome, bold=False) for outcome in comparison.methods.values()],
             "Minus local-only (points)": [
-                difference.text if method != "local" and (difference := comparison.difference(method, "local")) else "-"
+                "-" if method == "local" else tables.interval(comparison.difference(method, "local"))
                 for method in comparison.methods
             ],
         }
@@ -478,8 +439,8 @@ def _console(columns: Mapping[str, Comparison]) -> str:
 
 
 def _verdict(columns: Mapping[str, Comparison], a: str, b: str, name: str) -> str:
-    found = [difference for each in columns.values() if (difference := each.difference(a, b))]
-    signs = Counter(difference.sign for difference in found)
+    found = [one for each in columns.values() if (one := each.difference(a, b))]
+    signs = Counter(one.sign for one in found)
     of = f"{len(found)} comparison{'s' * (len(found) > 1)}"
     return f"above {name} in {signs[1]} of {of}, below it in {signs[-1]}, undecided in {signs[0]}" if found else ""
 

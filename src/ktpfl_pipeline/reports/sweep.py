@@ -5,14 +5,13 @@ A value is chosen by the validation accuracy and by nothing else; the test accur
 
 import csv
 import io
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -21,9 +20,8 @@ from matplotlib.ticker import NullLocator
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import figures, page, results, tables
-from ktpfl_pipeline.reports.overview import T95, Difference
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.results import HEADLINE, Final, MethodResult, flat
+from ktpfl_pipeline.reports.results import HEADLINE, Difference, Final, MethodResult, flat, paired_difference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,29 +32,13 @@ TITLES = {
     "distillation.epochs": "Distillation steps R",
     "methods.kt_pfl.rho": "ρ",
     "public.batch": "Public images a round |D_r|",
-    "public.source": "Public images",
+    "public.source": "Public data",
 }
 """What the settings of the paper's tables are called; another is called by its path."""
 ANY = "any"
 """The value of a method that the setting does not touch."""
 DECADE = 10
 """Positive values that span as much are drawn on a logarithmic axis."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SweepReport(Report):
-    """A finished report on a sweep.
-
-    Attributes:
-        csv: the table in plain numbers, accuracies in 0..1.
-    """
-
-    csv: str
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The texts of the report by file name."""
-        return {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex, "table.csv": self.csv}
 
 
 @dataclass(frozen=True)
@@ -127,7 +109,7 @@ def comparable(
     return found
 
 
-def build(name: str, parameter: str, points: Sequence[Point]) -> SweepReport:
+def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     """Return the report on a sweep.
 
     Args:
@@ -138,14 +120,14 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> SweepReport:
     title = TITLES.get(parameter, parameter)
     rows = table_rows(points)
     plates = {"accuracy": accuracy_by_value(points, title)}
-    return SweepReport(
+    return Report(
         name=name,
         html=_html(name, parameter, points, rows, plates),
         markdown=_markdown(name, parameter, points, rows),
         latex=_latex(name, title, points, rows),
         console=_console(name, title, points, rows),
         figures=plates,
-        csv=_csv(parameter, rows),
+        data={"table.csv": _csv(parameter, rows)},
     )
 
 
@@ -162,7 +144,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
                     value=_text(point.value) if touched(points, method) else ANY,
                     test=result.final[HEADLINE],
                     validation=result.final.get(VALIDATION),
-                    minus_local=None if local in (None, result) else _minus(result, local),
+                    minus_local=None if local in (None, result) else paired_difference(result, local),
                     chosen=point is best,
                     result=result,
                 )
@@ -201,7 +183,7 @@ def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
     import pandas as pd
 
     after = tables.point_title(HEADLINE, [row.result for row in rows])
-    return pd.DataFrame(
+    found = pd.DataFrame(
         [
             {
                 "Method": row.method,
@@ -212,13 +194,14 @@ def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
                     if row.validation is None
                     else tables.percent(row.validation.mean, row.validation.seed_std)
                 ),
-                "Minus local-only (points)": tables.NONE if row.minus_local is None else row.minus_local.text,
+                "Minus local-only (points)": tables.interval(row.minus_local),
                 "Chosen": "chosen" if row.chosen else "",
             }
             for row in rows
         ],
         dtype=object,
     )
+    return found if any(row.chosen for row in rows) else found.drop(columns="Chosen")
 
 
 def summary(points: Sequence[Point], title: str) -> str:
@@ -291,61 +274,65 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
 
 @figures._styled
 def accuracy_by_value(points: Sequence[Point], title: str, width: float = figures.WIDTH) -> Figure:
-    """Draw each method's mean accuracy against the swept setting, with the standard deviation over seeds as a band.
+    """Draw each method's mean accuracy against the swept setting, with the standard deviation over seeds.
 
     The value that the validation data choose is ringed. Values that are no numbers stand side by side, unconnected.
     """
     figure = figures._figure(width, 0.3 * width + 1.2)
     axes = figure.add_subplot()
     values = [point.value for point in points]
-    numeric = _numeric(values)
-    places = values if numeric else list(range(len(values)))
+    places = [float(value) for value in values] if _numeric(values) else [float(n) for n in range(len(values))]
+    methods, ends = list(points[0].methods), []
     handles: dict[str, Any] = {}
-    ends = []
-    for method in points[0].methods:
-        finals = [point.methods[method].final[HEADLINE] for point in points]
-        means = [final.mean for final in finals]
-        spreads = [final.seed_std for final in finals]
-        look, own = figures.look(method), touched(points, method)
-        axes.plot(
-            places,
-            means,
-            color=look.colour,
-            linewidth=2 if numeric else 0,
-            linestyle="-" if own else (0, (4, 2.5)),
-            marker=look.marker if own or not numeric else "",
-            markersize=4.5,
-            zorder=3,
-        )
-        if None not in spreads:
-            low, high = (
-                [mean + side * (std or 0) for mean, std in zip(means, spreads, strict=True)] for side in (-1, 1)
-            )
-            if numeric:
-                axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
-            else:
-                axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
-            handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = Patch(
-                color=figures.MUTED, alpha=0.2, linewidth=0
-            )
-        best = chosen(points, method)
-        if best is not None:
-            ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
-            at = points.index(best)
-            axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
-            handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=figures.MUTED, **ring)
-        ends.append((points[-1].methods[method].title, look.colour, float(places[-1]), means[-1]))
-    if numeric and min(values) > 0 and max(values) >= DECADE * min(values):
+    for n, method in enumerate(methods):
+        apart = 0.0 if _numeric(values) else 0.08 * (n - (len(methods) - 1) / 2)
+        handles |= _draw(axes, points, method, [place + apart for place in places])
+        last = points[-1].methods[method]
+        ends.append((last.title, figures.look(method).colour, places[-1], last.final[HEADLINE].mean))
+    if _numeric(values) and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(places, [_text(value) for value in values])
     axes.set_xlabel(title)
-    axes.margins(x=0.04 if numeric else 0.12)
+    axes.margins(x=0.04 if _numeric(values) else 0.12)
     axes.yaxis.set_major_formatter(figures._PERCENT)
     figures._plain(axes, grid="y")
     figures._head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=figures.MUTED)})
     figures._label_ends(axes, ends)
     return figure
+
+
+def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[float]) -> dict[str, Any]:
+    """Draw one method at its places, and return what the legend says of it."""
+    look, numeric = figures.look(method), _numeric([point.value for point in points])
+    finals = [point.methods[method].final[HEADLINE] for point in points]
+    means, own = [final.mean for final in finals], touched(points, method)
+    axes.plot(
+        places,
+        means,
+        color=look.colour,
+        linewidth=2 if numeric else 0,
+        linestyle="-" if own else (0, (4, 2.5)),
+        marker=look.marker if own or not numeric else "",
+        markersize=4.5,
+        zorder=3,
+    )
+    handles: dict[str, Any] = {}
+    if all(final.seed_std is not None for final in finals):
+        low, high = ([final.mean + side * (final.seed_std or 0) for final in finals] for side in (-1, 1))
+        if numeric:
+            axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        else:
+            axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
+        shown = Patch(color=figures.MUTED, alpha=0.2, linewidth=0) if numeric else Line2D([], [], color=figures.MUTED)
+        handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = shown
+    best = chosen(points, method)
+    if best is not None:
+        ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
+        at = points.index(best)
+        axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
+        handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=figures.MUTED, **ring)
+    return handles
 
 
 def run_table(points: Sequence[Point], title: str) -> "pd.DataFrame":
@@ -369,18 +356,8 @@ def run_table(points: Sequence[Point], title: str) -> "pd.DataFrame":
     return pd.DataFrame(found, dtype=object)
 
 
-def _minus(result: MethodResult, local: MethodResult) -> Difference | None:
-    """Return the paired difference over the common seeds with its interval; None without a common seed."""
-    theirs = dict(zip(local.seeds, local.final[HEADLINE].per_seed, strict=True))
-    mine = zip(result.seeds, result.final[HEADLINE].per_seed, strict=True)
-    found = [value - theirs[seed] for seed, value in mine if seed in theirs]
-    if len(found) < 2:
-        return Difference(found[0], None) if found else None
-    return Difference(fmean(found), T95[min(len(found) - 1, len(T95)) - 1] * stdev(found) / math.sqrt(len(found)))
-
-
 def _stands(difference: Difference) -> str:
-    return f"{difference.text.replace('**', '')} points against local-only at the same value"
+    return f"{tables.interval(difference).replace('**', '')} points against local-only at the same value"
 
 
 def _settings(points: Sequence[Point], parameter: str) -> dict[str, str]:
@@ -411,12 +388,18 @@ def _facts(points: Sequence[Point], parameter: str) -> list[str]:
 
 
 def _caption(points: Sequence[Point], title: str) -> str:
-    seeds = len(next(iter(points[0].methods.values())).seeds)
-    return (
-        f"Mean test accuracy over the clients at the end of the round by {title}"
-        + (f"; the band is the standard deviation over {seeds} seeds" if seeds > 1 else ", one seed")
-        + ". Rings mark the value that the validation images choose. A dashed line does not depend on the setting."
-    )
+    methods, seeds = points[0].methods, len(next(iter(points[0].methods.values())).seeds)
+    numeric = _numeric([point.value for point in points])
+    parts = [
+        f"Mean test accuracy over the clients at the end of the round, by value of {title}"
+        + (f"; the {'band' if numeric else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else "")
+        + "."
+    ]
+    if any(chosen(points, method) for method in methods):
+        parts.append("Rings mark the value that the validation images choose.")
+    if numeric and not all(touched(points, method) for method in methods):
+        parts.append("A dashed line does not depend on the setting.")
+    return " ".join(parts)
 
 
 def _html(name: str, parameter: str, points: Sequence[Point], rows: Sequence[Row], plates: Mapping[str, Figure]) -> str:
@@ -481,14 +464,14 @@ def _csv(parameter: str, rows: Sequence[Row]) -> str:
     text = io.StringIO()
     columns = ["method", parameter, "seeds", "test", "test_std", "validation", "validation_std"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*columns, "minus_local", "minus_local_half_interval", "chosen"])
+    writer.writerow([*columns, "minus_local", "minus_local_low", "minus_local_high", "chosen"])
     for row in rows:
         validation, difference = row.validation, row.minus_local
         writer.writerow(
             [
                 *(row.result.method, row.value, len(row.result.seeds), row.test.mean, row.test.seed_std),
                 *((validation.mean, validation.seed_std) if validation else (None, None)),
-                *((difference.mean, difference.half) if difference else (None, None)),
+                *((difference.mean, difference.low, difference.high) if difference else (None, None, None)),
                 int(row.chosen),
             ]
         )
