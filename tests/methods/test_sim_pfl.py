@@ -140,10 +140,12 @@ class TestTopK:
         z = THREE + torch.tensor([0.0, 0.1]) * torch.tensor([0.0, 1.0, 0.0])[:, None, None]  # the second is farther
         assert torch.equal(TopKPFL(k=2).mixture(z), expected)
 
-    def test_of_equals_oneself_and_then_the_earlier(self) -> None:
-        c = TopKPFL(k=2).mixture(predictions(1).expand(4, -1, -1))
+    @pytest.mark.parametrize("n", [4, 200])
+    def test_of_equals_oneself_and_then_the_earlier(self, n: int) -> None:
+        """Predictions of one class for sure, whose cosines are 1 to the bit."""
+        c = TopKPFL(k=2).mixture(torch.tensor([1000.0, 0.0, 0.0]).expand(n, 1, -1))
         support = [row.nonzero()[:, 0].tolist() for row in c]
-        assert support == [[0, 1], [0, 1], [0, 2], [0, 3]]
+        assert support == [[0, 1], *([0, row] for row in range(1, n))]
 
     def test_k_of_one_is_oneself(self) -> None:
         assert torch.equal(TopKPFL(k=1).mixture(predictions(6)), torch.eye(6, dtype=torch.float64))
