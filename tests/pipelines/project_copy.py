@@ -103,7 +103,14 @@ class Project:
         return MlflowClient(tracking_uri=f"sqlite:///{self.folder / 'mlflow.db'}")
 
     def tracked(self, experiment: str = EXPERIMENT) -> list[Any]:
-        """Return the MLflow runs of an experiment, oldest first."""
+        """Return the MLflow runs of an experiment, oldest first, without those that only hold a report."""
+        return [run for run in self._runs(experiment) if run.data.tags.get("kind") != "report"]
+
+    def reports(self, experiment: str = EXPERIMENT) -> list[Any]:
+        """Return the MLflow runs of an experiment that hold a report, oldest first."""
+        return [run for run in self._runs(experiment) if run.data.tags.get("kind") == "report"]
+
+    def _runs(self, experiment: str) -> list[Any]:
         client = self.client()
         found = client.get_experiment_by_name(experiment)
         return client.search_runs([found.experiment_id], order_by=["start_time"]) if found else []

@@ -20,6 +20,7 @@ METHODS = ("kt_pfl", "fedmd", "local")
 SEEDS = (0, 1)
 CLIENTS, ROUNDS = 5, 2
 COMPARE = f"compare_{EXPERIMENT}"
+VARIANT = "two_labels-open_part"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def again(project: Project, first: Snapshot) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def report(project: Project, first: Snapshot) -> Path:
-    return project.folder / "data" / "08_reporting" / COMPARE
+    return project.folder / "data" / "08_reporting" / COMPARE / VARIANT
 
 
 def run_of(snapshot: Snapshot, method: str, seed: int) -> Any:
@@ -176,11 +177,19 @@ class TestReport:
             "report.md",
             "table.tex",
             "table.txt",
+            "comparison.json",
+            "runs.csv",
+            "rounds.csv",
+            "clients.csv",
+            "differences.csv",
             "figures",
         }
-        assert not report.with_name(f"{COMPARE}.partial").exists()
+        assert [folder.name for folder in report.parent.iterdir()] == [VARIANT]
 
-    @pytest.mark.parametrize("name", ["accuracy", "clients", "labels", "coefficients_kt_pfl"])
+    @pytest.mark.parametrize(
+        "name",
+        ["accuracy", "clients", "labels", "coefficients_kt_pfl", "matrix_over_rounds", "theorem", "communication"],
+    )
     def test_every_figure_as_png_and_svg(self, report: Path, name: str) -> None:
         assert (report / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "</svg>" in (report / "figures" / f"{name}.svg").read_text()
@@ -194,7 +203,18 @@ class TestReport:
 
     def test_it_names_the_runs(self, report: Path, first: Snapshot) -> None:
         text = (report / "report.md").read_text()
-        assert all(run["key"] in text or run["run_id"] in text for run in first.finished["kt_pfl"].values())
+        assert all(run["run_id"] in text for method in METHODS for run in first.finished[method].values())
+
+    def test_it_is_an_artifact_of_one_run(self, project: Project, report: Path, again: Snapshot) -> None:
+        """Of one, although it was made twice."""
+        (run,) = project.reports()
+        assert run.info.run_name == f"report · {COMPARE} · {VARIANT}"
+        assert run.info.status == "FINISHED"
+        folder = Path(project.client().download_artifacts(run.info.run_id, ""))
+        logged = {file.relative_to(folder).as_posix() for file in folder.rglob("*.*")}
+        assert logged == {file.relative_to(report).as_posix() for file in report.rglob("*.*")} - {"table.txt"}
+        for name in ("report.html", "comparison.json", "runs.csv"):
+            assert (folder / name).read_text() == (report / name).read_text()
 
 
 class TestMlflow:

@@ -6,8 +6,16 @@ from ktpfl_pipeline.params import Experiment
 
 
 def report(name: str, experiment: Experiment, *results: dict[str, Any]) -> Any:
-    """Return the `Report` on all methods; results that were made with other settings are refused."""
-    from ktpfl_pipeline.reports.report import build
+    """Return the `Report` on all methods, and log it beside their runs; results of other settings are refused.
+
+    A report on the same runs goes to the same run of the tracker: making it again replaces it.
+    """
+    from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.reports.report import build, identity
     from ktpfl_pipeline.reports.results import comparable
 
-    return build(name, comparable(results, experiment.shared()), experiment.shared())
+    methods = comparable(results, experiment.shared())
+    made = build(name, methods, experiment.shared())
+    title = f"report · {name} · {made.variant}"
+    tracking.current().log_report(methods[0].runs[0].experiment, title, identity(methods), made.files, made.figures)
+    return made
