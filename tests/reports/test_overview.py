@@ -134,7 +134,14 @@ class TestTables:
         assert list(overview.accuracy_table(found).columns) == ["Method", "Fashion-MNIST, two labels (%)"]
         table = overview.paper_table(found)
         assert sorted(table.to_numpy().tolist()) == [["FedMD", "66.1"], ["KT-pFL", "75.6"]]
-        assert "Fashion-MNIST, two labels (8 clients instead of 20)" in str(overview.notes(found))
+        assert overview.notes(found)["Not the paper's setting"] == "Fashion-MNIST, two labels: 8 clients instead of 20."
+
+    def test_what_all_comparisons_have_otherwise_is_said_once(self, columns, content):
+        found = columns(a=content(clients=8), b=content(clients=8, private={"source": "digits"}))
+        assert overview.notes(found)["Not the paper's setting"] == (
+            "all comparisons: 8 clients instead of 20; digits, two labels: data digits "
+            "instead of EMNIST, Fashion-MNIST or CIFAR-10."
+        )
 
     def test_no_table_of_the_papers_without_numbers(self, columns, content, two):
         assert overview.paper_table(columns(**two)).empty
@@ -206,6 +213,12 @@ class TestReport:
 
 
 class TestFigures:
+    def test_only_the_thick_lines_have_bands(self, columns, content):
+        """KT-pFL and local-only; FedMD, which has three seeds like them, has a line alone."""
+        (axes,) = overview.accuracy_panels(columns(a=content())).axes
+        assert sorted(line.get_linewidth() for line in axes.lines) == [1, 2, 2]
+        assert len(axes.collections) == 2
+
     def test_panels(self, columns, two):
         found = columns(**two)
         for figure in (overview.accuracy_panels(found), overview.traffic_panels(found)):

@@ -24,6 +24,18 @@ def test_no_number_is_invented(dataset, partition, method):
     assert paper.paper_number(dataset, partition, method) is None
 
 
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        ("emnist:letters", "EMNIST"),
+        ("npz:mine/cifar10.npz", "CIFAR-10"),
+        *((name, name) for name in ("digits", "npz:my.npz", "folder:cifar10", "folder:scans")),
+    ],
+)
+def test_what_data_are_called(source, title):
+    assert paper.title(source) == title
+
+
 def test_names_are_the_rows_of_the_papers_table():
     assert set(paper.NAMES.values()) == {"FedMD", "FedDF", "pFedDF", "Sim-pFL", "TopK-pFL", "KT-pFL"}
     assert not {"local", "kt_pfl_likelihood"} & set(paper.NAMES)
@@ -41,6 +53,8 @@ def test_the_papers_setting(paper_settings):
     [
         ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
         ({"private": {"source": "fashion_mnist", "classes": [0, 1]}}, "2 classes instead of 10"),
+        ({"private": {"source": "fashion_mnist", "samples": 4000}}, "4000 private images instead of all"),
+        ({"private": {"source": "npz:a/fashion_mnist.npz"}}, "whatever it holds of Fashion-MNIST"),
         ({"private": {"source": "cifar10"}}, "public data mnist instead of cifar100"),
         ({"public": {"source": "open_part", "batch": 3000}}, "public data open_part instead of mnist"),
         ({"partition": {"scheme": "dirichlet"}}, "partition dirichlet instead of two_labels or all_labels"),

@@ -31,8 +31,8 @@ LEDGERS = {"knowledge": figures.BLUE, "parameters": "#d55e00", "public data": "#
 CAPTIONS = {
     "accuracy": (
         "Accuracy by round",
-        "Mean test accuracy over clients and seeds at the end of each round; the band is the range over seeds. KT-pFL "
-        "and local-only are drawn thick.",
+        "Mean test accuracy over clients and seeds at the end of each round. KT-pFL and local-only are drawn thick, "
+        "with the range over seeds as a band.",
     ),
     "communication": (
         "Communication",
@@ -93,7 +93,7 @@ class Comparison:
     def dataset(self) -> str:
         """What the private data is called."""
         source = str(self.settings["private"]["source"])
-        return paper.DATASETS.get(source.partition(":")[0], source)
+        return paper.title(source)
 
     @cached_property
     def partition(self) -> str:
@@ -254,7 +254,10 @@ def summary(columns: Mapping[str, Comparison]) -> str:
 
 @figures._styled
 def accuracy_panels(columns: Mapping[str, Comparison], width: float = figures.WIDTH) -> Figure:
-    """Draw the mean accuracy over clients and seeds by round, one panel a comparison; bands are ranges over seeds."""
+    """Draw the mean accuracy over clients and seeds by round, one panel a comparison.
+
+    KT-pFL and local-only are thick and have the range over seeds as a band: thirteen bands would hide the lines.
+    """
     figure, panels = _panels(columns, width, 2.5)
     handles: dict[str, Any] = {}
     for axes, comparison in zip(panels, columns.values(), strict=True):
@@ -273,7 +276,7 @@ def accuracy_panels(columns: Mapping[str, Comparison], width: float = figures.WI
                 zorder=3 if main else 2,
             )
             handles.setdefault(outcome.title, line)
-            if len(outcome.by_seed) > 1:
+            if main and len(outcome.by_seed) > 1:
                 low, high = (list(map(extreme, zip(*outcome.by_seed, strict=True))) for extreme in (min, max))
                 axes.fill_between(outcome.rounds, low, high, color=colour, alpha=0.12, linewidth=0)
         axes.set_xlabel("Round")
@@ -326,9 +329,17 @@ def notes(columns: Mapping[str, Comparison]) -> dict[str, str]:
             "neither rounds, temperature nor evaluation point: a landmark, not a target."
         )
     if differing:
-        found["Not the paper's setting"] = "; ".join(f"{title} ({', '.join(why)})" for title, why in differing.items())
-        found["Not the paper's setting"] += "."
+        found["Not the paper's setting"] = _list(differing, "all comparisons" if len(differing) == len(columns) else "")
     return found
+
+
+def _list(differing: Mapping[str, Sequence[str]], every: str) -> str:
+    """Say in what each comparison differs; what they all differ in is said once, of `every` or by their titles."""
+    first, *others = differing.values()
+    same = [why for why in first if all(why in other for other in others)] if others else []
+    rest = {title: [why for why in own if why not in same] for title, own in differing.items()}
+    common = [f"{every or ' and '.join(differing)}: {', '.join(same)}"] if same else []
+    return "; ".join([*common, *(f"{title}: {', '.join(own)}" for title, own in rest.items() if own)]) + "."
 
 
 def _read(place: str, content: Mapping[str, Any]) -> Comparison:

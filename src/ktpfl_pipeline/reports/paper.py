@@ -9,6 +9,7 @@ read in a reliable rendering, and they are left out. The paper has no row for lo
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from ktpfl_pipeline.reports.results import flat
@@ -76,6 +77,11 @@ def paper_number(dataset: str, partition: str, method: str) -> float | None:
     return None if number is None else number.accuracy
 
 
+def title(source: str) -> str:
+    """Return what a private data source is called: as in the paper where it has that data, else by its own name."""
+    return DATASETS.get(_family(source), source)
+
+
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in what the settings differ from the paper's heterogeneous experiments, in words; empty in nothing.
 
@@ -89,6 +95,10 @@ def differences(settings: dict[str, Any]) -> list[str]:
     clients = settings.get("clients")
     architectures = Counter(settings.get("architectures") or [])
     found = []
+    if source.startswith("npz:") and _family(source) in DATASETS:
+        found.append(f"data {source}, whatever it holds of {DATASETS[_family(source)]}")
+    if (samples := settings.get("private", {}).get("samples")) is not None:
+        found.append(f"{samples} private images instead of all")
     if _family(source) not in DATASETS:
         found.append(f"data {source} instead of {_or(DATASETS.values())}")
     if classes is not None and len(classes) != CLASSES:
@@ -117,8 +127,9 @@ def same_setting(settings: dict[str, Any]) -> bool:
 
 
 def _family(source: str) -> str:
-    """Return ``emnist`` for ``emnist:letters``."""
-    return source.partition(":")[0]
+    """Return ``emnist`` for ``emnist:letters``, and for a file of that name, ``npz:images/emnist.npz``."""
+    kind, _, name = source.partition(":")
+    return PurePath(name).stem if kind == "npz" else kind
 
 
 def _or(names: Any) -> str:
