@@ -136,6 +136,20 @@ def test_frozen_is_fedmd(participation: float, order: str) -> None:
     assert torch.equal(kt_pfl.state.knowledge, coefficients.uniform(5))
 
 
+@pytest.mark.parametrize("update", ["eg", "softmax", "exact"])
+@pytest.mark.parametrize("objective", ["divergence", "likelihood"])
+def test_a_strong_pull_is_nearly_fedmd(objective: str, update: str) -> None:
+    """#7: the distance from 1/N, and so from FedMD's models, falls with 1/rho; float64, three rounds."""
+    fedmd = engine.run(FedMD(), toy.federation(dtype="float64"), Schedule(rounds=3)).state.models
+    distances = []
+    for rho in (1e3, 1e6):
+        method = KTpFL(objective=objective, update=update, rho=rho)
+        state = engine.run(method, toy.federation(dtype="float64"), Schedule(rounds=3)).state
+        assert (state.knowledge - 0.2).abs().max() < 10 / rho
+        distances.append(toy.distance(state.models, fedmd))
+    assert distances[0] > 100 * distances[1] > 0
+
+
 class TestPartialParticipation:
     """#25, and what the contract test leaves to this method."""
 
