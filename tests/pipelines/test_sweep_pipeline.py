@@ -1,0 +1,203 @@
+"""Sweeps, run as a user does: one MLflow run per value, method and seed below one parent, and nothing trained twice."""
+
+import csv
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click import ClickException
+from project_copy import Project
+
+from ktpfl_pipeline.tracking import PARENT, _MlflowRun
+
+NAME = "sweep_rho"
+VALUES = [0.1, 0.7]  # of conf/test, with two seeds
+
+
+def checkpoints(project: Project, name: str = NAME) -> dict[str, tuple[int, int]]:
+    """Return what changes when a run trains on, by the run's folder: its checkpoint's file and the time of writing."""
+    files = (project.folder / "data" / "06_models" / name).glob("*/*/checkpoint.pt")
+    return {str(file.parent): (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
+
+
+def family(project: Project, name: str = NAME) -> tuple[list[Any], list[Any]]:
+    """Return the sweep's MLflow runs: those of whole sweeps, and those of points."""
+    runs = project.tracked(name)
+    whole = [run for run in runs if run.data.tags.get("kind") == "sweep"]
+    return whole, [run for run in runs if run not in whole]
+
+
+def table(project: Project, name: str = NAME) -> list[dict[str, str]]:
+    with (project.folder / "data" / "08_reporting" / name / "table.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def swept(tracked: Callable[[], Project]) -> Project:
+    project = tracked()
+    project.run(NAME)
+    return project
+
+
+class TestFinished:
+    def test_one_mlflow_run_per_value_method_and_seed_below_one_parent(self, swept: Project) -> None:
+        (parent,), points = family(swept)
+        assert sorted(run.info.run_name for run in points) == sorted(
+            [f"rho={rho} · kt_pfl · seed {seed}" for rho in VALUES for seed in (0, 1)]
+            + [f"local · seed {seed}" for seed in (0, 1)]  # ρ does not touch it: it ran once
+        )
+        assert {run.data.tags[PARENT] for run in points} == {parent.info.run_id}
+        assert {run.info.status for run in (parent, *points)} == {"FINISHED"}
+        assert {run.data.params["method.rho"] for run in points if run.data.tags["method"] == "kt_pfl"} == {
+            "0.1",
+            "0.7",
+        }
+
+    def test_the_parent_says_what_was_swept_and_holds_the_report(self, swept: Project) -> None:
+        (parent,), _ = family(swept)
+        assert parent.info.run_name == NAME
+        assert parent.data.params["parameter"] == "methods.kt_pfl.rho"
+        assert parent.data.params["values"] == str(VALUES)
+        client = swept.client()
+        held = {file.path for place in ("", "figures") for file in client.list_artifacts(parent.info.run_id, place)}
+        figure = {"figures/accuracy.png", "figures/accuracy.svg"}
+        assert held == {"report.html", "report.md", "table.tex", "table.csv", "figures"} | figure
+
+    def test_table_and_figure(self, swept: Project) -> None:
+        """Each number of the table is the mean over seeds of what the MLflow runs ended with."""
+        rows = table(swept)
+        assert [(row["method"], row["methods.kt_pfl.rho"]) for row in rows] == [
+            ("kt_pfl", "0.1"),
+            ("kt_pfl", "0.7"),
+            ("local", "any"),
+        ]
+        assert sum(row["chosen"] == "1" for row in rows) == 1
+        _, points = family(swept)
+        for row in rows:
+            label = "local" if row["method"] == "local" else f"rho={row['methods.kt_pfl.rho']} "
+            ends = [run.data.metrics["final/after_transfer"] for run in points if run.info.run_name.startswith(label)]
+            assert float(row["test"]) == pytest.approx(sum(ends) / 2)
+        folder = swept.folder / "data" / "08_reporting" / NAME
+        assert all((folder / "figures" / f"accuracy.{kind}").stat().st_size > 1000 for kind in ("png", "svg"))
+
+    def test_every_run_is_named_on_the_page(self, swept: Project) -> None:
+        page = (swept.folder / "data" / "08_reporting" / NAME / "report.html").read_text()
+        assert all(run.info.run_id in page for run in family(swept)[1])
+
+    def test_again_trains_nothing(self, swept: Project) -> None:
+        before, rows, runs = checkpoints(swept), table(swept), family(swept)
+        assert len(before) == 6
+        swept.run(NAME)
+        assert checkpoints(swept) == before
+        assert table(swept) == rows
+        again = family(swept)
+        assert [len(found) for found in again] == [1, 6]
+        assert [run.info.run_id for run in again[1]] == [run.info.run_id for run in runs[1]]
+
+
+def test_another_value_interrupted_trains_only_what_is_new(swept: Project, tmp_path: Path) -> None:
+    """The finished runs go below the new parent: one parent has all that its table has."""
+    project = Project(tmp_path / "project")
+    shutil.copytree(swept.folder, project.folder)
+    more, before = [*VALUES, 2.0], checkpoints(project)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_MlflowRun, "round", press_ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            project.run(NAME, experiment=NAME, values=more)
+    (_, parent), points = family(project)
+    assert parent.info.status == "KILLED"
+    assert sorted(run.info.status for run in points) == ["FINISHED"] * 6 + ["KILLED"]
+    project.run(NAME, experiment=NAME, values=more)
+    after = checkpoints(project)
+    assert {folder: after[folder] for folder in before} == before
+    assert len(after) == len(before) + 2
+    (old, again), points = family(project)
+    assert (old.data.params["values"], again.data.params["values"]) == (str(VALUES), str(more))
+    assert (again.info.run_id, again.info.status) == (parent.info.run_id, "FINISHED")
+    assert len(points) == 8
+    assert {run.data.tags[PARENT] for run in points} == {again.info.run_id}
+    assert [row["methods.kt_pfl.rho"] for row in table(project)] == ["0.1", "0.7", "2.0", "any"]
+
+
+def press_ctrl_c(run: _MlflowRun, record: Any) -> None:
+    """Stand in for the logging of a round; rounds of runs that are finished are only told again."""
+    if not run.complete:
+        raise KeyboardInterrupt
+
+
+def test_killed_and_started_again(tracked: Callable[[], Project], swept: Project) -> None:
+    """Killed after its third run of six, it ends as if nothing had happened: the same table, the same MLflow runs."""
+    project = tracked()
+    kill(project)
+    before, ((parent,), points) = checkpoints(project), family(project)
+    kept = [str(place(project, run)) for run in points if run.info.status == "FINISHED"]
+    assert 3 <= len(kept) < 6
+    assert not (project.folder / "data" / "08_reporting" / NAME).exists()
+    project.run(NAME)
+    after = checkpoints(project)
+    assert {folder: after[folder] for folder in kept} == {folder: before[folder] for folder in kept}
+    (resumed,), again = family(project)
+    assert resumed.info.run_id == parent.info.run_id
+    assert {run.info.run_id for run in points} <= {run.info.run_id for run in again}
+    assert {run.info.status for run in (resumed, *again)} == {"FINISHED"}
+    assert len(again) == 6
+    assert table(project) == table(swept)
+
+
+def place(project: Project, run: Any) -> Path:
+    """Return the folder of an MLflow run's checkpoint."""
+    tags = run.data.tags
+    return project.folder / "data" / "06_models" / NAME / tags["method"] / f"seed-{tags['seed']}-{tags['key'][:8]}"
+
+
+def kill(project: Project) -> None:
+    """Start the real command, and kill it as soon as three runs are finished."""
+    with project.start(f"--pipelines={NAME}") as process:
+        try:
+            deadline = time.monotonic() + 120
+            while sum(run.info.status == "FINISHED" for run in family(project)[1]) < 3:
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        finally:
+            process.kill()
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL, errors
+
+
+class TestPublicSource:
+    """The paper's Table 5: the same private images beside several public sets. Nothing is tracked here."""
+
+    NAME = "sweep_public_source"
+
+    @pytest.fixture
+    def project(self, untracked: Project) -> Project:
+        images = np.random.default_rng(0).integers(0, 256, (100, 28, 28), dtype=np.uint8)
+        np.savez(untracked.folder / "data" / "01_raw" / "noise.npz", images=images, labels=np.arange(100) % 10)
+        return untracked
+
+    def test_each_source_has_its_row(self, project: Project) -> None:
+        project.run(self.NAME, experiment=self.NAME, values=["npz:noise.npz", "open_part"])
+        rows = table(project, self.NAME)
+        assert [(row["method"], row["public.source"]) for row in rows] == [
+            *(("kt_pfl", "npz:noise.npz"), ("kt_pfl", "open_part")),
+            *(("local", "npz:noise.npz"), ("local", "open_part")),  # an open part leaves fewer private images
+        ]
+        assert len({row["test"] for row in rows}) == 4
+
+    def test_what_cannot_be_is_refused_before_anything_is_trained(self, project: Project) -> None:
+        with pytest.raises(
+            ClickException,
+            match=r"^sweep_public_batch cannot set public\.batch to 600: .* lower public\.batch to 539 or less",
+        ):
+            project.run("sweep_public_batch", experiment="sweep_public_batch", values=[60, 600])
+        with pytest.raises(
+            ClickException, match=r"^sweep_public_source cannot set public\.source to 'npz:none\.npz': "
+        ):
+            project.run(self.NAME, experiment=self.NAME, values=["open_part", "npz:none.npz"])
+        assert project.written() == ["data/01_raw/noise.npz"]
