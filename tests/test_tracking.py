@@ -12,7 +12,7 @@ import pytest
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import MlflowTracker, Untracked
+from ktpfl_pipeline.tracking import PARENT, MlflowTracker, Untracked
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
 
@@ -102,6 +102,21 @@ class TestOneRunPerKey:
         with tracker.run(**{**RUN, **change}) as second:
             pass
         assert second.run_id != first.run_id
+
+    def test_a_run_is_below_the_sweep_that_asked_for_it_last(self, tracker: MlflowTracker, client: Any) -> None:
+        """A sweep with one more value takes over the finished runs."""
+
+        def parent_after(tags: dict[str, str]) -> str | None:
+            with tracker.run(**{**RUN, "tags": {**RUN["tags"], **tags}}):
+                pass
+            (run,) = runs(client)
+            assert run.info.status == "FINISHED"
+            return run.data.tags.get(PARENT)
+
+        assert parent_after({}) is None
+        assert parent_after({PARENT: "first"}) == "first"
+        assert parent_after({PARENT: "second"}) == "second"
+        assert parent_after({}) == "second"
 
     def test_killed_between_the_run_and_its_parameters(self, tracker: MlflowTracker, client: Any) -> None:
         """The run is there and its parameters are not: who finds it again logs them."""
