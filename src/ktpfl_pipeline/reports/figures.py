@@ -104,7 +104,8 @@ LOOKS = {
     "fml": Look("#ee8866", ">"),
     "local": Look(NEUTRAL, "o"),
 }
-_SPARE = (Look("#000000", "8"), Look("#ddaa33", "H"), Look("#004488", "1"), Look("#bb5566", "2"))
+_SPARE = ("#000000", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
+_SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
 _MARK = "#d55e00"
 FEW = 4
 """Methods up to which a figure shows everything of each; with more, only of the emphasised two."""
@@ -148,7 +149,8 @@ def look(method: str) -> Look:
     if method in LOOKS:
         return LOOKS[method]
     others = [name for name in METHODS if name not in LOOKS]
-    return _SPARE[(others.index(method) if method in others else len(others)) % len(_SPARE)]
+    place = others.index(method) if method in others else len(others)
+    return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
 
 
 def architecture_title(architecture: str) -> str:
