@@ -16,6 +16,9 @@ from project_copy import EXPERIMENT, Project, timeless
 from sklearn.datasets import load_digits
 from toy import same
 
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
+
 METHODS = ("kt_pfl", "fedmd", "local")
 SEEDS = (0, 1)
 CLIENTS, ROUNDS = 5, 2
@@ -59,7 +62,7 @@ def project(tracked: Callable[[], Project]) -> Project:
 
 @pytest.fixture(scope="module")
 def first(project: Project) -> Snapshot:
-    """KT-pFL, FedMD and local-only with two seeds."""
+    """All methods with two seeds; three of them are looked at."""
     project.run(COMPARE)
     return Snapshot.of(project)
 
@@ -219,7 +222,7 @@ class TestReport:
 
 class TestMlflow:
     def test_one_finished_run_per_method_and_seed(self, first: Snapshot) -> None:
-        assert len(first.tracked) == len(EVERY_RUN)
+        assert len(first.tracked) == len(HETERO_METHODS) * len(SEEDS)
         assert {run.info.status for run in first.tracked.values()} == {"FINISHED"}
         for method, seed in EVERY_RUN:
             assert run_of(first, method, seed).info.run_id == first.finished[method][seed]["run_id"]
@@ -242,7 +245,7 @@ class TestMlflow:
             "compute.device": "cuda" if torch.cuda.is_available() else "cpu",
             "compute.dtype": "float32",
             "method.update": "eg",
-            "method.rho": "0.7",
+            "method.rho": str(KTpFL().rho),
         }
         assert expected.items() <= run.data.params.items()
         assert {"data", "code", "torch"} <= run.data.params.keys()
