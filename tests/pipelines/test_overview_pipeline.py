@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
 
 
 def test_it_gathers_what_comparisons_left(untracked: Project) -> None:
-    for scheme in ("two_labels", "all_labels"):
-        untracked.run("compare_hetero_digits", partition={"scheme": scheme})
+    reports = untracked.folder / "data" / "08_reporting"
+    untracked.run("compare_hetero_digits", seeds=[0], rounds=1)
+    stand_in(reports / "compare_hetero_digits", "two_labels", "all_labels")
     untracked.run("overview")
-    folder = untracked.folder / "data" / "08_reporting" / "overview"
+    folder = reports / "overview"
     figures = [f"figures/{name}.{kind}" for name in ("accuracy", "communication") for kind in ("png", "svg")]
     assert {"report.html", "report.md", "table.tex", "table.txt", *figures} <= {
         file.relative_to(folder).as_posix() for file in folder.rglob("*")
@@ -27,6 +29,17 @@ def test_it_gathers_what_comparisons_left(untracked: Project) -> None:
     assert all((folder / link).resolve().is_file() for link in re.findall(r'href="(\.\./[^"]+)"', page))
     untracked.run("overview")  # it does not read itself
     assert (folder / "report.html").read_text() == page
+
+
+def stand_in(reports: Path, old: str, new: str) -> None:
+    """Copy the one report to where that of another partition would be; training all methods again takes a minute."""
+    (made,) = reports.iterdir()
+    copy = reports / made.name.replace(old, new)
+    shutil.copytree(made, copy)
+    content = json.loads((copy / "comparison.json").read_text())
+    assert content["settings"]["partition"]["scheme"] == old
+    content["settings"]["partition"]["scheme"] = new
+    (copy / "comparison.json").write_text(json.dumps(content))
 
 
 def test_without_comparisons_it_says_what_to_run(untracked: Project) -> None:
