@@ -184,6 +184,7 @@ class TestReport:
             "runs.csv",
             "rounds.csv",
             "clients.csv",
+            "theorem.csv",
             "differences.csv",
             "figures",
         }

@@ -166,7 +166,8 @@ class TestDataFiles:
         assert len(runs) == 3 * 3 * 2  # methods, seeds, points
         row = runs[(runs.run_id == "01-fedmd") & (runs.point == "after_transfer")].iloc[0]
         assert (row.method, row.seed, row.key) == ("fedmd", 1, "key-fedmd-1")
-        assert (row.accuracy, row.worst_decile, row.knowledge_up_bytes) == pytest.approx((0.8, 0.7, 2e6))
+        assert (row.accuracy, row.client_std, row.worst_decile) == pytest.approx((0.8, 0.1, 0.7))
+        assert (row.knowledge_up_bytes, row.seconds) == (2e6, 3.5)
 
     def test_every_row_names_a_run(self, study, whole):
         for results in (study, [whole]):
@@ -178,10 +179,16 @@ class TestDataFiles:
 
     def test_rounds_and_clients(self, whole):
         found = self.read([whole])
-        assert sorted(found) == ["clients.csv", "rounds.csv", "runs.csv"]
+        assert sorted(found) == ["clients.csv", "rounds.csv", "runs.csv", "theorem.csv"]
         assert found["rounds.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.7, 0.8] * 2)
         assert found["clients.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.8] * 2)
         assert found["clients.csv"].architecture.tolist() == ["lenet", "mlp"] * 2
+
+    def test_theorem(self, whole):
+        table = self.read([whole])["theorem.csv"]
+        assert len(table) == 2 * 2 * 4  # seeds, clients, mixtures
+        row = table[(table.run_id == "01-kt_pfl") & (table.client == 1) & (table.mixture == "fitted")].iloc[0]
+        assert (row.fit_loss, row.test_loss, row.test_accuracy, row.certificate) == (1.5, 1.25, 0.5, 5e-9)
 
     def test_differences(self, study):
         table = self.read(study)["differences.csv"]

@@ -7,7 +7,7 @@ import html
 import re
 import textwrap
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean, pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
 from ktpfl_pipeline.core.metrics import LEDGERS
@@ -16,6 +16,7 @@ from ktpfl_pipeline.reports.results import (
     HEADLINE,
     Difference,
     Final,
+    FinishedRun,
     MethodResult,
     local_only,
     paired_difference,
@@ -213,71 +214,101 @@ def run_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
 def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
 
-    ``runs.csv`` has the final values of every seed, ``rounds.csv`` the accuracy and the bytes of every round,
-    ``clients.csv`` the final accuracy of every client; ``differences.csv`` the paired differences of the report's
-    subject to each other method, with the runs of both. Accuracies and differences are in 0..1.
+    ``runs.csv`` has the final values, bytes and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
+    round, ``clients.csv`` the final accuracy of every client, ``theorem.csv`` the check of Theorem 1 by client and
+    mixture, and ``differences.csv`` the paired differences of the report's subject to each other method, with the runs
+    of both. Accuracies and differences are in 0..1, losses in nats. A file without rows is left out.
     """
     import pandas as pd
 
-    main = subject(results)
-    runs = [
-        (
-            {"method": result.method, "seed": run.seed, "run_id": run.run_id, "key": run.key},
-            result,
-            run,
-        )
-        for result in results
-        for run in result.runs
+    runs = [(result, run) for result in results for run in result.runs]
+    files = {
+        "runs.csv": [row for result, run in runs for row in _final_rows(result, run)],
+        "rounds.csv": [
+            {
+                **_ids(run),
+                "round": record.round,
+                **{point: fmean(values) for point, values in record.accuracy.items()},
+                **{f"{ledger}_bytes": sum(record.traffic.get(ledger, [])) for ledger in LEDGERS},
+            }
+            for _, run in runs
+            for record in run.history
+        ],
+        "clients.csv": [
+            {
+                **_ids(run),
+                "client": client,
+                "architecture": architecture,
+                **{point: run.final(point)[client] for point in result.final},
+            }
+            for result, run in runs
+            for client, architecture in enumerate(run.architectures)
+        ],
+        "theorem.csv": [row for _, run in runs for row in _theorem_rows(run)],
+        "differences.csv": _difference_rows(results),
+    }
+    return {name: pd.DataFrame(rows).to_csv(index=False) for name, rows in files.items() if rows}
+
+
+def _ids(run: FinishedRun) -> dict[str, Any]:
+    """Return what finds a run: the first columns of every CSV file."""
+    return {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
+
+
+def _final_rows(result: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
+    totals = {
+        f"{ledger}_bytes": sum(sum(record.traffic.get(ledger, [])) for record in run.history) for ledger in LEDGERS
+    }
+    seconds = sum(record.seconds.get("round", 0.0) for record in run.history)
+    return [
+        {
+            **_ids(run),
+            "point": point,
+            "accuracy": fmean(run.final(point)),
+            "client_std": pstdev(run.final(point)),
+            "worst_decile": worst_decile(run.final(point)),
+            **totals,
+            "seconds": seconds,
+        }
+        for point in result.final
     ]
-    differences = [
+
+
+def _theorem_rows(run: FinishedRun) -> list[dict[str, Any]]:
+    check = run.theorem
+    if check is None:
+        return []
+    return [
+        {
+            **_ids(run),
+            "client": client,
+            "mixture": mixture,
+            "fit_loss": check.fit[mixture][client],
+            "test_loss": check.test[mixture][client],
+            "test_accuracy": check.accuracy[mixture][client],
+            "certificate": certificate,
+        }
+        for client, certificate in enumerate(check.certificate)
+        for mixture in check.fit
+    ]
+
+
+def _difference_rows(results: Sequence[MethodResult]) -> list[dict[str, Any]]:
+    main = subject(results)
+    return [
         {
             "method": main.method,
             "minus": result.method,
             "point": point,
-            **(vars(found) if found else {}),
+            **vars(found),
             "run_ids": " ".join(run.run_id for run in main.runs),
             "minus_run_ids": " ".join(run.run_id for run in result.runs),
         }
         for result in results
         if result is not main
         for point in main.final
-        for found in [paired_difference(main, result, point, point)]
+        if (found := paired_difference(main, result, point, point))
     ]
-    tables: dict[str, list[dict[str, Any]]] = {
-        "runs.csv": [
-            {
-                **ids,
-                "point": point,
-                "accuracy": fmean(run.final(point)),
-                "worst_decile": worst_decile(run.final(point)),
-                **{f"{ledger}_bytes": sum(sum(r.traffic.get(ledger, [])) for r in run.history) for ledger in LEDGERS},
-            }
-            for ids, result, run in runs
-            for point in result.final
-        ],
-        "rounds.csv": [
-            {
-                **ids,
-                "round": record.round,
-                **{point: fmean(values) for point, values in record.accuracy.items()},
-                **{f"{ledger}_bytes": sum(record.traffic.get(ledger, [])) for ledger in LEDGERS},
-            }
-            for ids, _, run in runs
-            for record in run.history
-        ],
-        "clients.csv": [
-            {
-                **ids,
-                "client": client,
-                "architecture": architecture,
-                **{point: run.final(point)[client] for point in result.final},
-            }
-            for ids, result, run in runs
-            for client, architecture in enumerate(run.architectures)
-        ],
-        "differences.csv": differences,
-    }
-    return {name: pd.DataFrame(rows).to_csv(index=False) for name, rows in tables.items() if rows}
 
 
 def point_title(point: str, results: Sequence[MethodResult]) -> str:
