@@ -356,6 +356,7 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
         axes.tick_params(length=0, pad=2)
         axes.spines[:].set_visible(False)
         bar = figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
+        bar.locator = MaxNLocator(5)
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=2.5)
         if axes is left:

@@ -195,7 +195,7 @@ def _accuracy_plates(results: Sequence[MethodResult]) -> list[_Plate]:
         "Dashed: after local training, before that.",
         *([f"Bands: the range over {seeds} seeds."] if seeds > 1 else []),
         f"Thick: {' and '.join(strong)}"
-        + (", who alone have dashed lines and bands." if len(results) > figures.FEW else "."),
+        + ("; only these have dashed lines and bands." if len(results) > figures.FEW else "."),
         *(["Local-only has one line, because nothing comes back to it."] if local_only(results) else []),
     ]
     return [
