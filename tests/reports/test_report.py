@@ -174,7 +174,7 @@ class TestOtherForms:
         assert "02-fedmd" in built.markdown
 
     def test_latex(self, built):
-        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 6  # accuracy, differences, traffic
+        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 8  # accuracy, differences, traffic, time
         assert r"\label{tab:compare-hetero-digits}" in built.latex
         assert r"\label{tab:compare-hetero-digits-differences}" in built.latex
         assert built.latex.isascii()

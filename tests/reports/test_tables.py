@@ -216,6 +216,13 @@ class TestOtherTables:
             "Whole rounds": "3.5 s",
         }
 
+    def test_a_phase_that_a_method_does_not_have(self, study):
+        fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
+        assert tables.phase_table([study[0], fine_tuned])[["Distill", "Fine tune"]].to_numpy().tolist() == [
+            ["1.0 s", "–"],
+            ["–", "0 s"],
+        ]
+
     def test_runs(self, study):
         runs = tables.run_table(study)
         assert list(runs["Seed"]) == ["0", "1", "2"] * 3

@@ -356,6 +356,9 @@ def _captions(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict
         "communication": "Sums over all clients and rounds"
         + (", mean over seeds" if many else "")
         + "; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server.",
+        "phases": "Wall time by phase of a round, summed over the rounds"
+        + (", mean over seeds" if many else "")
+        + ". It depends on the machine and on what else ran there.",
     }
     checked = _checked(results)
     if checked is not None:

@@ -182,14 +182,19 @@ def communication_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
 
 
 def phase_table(results: Sequence[MethodResult]) -> "pd.DataFrame":
-    """Return one row a method: wall time by phase of a round, summed over the rounds."""
+    """Return one row a method: wall time by phase of a round, summed over the rounds; a dash where it has none."""
     import pandas as pd
 
     phases = [phase for phase in {phase: None for result in results for phase in result.seconds} if phase != "round"]
     rows = [
         {
             "Method": result.title,
-            **{phase.capitalize(): duration(result.seconds.get(phase, 0.0)) for phase in phases},
+            **{
+                phase.replace("_", " ").capitalize(): (
+                    duration(result.seconds[phase]) if phase in result.seconds else NONE
+                )
+                for phase in phases
+            },
             "Whole rounds": duration(result.time),
         }
         for result in results
