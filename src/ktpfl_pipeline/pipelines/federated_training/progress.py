@@ -72,7 +72,8 @@ class SeedProgress:
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Show which client the phase is at."""
-        parent, self.trained = self.parent, True
+        parent = self.parent
+        self.trained = self.trained or self.round_number < parent.rounds  # after the last round, Theorem 1 is checked
         where = (
             f"seed {self.seed}  round {self.round_number + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
         )
