@@ -1,4 +1,4 @@
-"""What every test shares. pytest puts this folder on the import path, so that tests can `import toy`."""
+"""What every test shares."""
 
 import pytest
 import torch
