@@ -32,7 +32,7 @@ $(READY): requirements.lock pyproject.toml
 	fi
 	@touch $(READY)
 
-run: $(READY)  ## KT-pFL, FedMD and local-only on real digits, in minutes, with a report
+run: $(READY)  ## all methods on real digits, in minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
