@@ -5,7 +5,9 @@ soft predictions there, and of parameters elsewhere; only predictions can be com
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,24 +26,21 @@ def similarities(logits: Tensor, temperature: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SimPFL(Personal):
-    """Believes that a client should listen to others in proportion to how alike they predict.
+class Similarity(Personal):
+    """What both share: the round, in which a method's `mixture` makes teachers of similarities.
 
     Attributes:
-        weights: ``minmax``, similarities less the row's smallest, as in the authors' code: the least similar client
-            gets nothing; or ``direct``, the similarities themselves.
+        name: of the method, in messages.
         temperature: of the soft predictions that are compared.
     """
 
-    weights: str = "minmax"
+    name: ClassVar[str]
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        if self.weights not in ("minmax", "direct"):
-            raise InputError(f"sim_pfl.weights is {self.weights!r}; choose one of minmax, direct.")
+        """Refuse a temperature that is none."""
         if not 0 < self.temperature < math.inf:
-            raise InputError(f"sim_pfl.temperature is {self.temperature}; it must be finite and above 0.")
+            raise InputError(f"{self.name}.temperature is {self.temperature}; it must be finite and above 0.")
 
     def round(
         self, state: PersonalState, cohort: list[int], t: int, fed: Federation
@@ -50,8 +49,31 @@ class SimPFL(Personal):
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
 
+    @abstractmethod
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers, rows that sum to one, (|S|, |S|)."""
+
+
+@dataclass(frozen=True)
+class SimPFL(Similarity):
+    """Believes that a client should listen to others in proportion to how alike they predict.
+
+    Attributes:
+        weights: ``minmax``, similarities less the row's smallest, as in the authors' code: the least similar client
+            gets nothing; or ``direct``, the similarities themselves.
+    """
+
+    name: ClassVar[str] = "sim_pfl"
+    weights: str = "minmax"
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        super().__post_init__()
+        if self.weights not in ("minmax", "direct"):
+            raise InputError(f"sim_pfl.weights is {self.weights!r}; choose one of minmax, direct.")
+
+    def mixture(self, logits: Tensor) -> Tensor:
+        """Return each client's weights of its teachers, in proportion to similarity, (|S|, |S|)."""
         scores = similarities(logits, self.temperature)
         if self.weights == "minmax":
             scores = scores - scores.min(dim=1, keepdim=True).values
@@ -61,30 +83,21 @@ class SimPFL(Personal):
 
 
 @dataclass(frozen=True)
-class TopKPFL(Personal):
+class TopKPFL(Similarity):
     """Believes that a client should listen to the K that predict most like itself, itself among them, all alike.
 
     Attributes:
         k: K, 5 in the paper; all of a smaller cohort.
-        temperature: of the soft predictions that are compared.
     """
 
+    name: ClassVar[str] = "topk_pfl"
     k: int = 5
-    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse hyperparameters that mean nothing."""
+        super().__post_init__()
         if self.k < 1:
             raise InputError(f"topk_pfl.k is {self.k}; it must be at least 1.")
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"topk_pfl.temperature is {self.temperature}; it must be finite and above 0.")
-
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
-        """Train, predict, find the most similar, distil."""
-        upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
 
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers: 1/K for the K most similar, itself first, (|S|, |S|)."""
