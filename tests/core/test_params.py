@@ -60,13 +60,16 @@ class TestAverage:
             if tensor.is_floating_point():
                 assert torch.allclose(mixed[name], 2 * tensor, rtol=1e-6)
 
-    def test_statistics_are_averaged_and_counters_are_the_firsts(self) -> None:
+    def test_statistics_are_averaged_and_of_counters_the_largest_is_taken(self) -> None:
         models = [params_of(toy.build("conv")) for _ in range(2)]
         for params, mean, count in zip(models, (1.0, 5.0), (3, 8), strict=True):
             params["1.running_mean"], params["1.num_batches_tracked"] = torch.full((4,), mean), torch.tensor(count)
         mixed = average(models, shares(0.75, 0.25))
+        assert toy.same(
+            mixed["1.num_batches_tracked"], average(models[::-1], shares(0.25, 0.75))["1.num_batches_tracked"]
+        )
         assert mixed["1.running_mean"].tolist() == [2.0] * 4
-        assert mixed["1.num_batches_tracked"].item() == 3
+        assert mixed["1.num_batches_tracked"].item() == 8
         assert mixed["1.num_batches_tracked"].dtype == torch.int64
 
     def test_is_summed_in_float64(self) -> None:

@@ -107,6 +107,32 @@ class SquaredError:
 
 
 @dataclass(frozen=True, eq=False)
+class SquaredDistance:
+    """λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², of parameters as knowledge, v_n = Σ_m c[n, m] w_m.
+
+    Attributes:
+        products: (N, N) inner products of the models from their common mean, divided by q.
+        weights: (N,) λ a_n.
+        rho: ρ.
+    """
+
+    products: Tensor
+    weights: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        move = c - torch.eye(len(c), dtype=c.dtype, device=c.device)
+        distance = ((move @ self.products) * move).sum(dim=1)
+        return self.weights * distance + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return 2 λ a_n (c G - G) + 2ρ (c - 1/N), (N, N); the server never sees parameters twice."""
+        pull = c @ self.products - self.products
+        return 2.0 * self.weights[:, None] * pull + 2.0 * self.rho * (c - 1.0 / len(c))
+
+
+@dataclass(frozen=True, eq=False)
 class Likelihood:
     """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labelled images.
 
@@ -225,6 +251,14 @@ def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -
 
 
 UPDATES = {"eg": eg, "pgd": pgd, "softmax": softmax, "exact": exact, "authors": authors, "frozen": frozen}
+
+
+def default_step(update: str, rho: float) -> float:
+    """Return a step η₃ that no ρ makes oscillate, for rows with λ a_n of at most about 2; derived in docs/kt_pfl.md.
+
+    2 / (2 + ρ) in the geometry of the entropy, and 1 / (2 + 2ρ) in the Euclidean one of ``pgd``.
+    """
+    return 1.0 / (2.0 + 2.0 * rho) if update == "pgd" else 2.0 / (2.0 + rho)
 
 
 def _log(c: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The one exception for what a user can mend."""
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -10,6 +11,21 @@ class InputError(ValueError):
     The message is one sentence or two: the value, what is allowed, and how to mend it. The command line shows the
     message alone, without a traceback.
     """
+
+
+def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
+    """Refuse a hyperparameter that is infinite, not a number, or outside [least, most]; None stands for a default.
+
+    Args:
+        name: method and hyperparameter, such as ``"ditto.coupling"``.
+        value: what was given.
+        least: the smallest value that means something.
+        most: the largest one.
+    """
+    if value is None or (least <= value <= most and value < math.inf):
+        return
+    allowed = f"be finite and at least {least}" if most == math.inf else f"lie between {least} and {most}"
+    raise InputError(f"{name} is {value}; it must {allowed}.")
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:

@@ -1,6 +1,7 @@
-"""The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
+"""What travels. The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
 
-A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`.
+A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`. Where models travel,
+`both_ways` counts their bytes.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, select
+from ktpfl_pipeline.core.params import Models, select, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +71,9 @@ def teach_mixtures(
     after, report = teach(fed, state, upload, coefficients.teachers(weights, upload.soft), t)
     shown = coefficients.among(weights, fed.positions(list(upload.models)), len(fed.clients))
     return after, RoundReport(report.after_local, report.traffic, shown)
+
+
+def both_ways(models: Models) -> dict[int, Traffic]:
+    """Return the traffic of a round in which each client downloads and uploads one model like its own."""
+    sizes = {n: wire_bytes(params) for n, params in models.items()}
+    return {n: Traffic(parameters_up=size, parameters_down=size) for n, size in sizes.items()}

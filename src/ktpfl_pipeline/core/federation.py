@@ -4,7 +4,7 @@ A verb works on many clients at once. Batches, devices and dtypes exist only beh
 `executors/`, many clients).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import local, mutual, prototypes, rng
+from ktpfl_pipeline.core import local, mutual, prototypes, rng, rules
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
@@ -124,6 +124,10 @@ class Federation:
         initial = self.initial_prototypes()
         return {client.id: initial[client.architecture] for client in self.clients}
 
+    def common_models(self) -> Models:
+        """Return each client's model before the first round, for methods that need one architecture."""
+        return dict.fromkeys(self.by_id, self.initial_model(self.architecture))
+
     def initial_prototypes(self) -> Prototypes:
         """Return the initial model of each architecture that a client has."""
         return {name: self.initial_model(name) for name in sorted({client.architecture for client in self.clients})}
@@ -133,6 +137,45 @@ class Federation:
         with local.seeded(rng.derive(self.seed, "initialisation", architecture)):
             module = self.build(architecture)
         return params_of(module.to(self.device, local.DTYPES[self.compute.dtype]))
+
+    @cached_property
+    def architecture(self) -> str:
+        """The one architecture of all clients, for methods whose knowledge is parameters.
+
+        Raises:
+            InputError: if there are several.
+        """
+        names = sorted({client.architecture for client in self.clients})
+        if len(names) > 1:
+            raise InputError(
+                f"Parameters can be combined only where all clients have one architecture; there are "
+                f"{', '.join(names)}. Set architectures to one name, [mcmahan_cnn] for example, or take methods that "
+                "exchange predictions."
+            )
+        return names[0]
+
+    @cached_property
+    def head_names(self) -> list[str]:
+        """Names of the parameters of `architecture`'s last linear layer."""
+        with local.seeded(0):
+            modules = list(self.build(self.architecture).named_modules())
+        layers = [name for name, part in modules if isinstance(part, nn.Linear)]
+        if not layers:
+            raise InputError(f"{self.architecture} has no linear layer to be its head; leave fedrep out.")
+        return [name for name in self.trained_names if name.rpartition(".")[0] == layers[-1]]
+
+    @cached_property
+    def head_mask(self) -> Tensor:
+        """Ones for the parameters of the head in vectors of `architecture`, zeros for the body's, (d,)."""
+        model = self.initial_model(self.architecture)
+        parts = [torch.full((model[n].numel(),), float(n in self.head_names)) for n in self.trained_names]
+        return torch.cat(parts).to(self.device)
+
+    @cached_property
+    def trained_names(self) -> list[str]:
+        """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
+        with local.seeded(0):
+            return [name for name, _ in self.build(self.architecture).named_parameters()]
 
     def data_weights(self, cohort: list[int]) -> Tensor:
         """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
@@ -159,6 +202,39 @@ class Federation:
     def train(self, models: Models, t: int) -> Models:
         """LocalSGD: return each model trained on its client's private data for E epochs."""
         return self.executor.run(self, "train", local.train, {n: (params, t) for n, params in models.items()})
+
+    def train_by(
+        self,
+        rule: rules.Rule,
+        models: Models,
+        t: int,
+        others: Mapping[int, rules.Vectors] | None = None,
+        epochs: int | None = None,
+        part: str = "",
+    ) -> tuple[Models, dict[int, rules.Vectors]]:
+        """Return each model trained by the method's own rule, and the rule's other vectors after it.
+
+        Args:
+            rule: how a step goes; see `rules.train`.
+            models: where to start.
+            t: the round, which names the streams.
+            others: what each client's rule needs beside its model.
+            epochs: passes over the training split; None takes E.
+            part: names the streams of a second training in one round.
+        """
+        limit, given = rules.Limit(self.training.epochs if epochs is None else epochs), others or {}
+        calls = {n: (params, rule, given.get(n, ()), t, limit, part) for n, params in models.items()}
+        found = self.executor.run(self, "train", rules.train, calls)
+        return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
+
+    def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
+        """Return each model after a few steps on its client's training images, to be evaluated and thrown away.
+
+        The images are those of round 0, which no round of training has: the same at every evaluation.
+        """
+        calls = {n: (params, rule, (), 0, rules.Limit(1, steps)) for n, params in models.items()}
+        found = self.executor.run(self, "adapt", rules.train, calls)
+        return {n: params for n, (params, _) in found.items()}
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
         """Return each model trained on its client's private data, to be evaluated and thrown away.
@@ -235,6 +311,11 @@ class Federation:
         answers = self.executor.run(self, "cross_predict", local.cross_logits, calls)  # (Σ V_n, K) each
         stacked = torch.stack([answers[n] for n in models], dim=1)
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
+
+    def candidate_losses(self, candidates: dict[int, list[Params]], split: Split) -> dict[int, list[float]]:
+        """Return the mean cross-entropy on each client's `split` of each of its candidate models, in their order."""
+        calls = {n: (models, split) for n, models in candidates.items()}
+        return self.executor.run(self, "validate", local.losses, calls)
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return accuracy and loss of each model on its own client's `split`."""

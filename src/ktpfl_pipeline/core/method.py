@@ -6,13 +6,14 @@ client. One function over shared verbs reads like the paper's pseudocode.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, select
+from ktpfl_pipeline.core.params import Models, Params, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,8 @@ class Method(Protocol[State]):
     def round(self, state: State, cohort: list[int], t: int, fed: Federation) -> tuple[State, RoundReport]:
         """Return the state after round t with the clients in `cohort`; leave `state` as it was.
 
-        A client outside the cohort keeps its model, and its row and column of any server matrix, bit for bit.
+        A client outside the cohort keeps its model, and its row and column of any server matrix, bit for bit. (Its
+        column moves only where the cohort weighs models that the server has stored of it.)
         """
 
     def personal(self, state: State, clients: Iterable[int], fed: Federation) -> Models:
@@ -67,3 +69,45 @@ class Personal:
     def personal(self, state: PersonalState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own models."""
         return select(state.models, clients)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedState:
+    """What crosses rounds where all clients use one model: this model."""
+
+    model: Params
+
+
+class Shared:
+    """What methods with `SharedState` share: how it starts, and that a client uses the common model."""
+
+    def init(self, fed: Federation) -> SharedState:
+        """Start from the common initial model."""
+        return SharedState(fed.initial_model(fed.architecture))
+
+    def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the common model for each client."""
+        return dict.fromkeys(clients, state.model)
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """Believes that a client is best served by what a method gives it, fine-tuned on its own data.
+
+    The fine-tuned copy is evaluated and thrown away: the rounds are the method's. Stands before the method among the
+    bases of a class.
+
+    Attributes:
+        epochs: of fine-tuning; None takes E, as in a round of local training.
+    """
+
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a number of epochs that is none."""
+        check_range("epochs (of fine-tuning)", self.epochs, 0)
+
+    def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
+        """Return copies of the method's models, fine-tuned on the clients' training data."""
+        models: Models = super().personal(state, clients, fed)  # type: ignore[misc]
+        return fed.fine_tune(models, self.epochs)

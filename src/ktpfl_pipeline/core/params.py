@@ -25,24 +25,71 @@ def select(models: Models, clients: Iterable[int]) -> Models:
     return {n: models[n] for n in clients}
 
 
-def average(models: Sequence[Params], weights: Tensor) -> Params:
-    """Return the weighted average of models of one architecture, summed in float64.
+def vector_of(params: Params, names: Sequence[str]) -> Tensor:
+    """Return the tensors `names` of a model one after another, (d,)."""
+    return torch.cat([params[name].flatten() for name in names])
 
-    Running means and variances of BatchNorm are averaged like parameters; its counters, being whole numbers, are those
-    of the first model.
+
+def with_vector(params: Params, names: Sequence[str], vector: Tensor) -> Params:
+    """Return the model with its tensors `names` taken from a vector, (d,), and all others as they are."""
+    parts = torch.split(vector, [params[name].numel() for name in names])
+    return {**params, **{name: part.view_as(params[name]) for name, part in zip(names, parts, strict=True)}}
+
+
+def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
+    """Return linear combinations of models of one architecture, summed in float64.
+
+    Running means and variances of BatchNorm are combined like parameters; of its counters, being whole numbers, the
+    largest is taken.
 
     Args:
         models: n models.
-        weights: (n,) numbers that sum to one.
+        weights: (r, n), one row for each combination.
     """
+    mixed: list[Params] = [{} for _ in weights]
+    for name, first in models[0].items():
+        if first.is_floating_point():
+            rows = weights.to(first.device, torch.float64) @ _rows(models, name)  # (r, numel)
+            values = list(rows.to(first.dtype).view(-1, *first.shape))
+        else:
+            largest = torch.stack([model[name] for model in models]).amax(dim=0)
+            values = [largest.clone() for _ in mixed]
+        for params, value in zip(mixed, values, strict=True):
+            params[name] = value
+    return mixed
 
-    def mixed(name: str, first: Tensor) -> Tensor:
-        if not first.is_floating_point():
-            return first.clone()
-        stacked = torch.stack([model[name].double() for model in models])
-        return (weights.to(stacked).view(-1, *[1] * first.dim()) * stacked).sum(dim=0).to(first.dtype)
 
-    return {name: mixed(name, first) for name, first in models[0].items()}
+def average(models: Sequence[Params], weights: Tensor) -> Params:
+    """Return the weighted average of models of one architecture; `weights`, (n,), sum to one. See `mix`."""
+    return mix(models, weights[None])[0]
+
+
+def gram(models: Sequence[Params], names: Sequence[str]) -> Tensor:
+    """Return the inner products of models as vectors from their common mean, (n, n) float64.
+
+    Distances follow from it, ‖w_i - w_j‖² = G_ii + G_jj - 2 G_ij, and nothing cancels: models that were trained from
+    one start are close together and far from zero.
+
+    Args:
+        models: n models of one architecture.
+        names: of the tensors that count, as a rule the trained parameters.
+    """
+    total = torch.zeros(len(models), len(models), dtype=torch.float64, device=next(iter(models[0].values())).device)
+    for name in names:
+        rows = _rows(models, name)
+        rows = rows - rows.mean(dim=0)
+        total += rows @ rows.T
+    return total
+
+
+def squared_distances(products: Tensor) -> Tensor:
+    """Return ‖w_i - w_j‖² of the models of a Gram matrix, (n, n)."""
+    own = products.diagonal()
+    return (own[:, None] + own[None, :] - 2.0 * products).clamp_min(0.0).fill_diagonal_(0.0)
+
+
+def _rows(models: Sequence[Params], name: str) -> Tensor:
+    return torch.stack([model[name].flatten().double() for model in models])
 
 
 def wire_bytes(params: Params) -> int:
