@@ -171,7 +171,7 @@ class TestPFedDF:
         assert toy.same(state.prototypes, kept)
 
     def test_a_negative_number_of_epochs_is_refused(self) -> None:
-        with pytest.raises(InputError, match=r"epochs.* -1; .*must be at least 0, or null"):
+        with pytest.raises(InputError, match=r"epochs.* is -1; it must be finite and at least 0"):
             create("pfeddf", {"epochs": -1})
 
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import torch
 
 from ktpfl_pipeline.core import coefficients, exchange
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, Prototypes, average, wire_bytes
+from ktpfl_pipeline.core.method import FineTuned, Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.params import Models, Prototypes, average
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +46,7 @@ class FedDF:
         ensemble = fed.logits(trained, batch).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
         teacher = coefficients.soft_predictions(ensemble, fed.distillation.temperature)
         fused = fed.fuse(averages, teacher, batch, t)
-        traffic = {n: Traffic(parameters_up=size, parameters_down=size) for n, size in sizes(trained).items()}
-        return FedDFState({**state.prototypes, **fused}), RoundReport(trained, traffic)
+        return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))
 
     def current(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the prototype of each client's architecture."""
@@ -61,25 +58,11 @@ class FedDF:
 
 
 @dataclass(frozen=True)
-class PFedDF(FedDF):
+class PFedDF(FineTuned, FedDF):
     """Believes that a client is best served by a fused prototype, fine-tuned on its own data.
 
-    The fine-tuned copy is evaluated and thrown away: the rounds are FedDF's. KT-pFL's footnote says "several epochs".
-
-    Attributes:
-        epochs: of fine-tuning; None takes E, as in a round of local training.
+    KT-pFL's footnote says "several epochs".
     """
-
-    epochs: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a number of epochs that is none."""
-        if self.epochs is not None and self.epochs < 0:
-            raise InputError(f"pfeddf.epochs is {self.epochs}; it must be at least 0, or null for training.epochs.")
-
-    def personal(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return a copy of each client's prototype, fine-tuned on the client's training data."""
-        return fed.fine_tune(self.current(state, clients, fed), self.epochs)
 
 
 @dataclass(frozen=True)
@@ -94,8 +77,3 @@ class FedDFSoft(Personal):
         ensemble = upload.logits.double().mean(dim=0)  # (B, K)
         teacher = torch.softmax(ensemble / fed.distillation.temperature, dim=1)
         return exchange.teach(fed, state, upload, teacher, t)
-
-
-def sizes(models: Models) -> dict[int, int]:
-    """Return the bytes of each model on the wire."""
-    return {n: wire_bytes(params) for n, params in models.items()}
