@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ktpfl_pipeline.core import coefficients, exchange
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -27,54 +27,77 @@ class KTpFLState(PersonalState):
 
 
 @dataclass(frozen=True)
-class KTpFL(Personal):
+class LearnedMatrix(Personal):
+    """How the knowledge coefficient matrix is learned, whatever the knowledge is.
+
+    Attributes:
+        update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
+        step: η₃, the size of one step; None takes 2 / (2 + ρ) (``pgd``: 1 / (2 + 2ρ)), which no ρ makes
+            oscillate.
+        steps: steps a round.
+        rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
+            was chosen on validation data (docs/results.md).
+        divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
+            meaning for any number of clients.
+        row_weight: a_n in that objective, ``data`` for D_n / D (Eq. 8) or ``uniform`` for 1/N.
+        order: ``paper`` mixes the teachers and then updates the matrix; ``coefficients_first`` the other way round, as
+            the authors' released code does.
+    """
+
+    update: str = "eg"
+    step: float | None = None
+    steps: int = 10
+    rho: float = 2.0
+    divergence_weight: float | None = None
+    row_weight: str = "data"
+    order: str = "paper"
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        choose("kt_pfl.update", self.update, tuple(coefficients.UPDATES))
+        choose("kt_pfl.row_weight", self.row_weight, ("data", "uniform"))
+        choose("kt_pfl.order", self.order, ("paper", "coefficients_first"))
+        for name, least in {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0}.items():
+            check_range(f"kt_pfl.{name}", getattr(self, name), least)
+
+    def updated(self, objective: coefficients.Objective, c: Tensor) -> Tensor:
+        """Return the cohort's block of the matrix after one round's update (Eq. 8), (|S|, |S|)."""
+        step = coefficients.default_step(self.update, self.rho) if self.step is None else self.step
+        return coefficients.UPDATES[self.update](objective, c, step, self.steps)
+
+    def row_weights(self, cohort: list[int], fed: Federation) -> Tensor:
+        """Return λ a_n of each row, (|S|,)."""
+        shares = fed.data_weights(cohort)  # a
+        shares = shares if self.row_weight == "data" else torch.full_like(shares, 1.0 / len(shares))
+        return shares * (len(shares) if self.divergence_weight is None else self.divergence_weight)
+
+
+def choose(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a value that is not among those allowed."""
+    if value not in allowed:
+        raise InputError(f"{name} is {value!r}; choose one of {', '.join(allowed)}.")
+
+
+@dataclass(frozen=True)
+class KTpFL(LearnedMatrix):
     """Believes that each client should learn from a mixture of all clients' predictions whose weights are learned.
 
     Attributes:
         objective: what the matrix minimises. ``divergence``: of a client's teacher from its own prediction (Eq. 4),
             without labels. ``likelihood``: the negative log-likelihood of a client's mixture of models on its own
             validation images; for that it needs the other clients' models, and the bytes say so.
-        update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
-        step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate.
-        steps: steps a round.
-        rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
-            was chosen on validation data (docs/results.md).
-        divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
-            meaning for any number of clients.
         temperature: T_c of the soft predictions in the matrix's objective.
-        row_weight: a_n in that objective, ``data`` for D_n / D (Eq. 8) or ``uniform`` for 1/N.
-        order: ``paper`` mixes the teachers and then updates the matrix; ``coefficients_first`` the other way round, as
-            the authors' released code does.
     """
 
     objective: str = "divergence"
-    update: str = "eg"
-    step: float | None = None
-    steps: int = 10
-    rho: float = 2.0
-    divergence_weight: float | None = None
     temperature: float = 1.0
-    row_weight: str = "data"
-    order: str = "paper"
 
     def __post_init__(self) -> None:
         """Refuse hyperparameters that mean nothing."""
-        choices = {
-            "objective": ("divergence", "likelihood"),
-            "update": tuple(coefficients.UPDATES),
-            "row_weight": ("data", "uniform"),
-            "order": ("paper", "coefficients_first"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise InputError(f"kt_pfl.{name} is {getattr(self, name)!r}; choose one of {', '.join(allowed)}.")
-        for name, least in {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0}.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise InputError(f"kt_pfl.{name} is {value}; it must be finite and at least {least}.")
+        super().__post_init__()
+        choose("kt_pfl.objective", self.objective, ("divergence", "likelihood"))
         if not 0 < self.temperature < math.inf:
             raise InputError(f"kt_pfl.temperature is {self.temperature}; it must be finite and above 0.")
-
         if self.update == "authors" and self.objective == "likelihood":
             raise InputError("kt_pfl.update is 'authors', which has its own objective; leave kt_pfl.objective out.")
 
@@ -87,8 +110,7 @@ class KTpFL(Personal):
         upload = exchange.train_and_predict(fed, state.models, cohort, t)  # steps 1 to 3
         rows = fed.positions(cohort)
         c, mass = coefficients.block(state.knowledge, rows)  # (|S|, |S|)
-        step = 2.0 / (2.0 + self.rho) if self.step is None else self.step
-        updated = coefficients.UPDATES[self.update](self.minimised(upload, fed), c, step, self.steps)  # Eq. (8)
+        updated = self.updated(self.minimised(upload, fed), c)
         mixing = updated if self.order == "coefficients_first" else c
         teachers = coefficients.teachers(mixing, upload.soft)  # p, (|S|, B, K)
         after, report = exchange.teach(fed, state, upload, teachers, t)  # steps 4 and 5, Eq. (6)
@@ -101,9 +123,7 @@ class KTpFL(Personal):
         soft = coefficients.soft_predictions(upload.logits, self.temperature)
         if self.update == "authors":
             return coefficients.SquaredError(soft, self.rho)
-        shares = fed.data_weights(list(upload.models))  # a, (|S|,)
-        shares = shares if self.row_weight == "data" else torch.full_like(shares, 1.0 / len(shares))
-        weights = shares * (len(shares) if self.divergence_weight is None else self.divergence_weight)  # λ a
+        weights = self.row_weights(list(upload.models), fed)
         if self.objective == "divergence":
             return coefficients.Divergence(soft, weights, self.rho)  # Eqs. (2) and (4)
         probabilities, images = true_label_probabilities(upload.models, fed)
