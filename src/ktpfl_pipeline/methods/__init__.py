@@ -7,14 +7,24 @@ from typing import Any
 
 from ktpfl_pipeline.core.errors import unknown
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.methods.apple import APPLE
 from ktpfl_pipeline.methods.comet import COMET
+from ktpfl_pipeline.methods.ditto import Ditto
 from ktpfl_pipeline.methods.ds_fl import DSFL
+from ktpfl_pipeline.methods.fedamp import FedAMP, HeurFedAMP
+from ktpfl_pipeline.methods.fedavg import FedAvg, FedAvgFT
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
+from ktpfl_pipeline.methods.fedfomo import FedFomo
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.fedproto import FedProto
+from ktpfl_pipeline.methods.fedrep import FedRep
 from ktpfl_pipeline.methods.fml import FML
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams
 from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.methods.per_fedavg import PerFedAvg
+from ktpfl_pipeline.methods.pfedhn import PFedHN
+from ktpfl_pipeline.methods.pfedme import PFedMe
 from ktpfl_pipeline.methods.sim_pfl import SimPFL, TopKPFL
 
 METHODS: dict[str, Callable[..., Method[Any]]] = {
@@ -36,6 +46,21 @@ METHODS: dict[str, Callable[..., Method[Any]]] = {
     "fedproto": FedProto,
     "fml": FML,
     "local": Local,
+    # Knowledge is parameters: all clients have one architecture.
+    "kt_pfl_params": KTpFLParams,
+    "fedavg": FedAvg,
+    "fedavg_ft": FedAvgFT,
+    "per_fedavg": PerFedAvg,
+    # The Hessian-free version.
+    "per_fedavg_hf": partial(PerFedAvg, hessian=True),
+    "pfedme": PFedMe,
+    "fedamp": FedAMP,
+    "heur_fedamp": HeurFedAMP,
+    "fedfomo": FedFomo,
+    "pfedhn": PFedHN,
+    "ditto": Ditto,
+    "fedrep": FedRep,
+    "apple": APPLE,
 }
 
 TITLES = {
@@ -54,6 +79,19 @@ TITLES = {
     "fedproto": "FedProto",
     "fml": "FML",
     "local": "Local only",
+    "kt_pfl_params": "KT-pFL (parameters)",
+    "fedavg": "FedAvg",
+    "fedavg_ft": "FedAvg + FT",
+    "per_fedavg": "Per-FedAvg (FO)",
+    "per_fedavg_hf": "Per-FedAvg (HF)",
+    "pfedme": "pFedMe",
+    "fedamp": "FedAMP",
+    "heur_fedamp": "HeurFedAMP",
+    "fedfomo": "FedFomo",
+    "pfedhn": "pFedHN",
+    "ditto": "Ditto",
+    "fedrep": "FedRep",
+    "apple": "APPLE",
 }
 
 

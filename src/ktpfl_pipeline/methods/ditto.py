@@ -1,0 +1,48 @@
+"""Ditto: beside the common model each client trains one of its own, kept near the common one.
+
+Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1,
+https://arxiv.org/abs/2012.04221
+"""
+
+from dataclasses import dataclass
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.errors import check_range
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.params import Params, average, select, vector_of
+from ktpfl_pipeline.core.rules import Proximal
+
+
+@dataclass(frozen=True, eq=False)
+class DittoState(PersonalState):
+    """What crosses rounds: each client's own model, and the common one."""
+
+    common: Params
+
+
+@dataclass(frozen=True)
+class Ditto(Personal):
+    """Believes that a client should train alone, held back by a common model that it does not influence by that.
+
+    Attributes:
+        coupling: λ, of (λ/2)‖v - w‖² in the loss of the client's own model; the paper tries 0.05 to 2.
+    """
+
+    coupling: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse a coupling that means nothing."""
+        check_range("ditto.coupling", self.coupling, 0)
+
+    def init(self, fed: Federation) -> DittoState:
+        """Start from the common initial model."""
+        return DittoState(fed.common_models(), fed.initial_model(fed.architecture))
+
+    def round(self, state: DittoState, cohort: list[int], t: int, fed: Federation) -> tuple[DittoState, RoundReport]:
+        """Train the common model as FedAvg does, and each own model near the one that was sent."""
+        anchor = (vector_of(state.common, fed.trained_names),)
+        own, _ = fed.train_by(Proximal(self.coupling), select(state.models, cohort), t, dict.fromkeys(cohort, anchor))
+        trained = fed.train(dict.fromkeys(cohort, state.common), t)
+        common = average(list(trained.values()), fed.data_weights(cohort))
+        return DittoState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))

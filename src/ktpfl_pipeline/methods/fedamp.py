@@ -1,0 +1,106 @@
+"""FedAMP and HeurFedAMP: each client is drawn to a mixture of the models that resemble its own.
+
+Huang, Chu, Zhou, Wang, Liu, Pei, Zhang: Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021,
+Algorithm 1 and section 4.3, https://arxiv.org/abs/2007.03797
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core.errors import check_range
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.params import gram, mix, squared_distances, vector_of
+from ktpfl_pipeline.core.rules import Proximal
+
+
+@dataclass(frozen=True, eq=False)
+class FedAMPState(PersonalState):
+    """What crosses rounds: each client's model, which the server has too, and who has uploaded one, (N,) bool."""
+
+    seen: Tensor
+
+
+@dataclass(frozen=True)
+class FedAMP(Personal):
+    """Believes that similar clients should be drawn together, the more similar the stronger.
+
+    Attributes:
+        coupling: λ / (2α), weight of ‖w - u‖² in the local loss.
+        attention: the largest weight that a client may give to all others together. It stands for α, which is chosen
+            so that the client with most similar peers gives just that; σ is the median squared distance.
+    """
+
+    coupling: float = 0.1
+    attention: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        check_range("fedamp.coupling", self.coupling, 0)
+        check_range("fedamp.attention", self.attention, 0, 1)
+
+    def init(self, fed: Federation) -> FedAMPState:
+        """Start from the common initial model; nobody has uploaded anything."""
+        models = fed.common_models()
+        return FedAMPState(models, torch.zeros(len(models), dtype=torch.bool, device=fed.device))
+
+    def round(self, state: FedAMPState, cohort: list[int], t: int, fed: Federation) -> tuple[FedAMPState, RoundReport]:
+        """Mix each client's u from the last uploads, send it, train from u and near it, upload."""
+        xi = self.weights_of_seen(state, fed)  # (N, N)
+        rows = fed.positions(cohort)
+        mixed = mix([state.models[client.id] for client in fed.clients], xi[rows])
+        starts = dict(zip(cohort, mixed, strict=True))
+        anchors = {n: (vector_of(u, fed.trained_names),) for n, u in starts.items()}
+        trained, _ = fed.train_by(Proximal(2.0 * self.coupling), starts, t, anchors)
+        seen = state.seen.clone().index_fill_(0, rows, True)
+        shown = coefficients.among(xi[rows[:, None], rows], rows, len(xi)) if len(rows) < len(xi) else xi
+        report = RoundReport(trained, exchange.both_ways(trained), shown)
+        return FedAMPState({**state.models, **trained}, seen), report
+
+    def weights_of_seen(self, state: FedAMPState, fed: Federation) -> Tensor:
+        """Return ξ, (N, N) float64: rows sum to one, and a client that never uploaded gives and gets nothing."""
+        xi = torch.eye(len(state.seen), dtype=torch.float64, device=fed.device)
+        positions = state.seen.nonzero().flatten()
+        if len(positions) > 1:
+            uploads = [state.models[fed.clients[i].id] for i in positions.tolist()]
+            xi[positions[:, None], positions] = self.mixture(gram(uploads, fed.trained_names), uploads, fed)
+        return xi
+
+    def mixture(self, products: Tensor, uploads: list[dict[str, Tensor]], fed: Federation) -> Tensor:
+        """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""
+        distances = squared_distances(products)
+        others = ~torch.eye(len(distances), dtype=torch.bool, device=distances.device)
+        sigma = distances[others].median().clamp_min(coefficients.TINY)
+        similar = torch.exp(-distances / sigma) * others
+        xi = self.attention * similar / similar.sum(dim=1).max().clamp_min(coefficients.TINY)
+        return xi + torch.diag(1.0 - xi.sum(dim=1))
+
+
+@dataclass(frozen=True)
+class HeurFedAMP(FedAMP):
+    """Believes the same of deep networks, where cosines tell more than distances.
+
+    Attributes:
+        own: ξ_ii, the weight of a client's own model.
+        sharpness: σ, the inverse temperature of the cosines.
+    """
+
+    own: float = 0.5
+    sharpness: float = 25.0
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        super().__post_init__()
+        check_range("heur_fedamp.own", self.own, 0, 1)
+        check_range("heur_fedamp.sharpness", self.sharpness, 0)
+
+    def mixture(self, products: Tensor, uploads: list[dict[str, Tensor]], fed: Federation) -> Tensor:
+        """Return ξ_ij = (1 - ξ_ii) softmax_{j ≠ i}(σ cos(w_i, w_j)), (n, n)."""
+        vectors = torch.stack([vector_of(params, fed.trained_names).double() for params in uploads])
+        directions = normalize(vectors, dim=1)
+        scores = (self.sharpness * directions @ directions.T).fill_diagonal_(-torch.inf)
+        return (1.0 - self.own) * torch.softmax(scores, dim=1) + self.own * torch.eye(len(scores)).to(scores)

@@ -1,0 +1,32 @@
+"""FedAvg: one model for all, the average of what the clients make of it; and FedAvg with local fine-tuning.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized
+Data, AISTATS 2017, Algorithm 1, https://arxiv.org/abs/1602.05629. Fine-tuning: Yu, Bagdasaryan, Shmatikov: Salvaging
+Federated Learning by Local Adaptation, 2020, https://arxiv.org/abs/2002.04758
+"""
+
+from dataclasses import dataclass
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import FineTuned, RoundReport, Shared, SharedState
+from ktpfl_pipeline.core.params import average
+
+
+@dataclass(frozen=True)
+class FedAvg(Shared):
+    """Believes that one model, trained by all, serves everybody.
+
+    The headline is the new common model, before any client trains it.
+    """
+
+    def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
+        """Send the model, train it locally, average by the clients' numbers of images."""
+        trained = fed.train(dict.fromkeys(cohort, state.model), t)
+        model = average(list(trained.values()), fed.data_weights(cohort))
+        return SharedState(model), RoundReport(trained, exchange.both_ways(trained))
+
+
+@dataclass(frozen=True)
+class FedAvgFT(FineTuned, FedAvg):
+    """Believes that the common model is the best start, and a client's own data the best finish."""

@@ -1,0 +1,120 @@
+"""FedFomo: each client takes from the models of others what lowers the loss on its own validation data.
+
+Zhang, Sapra, Fidler, Yeung, Alvarez: Personalized Federated Learning with First Order Model Optimization, ICLR 2021,
+Algorithm 1, https://arxiv.org/abs/2012.08565
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core import coefficients
+from ktpfl_pipeline.core.errors import InputError, check_range
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.params import Models, Params, mix, vector_of, wire_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class FedFomoState(PersonalState):
+    """What crosses rounds.
+
+    Attributes:
+        models: each client's model after its last local training, which the server has too.
+        starts: each client's model at the start of that training, θ_old.
+        affinity: (N, N) float64, P, what client i has found of client j's models so far.
+        seen: (N,) bool, who has uploaded a model.
+    """
+
+    starts: Models
+    affinity: Tensor
+    seen: Tensor
+
+
+@dataclass(frozen=True)
+class FedFomo(Personal):
+    """Believes that a model is worth to a client what it lowers its validation loss by, per distance moved.
+
+    Attributes:
+        candidates: M, models that a client weighs, its own among them.
+        explore: ε, the chance that a candidate is a random client instead of a promising one; 0.3 in the authors' code.
+        decay: what ε loses in each round; 0.05 there.
+    """
+
+    candidates: int = 5
+    explore: float = 0.3
+    decay: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        check_range("fedfomo.candidates", self.candidates, 1)
+        check_range("fedfomo.explore", self.explore, 0, 1)
+        check_range("fedfomo.decay", self.decay, 0, 1)
+
+    def init(self, fed: Federation) -> FedFomoState:
+        """Start from the common initial model, with P = I."""
+        if any(len(client.validation) == 0 for client in fed.clients):
+            raise InputError(
+                "fedfomo weighs models on validation images, and a client has none; raise partition.validation_share."
+            )
+        models = fed.common_models()
+        affinity = torch.eye(len(models), dtype=torch.float64, device=fed.device)
+        return FedFomoState(models, models, affinity, torch.zeros(len(models), dtype=torch.bool, device=fed.device))
+
+    def round(
+        self, state: FedFomoState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[FedFomoState, RoundReport]:
+        """Fetch candidates, weigh them on validation data, move, train, upload the model and what was found."""
+        chosen = {n: self.choose(state, n, t, fed) for n in cohort}
+        tried = {n: [state.starts[n], state.models[n], *(state.models[m] for m in chosen[n])] for n in cohort}
+        losses = fed.candidate_losses(tried, "validation")
+        starts, affinity = {}, state.affinity.clone()
+        shown = torch.eye(len(state.seen), dtype=torch.float64, device=fed.device)
+        for n in cohort:
+            gains = worth(tried[n], losses[n], fed.trained_names)  # (1 + M',), the own model first
+            weights = normalised(gains)
+            starts[n] = state.starts[n] if weights is None else mix(tried[n][1:], weights[None])[0]
+            row, columns = fed.positions([n])[0], fed.positions([n, *chosen[n]])
+            affinity[row, columns] += gains.to(affinity)
+            if weights is not None:
+                shown[row] = shown.new_zeros(len(shown)).index_add_(0, columns, weights.to(shown))
+        trained = fed.train(starts, t)
+        size = wire_bytes(state.models[cohort[0]])
+        traffic = {
+            n: Traffic(knowledge_up=4 * (len(chosen[n]) + 1), parameters_up=size, parameters_down=size * len(chosen[n]))
+            for n in cohort
+        }
+        seen = state.seen.clone().index_fill_(0, fed.positions(cohort), True)
+        after = FedFomoState({**state.models, **trained}, {**state.starts, **starts}, affinity, seen)
+        return after, RoundReport(trained, traffic, shown)
+
+    def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
+        """Return the others whose models client n gets: the most promising, each swapped for a random one with ε."""
+        (row,) = state.affinity[fed.positions([n])]
+        promise = {client.id: float(p) for client, p, seen in zip(fed.clients, row, state.seen, strict=True) if seen}
+        ranked = sorted(promise.keys() - {n}, key=lambda m: (-promise[m], m))
+        picked, rest = ranked[: self.candidates - 1], ranked[self.candidates - 1 :]
+        stream, epsilon = fed.stream("exploration", t, n), max(0.0, self.explore - self.decay * (t - 1))
+        for place in range(len(picked)):
+            if rest and float(torch.rand((), generator=stream)) < epsilon:
+                other = int(torch.randint(len(rest), (), generator=stream))
+                picked[place], rest[other] = rest[other], picked[place]
+        return picked
+
+
+def worth(tried: list[Params], losses: list[float], names: list[str]) -> Tensor:
+    """Return what each candidate gains over the first model, per distance from it, (candidates,) float64."""
+    here = vector_of(tried[0], names).double()
+    gains = [
+        (losses[0] - loss) / (float((vector_of(params, names).double() - here).norm()) + 1e-5)
+        for params, loss in zip(tried[1:], losses[1:], strict=True)
+    ]
+    return torch.tensor(gains, dtype=torch.float64)
+
+
+def normalised(gains: Tensor) -> Tensor | None:
+    """Return the positive gains as weights that sum to one; None where there is none: keep what you have."""
+    positive = gains.clamp_min(0.0)
+    return positive / positive.sum() if positive.sum() > coefficients.TINY else None

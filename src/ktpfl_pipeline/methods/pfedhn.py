@@ -1,0 +1,119 @@
+"""pFedHN: a hypernetwork on the server makes each client's model from a learned embedding of the client.
+
+Shamsian, Navon, Fetaya, Chechik: Personalized Federated Learning using Hypernetworks, ICML 2021, Algorithm 1,
+https://arxiv.org/abs/2103.04628. The KT-pFL paper's figures call it FedHN.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core import exchange, hypernetwork
+from ktpfl_pipeline.core.errors import check_range
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.params import Models, Params, select, vector_of, with_vector
+
+
+@dataclass(frozen=True, eq=False)
+class PFedHNState:
+    """What crosses rounds.
+
+    Attributes:
+        weights: φ, of the hypernetwork.
+        velocity: its momentum.
+        embeddings: (N, e), v.
+        embedding_velocity: (N, e), the momentum of each.
+        untrained: what the hypernetwork does not make, BatchNorm's statistics for example, of each client's last
+            training.
+    """
+
+    weights: Params
+    velocity: Params
+    embeddings: Tensor
+    embedding_velocity: Tensor
+    untrained: Models
+
+
+@dataclass(frozen=True)
+class PFedHN:
+    """Believes that clients are points of one space, and that a network can learn what model suits each point.
+
+    The server steps after each client; their order is drawn afresh in every round, whatever order they are listed in.
+    The last layer's bias starts as the common initial model and its weights at zero, so that this method starts where
+    all others do; the original draws them at random.
+
+    Attributes:
+        hidden: width of the hypernetwork. 100 in the paper; its last layer has `hidden` times the model's parameters,
+            so 32 here, for machines without a GPU.
+        layers: hidden layers after the first; 3 in the authors' code.
+        rate: step size of the server; 0.01 there.
+        momentum: of the server's SGD; 0.9 there.
+        decay: weight decay of φ; 0.001 there. Embeddings have none: a client outside the cohort keeps its own.
+        clip: the largest norm of a server gradient; 50 there.
+    """
+
+    hidden: int = 32
+    layers: int = 3
+    rate: float = 0.01
+    momentum: float = 0.9
+    decay: float = 0.001
+    clip: float = 50.0
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        for name, least in {"hidden": 1, "layers": 0, "rate": 0, "decay": 0, "clip": 0}.items():
+            check_range(f"pfedhn.{name}", getattr(self, name), least)
+        check_range("pfedhn.momentum", self.momentum, 0, 1)
+
+    def init(self, fed: Federation) -> PFedHNState:
+        """Draw the hypernetwork and the embeddings; every client's model is the common initial one."""
+        model, names = fed.initial_model(fed.architecture), fed.trained_names
+        start, size = vector_of(model, names), int(1 + len(fed.clients) / 4)  # e
+        weights = hypernetwork.initial(start, size, self.hidden, self.layers, fed.stream("hypernetwork"))
+        bound = 3.0**0.5  # variance 1
+        embeddings = torch.stack(
+            [
+                hypernetwork.uniform(size, bound=bound, like=start, stream=fed.stream("hypernetwork", n))
+                for n in fed.by_id
+            ]
+        )
+        velocity = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+        untrained = {name: tensor for name, tensor in model.items() if name not in names}
+        rest = dict.fromkeys(fed.by_id, untrained)
+        return PFedHNState(weights, velocity, embeddings, torch.zeros_like(embeddings), rest)
+
+    def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
+        """For one client after another: make its model, train it, step the server along what training changed."""
+        weights, velocity = state.weights, state.velocity  # φ
+        embeddings, momenta = state.embeddings.clone(), state.embedding_velocity.clone()
+        rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
+        after_local: Models = {}
+        for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
+            v = embeddings[rows[n]].clone()
+            theta = hypernetwork.generate(weights, v)  # (d,)
+            after_local |= fed.train({n: self.assemble(state, n, theta, fed)}, t)
+            change = theta - vector_of(after_local[n], fed.trained_names)  # Δ
+            slopes, slope = hypernetwork.pulled_back(weights, v, change, self.clip)
+            velocity = {
+                name: self.momentum * velocity[name] + slopes[name] + self.decay * weights[name] for name in weights
+            }
+            weights = {name: tensor - self.rate * velocity[name] for name, tensor in weights.items()}
+            momenta[rows[n]] = self.momentum * momenta[rows[n]] + slope
+            embeddings[rows[n]] -= self.rate * momenta[rows[n]]
+        after_local = select(after_local, cohort)
+        untrained = {n: {name: after_local[n][name] for name in state.untrained[n]} for n in cohort}
+        after = PFedHNState(weights, velocity, embeddings, momenta, {**state.untrained, **untrained})
+        return after, RoundReport(after_local, exchange.both_ways(after_local))
+
+    def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
+        """Return client n's model with the weights `theta`, (d,)."""
+        return with_vector({**fed.initial_model(fed.architecture), **state.untrained[n]}, fed.trained_names, theta)
+
+    def personal(self, state: PFedHNState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the model that the hypernetwork makes for each client, with no local step."""
+        embeddings = dict(zip(fed.by_id, state.embeddings, strict=True))
+        made = {n: hypernetwork.generate(state.weights, embeddings[n]) for n in clients}
+        return {n: self.assemble(state, n, theta, fed) for n, theta in made.items()}

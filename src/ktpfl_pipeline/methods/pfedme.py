@@ -1,0 +1,83 @@
+"""pFedMe: each client's model stays near a common one that moves toward all of them, through Moreau envelopes.
+
+Dinh, Tran, Nguyen: Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020, Algorithm 1,
+https://arxiv.org/abs/2006.08848. It minimises Σ_n F_n(w) / N with F_n(w) = min_θ f_n(θ) + (λ/2)‖θ - w‖².
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.errors import check_range
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.params import Params, average, vector_of, with_vector
+from ktpfl_pipeline.core.rules import Gradient, Vectors, sgd
+
+
+@dataclass(frozen=True, eq=False)
+class PFedMeState(PersonalState):
+    """What crosses rounds: each client's θ, which is only evaluated, and the common model w."""
+
+    model: Params
+
+
+@dataclass(frozen=True)
+class MoreauStep:
+    """K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ. Vectors: θ, w."""
+
+    coupling: float
+    inner_steps: int
+    inner_rate: float | None
+    batches: int = 1
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Return θ and w after one mini-batch."""
+        theta, w = vectors
+        inner = rate if self.inner_rate is None else self.inner_rate
+        for _ in range(self.inner_steps):
+            theta = sgd(theta, gradient(theta, group[0]) + self.coupling * (theta - w), inner)
+        return theta, sgd(w, self.coupling * (w - theta), rate)
+
+
+@dataclass(frozen=True)
+class PFedMe(Personal):
+    """Believes that a client should fit its own data without going far from a common model.
+
+    Attributes:
+        coupling: λ; 15 in the paper. η₁ λ must stay below 1.
+        inner_steps: K, steps of θ on one mini-batch; 5 in the paper.
+        inner_rate: step size of θ; None takes η₁.
+        server_rate: β, how far the common model moves toward the clients' average; 1 is all the way.
+    """
+
+    coupling: float = 15.0
+    inner_steps: int = 5
+    inner_rate: float | None = None
+    server_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse hyperparameters that mean nothing."""
+        check_range("pfedme.coupling", self.coupling, 0)
+        check_range("pfedme.inner_steps", self.inner_steps, 1)
+        check_range("pfedme.inner_rate", self.inner_rate, 0)
+        check_range("pfedme.server_rate", self.server_rate, 0, 2)
+
+    def init(self, fed: Federation) -> PFedMeState:
+        """Start from the common initial model."""
+        return PFedMeState(fed.common_models(), fed.initial_model(fed.architecture))
+
+    def round(self, state: PFedMeState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedMeState, RoundReport]:
+        """Send w, alternate between θ and w locally, upload w, average."""
+        rule = MoreauStep(self.coupling, self.inner_steps, self.inner_rate)
+        w = vector_of(state.model, fed.trained_names)
+        theta, ends = fed.train_by(rule, dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, (w,)))
+        uploads = [with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort]
+        model = average(uploads, fed.data_weights(cohort))
+        if self.server_rate != 1:
+            rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
+            model = average([state.model, model], rates)
+        return PFedMeState({**state.models, **theta}, model), RoundReport(theta, exchange.both_ways(theta))
