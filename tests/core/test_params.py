@@ -7,7 +7,18 @@ import torch
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.params import Params, average, params_of, select, wire_bytes
+from ktpfl_pipeline.core.params import (
+    Params,
+    average,
+    gram,
+    mix,
+    params_of,
+    select,
+    squared_distances,
+    vector_of,
+    wire_bytes,
+    with_vector,
+)
 
 
 def model(*weights: float, count: int = 0, dtype: torch.dtype = torch.float32) -> Params:
@@ -92,6 +103,53 @@ class TestAverage:
         before = copy.deepcopy(models)
         average(models, shares(0.2, 0.3, 0.5))
         assert toy.same(models, before)
+
+
+class TestMix:
+    def test_a_model_for_each_row_by_hand(self) -> None:
+        models = [model(4.0, 8.0, count=3), model(0.0, -8.0, count=9)]
+        mixed = mix(models, torch.tensor([[1.0, 0.0], [0.25, 0.75], [2.0, -1.0]]))
+        assert [params["weight"].tolist() for params in mixed] == [[4.0, 8.0], [1.0, -4.0], [8.0, 24.0]]
+        assert [params["count"].item() for params in mixed] == [9, 9, 9]
+
+    def test_a_row_of_one_copies_to_the_bit(self) -> None:
+        models = [params_of(toy.build("both")) for _ in range(3)]
+        for row, copied in enumerate(mix(models, torch.eye(3, dtype=torch.float64))):
+            assert toy.same(copied, models[row])
+
+    def test_the_models_share_no_memory(self) -> None:
+        one, other = mix([params_of(toy.build("both"))], torch.ones(2, 1))
+        assert not any(one[name].data_ptr() == other[name].data_ptr() for name in one)
+
+
+class TestVectors:
+    def test_one_after_another(self) -> None:
+        params = {"a": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "count": torch.tensor(7), "b": torch.tensor([5.0])}
+        assert vector_of(params, ["b", "a"]).tolist() == [5.0, 1.0, 2.0, 3.0, 4.0]
+        back = with_vector(params, ["b", "a"], torch.tensor([0.0, 1.0, 2.0, 3.0, 9.0]))
+        assert back["b"].tolist() == [0.0]
+        assert back["a"].tolist() == [[1.0, 2.0], [3.0, 9.0]]
+        assert back["count"] is params["count"]
+        assert params["b"].tolist() == [5.0]
+
+
+class TestGram:
+    def test_by_hand(self) -> None:
+        """Points (0, 0), (3, 0), (0, 3) have the mean (1, 1)."""
+        products = gram([model(0.0, 0.0), model(3.0, 0.0), model(0.0, 3.0)], ["weight"])
+        assert products.tolist() == [[2.0, -1.0, -1.0], [-1.0, 5.0, -4.0], [-1.0, -4.0, 5.0]]
+        assert squared_distances(products).tolist() == [[0.0, 9.0, 9.0], [9.0, 0.0, 18.0], [9.0, 18.0, 0.0]]
+
+    def test_small_distances_survive_far_from_zero(self) -> None:
+        """Around 2^20, where a square has no room for what is small."""
+        far, apart = 2.0**20, 2.0**-10
+        models = [model(far, dtype=torch.float64), model(far + apart, dtype=torch.float64)]
+        assert squared_distances(gram(models, ["weight"]))[0, 1].item() == pytest.approx(apart**2, rel=1e-9)
+
+    def test_only_what_is_named_counts(self) -> None:
+        models = [{"w": torch.zeros(2), "mean": torch.full((2,), float(i))} for i in range(2)]
+        assert not squared_distances(gram(models, ["w"])).any()
+        assert squared_distances(gram(models, ["w", "mean"]))[0, 1] == 2.0
 
 
 class TestWireBytes:
