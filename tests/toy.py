@@ -80,6 +80,11 @@ def federation(
     return Federation(**{**defaults, **settings})
 
 
+def alike(architecture: str = "linear", clients: int = 5, **settings: Any) -> Federation:
+    """Return a toy federation whose clients have one architecture."""
+    return federation(clients, architectures=(architecture,), **settings)
+
+
 def federation_for(method: Method[Any], **settings: Any) -> Federation:
     """Return a federation of several architectures, or of one where the method refuses several."""
     fed = federation(**settings)
