@@ -1,0 +1,82 @@
+"""The memory of a hundred clients with a ResNet-18 each, a tenth of them in a round.
+
+    python benchmarks/memory.py            prints a table and writes it to benchmarks/results/<date>-memory.md
+
+A model has 11.2 million parameters, 45 MB. A hundred of them are 4.5 GB, and two rounds of state of all clients are
+twice that; but a client outside the cohort shares its weights with the round before, and all clients start from one
+model. Each method runs in a process of its own, so that the peak is its own.
+"""
+
+import datetime
+import platform
+import resource
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from ktpfl_pipeline import methods, models
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.samples import Samples
+
+CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2
+COMPARED = ("kt_pfl", "kt_pfl_params", "fedavg", "ditto", "local")
+
+
+def federation() -> Federation:
+    """Return a hundred clients with a few random images each: the images are not what takes the memory."""
+    generator = torch.Generator().manual_seed(0)
+
+    def images(number: int) -> torch.Tensor:
+        return torch.randint(0, 256, (number, 3, 32, 32), dtype=torch.uint8, generator=generator)
+
+    def samples(number: int) -> Samples:
+        return Samples(images(number), torch.randint(0, 10, (number,), generator=generator))
+
+    clients = tuple(Client(n, "resnet18", samples(16), samples(2), samples(4)) for n in range(CLIENTS))
+    return Federation(
+        clients,
+        images(64),
+        public_batch_size=32,
+        classes=10,
+        build=partial(models.build, channels=3, size=32, classes=10),
+        training=LocalTraining(epochs=1, batch_size=16, learning_rate=0.01),
+        distillation=Distillation(epochs=1, batch_size=32, learning_rate=0.01),
+        compute=Compute("cpu"),
+    )
+
+
+def peak(method: str) -> float:
+    """Run `method` and return this process's peak resident memory in GB."""
+    engine.run(methods.create(method), federation(), engine.Schedule(ROUNDS, PARTICIPATION))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def main() -> None:
+    """Measure each method in a process of its own, and write the table."""
+    if len(sys.argv) > 1:
+        print(peak(sys.argv[1]))  # noqa: T201
+        return
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    lines = [
+        f"# Memory, {today}",
+        "",
+        f"{platform.machine()}, torch {torch.__version__}, float32 on the CPU: {CLIENTS} clients with a ResNet-18",
+        f"each, {PARTICIPATION:.0%} of them in a round, {ROUNDS} rounds, every client evaluated.",
+        "",
+        "| method | peak resident memory (GB) |",
+        "| --- | --- |",
+    ]
+    for method in COMPARED:
+        found = subprocess.run([sys.executable, __file__, method], check=True, capture_output=True, text=True)
+        lines.append(f"| {methods.TITLES[method]} | {float(found.stdout):.2f} |")
+    text = "\n".join(lines) + "\n"
+    Path(__file__).parent.joinpath("results", f"{today}-memory.md").write_text(text, encoding="utf-8")
+    print(text)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
