@@ -110,7 +110,7 @@ class TestMix:
         models = [model(4.0, 8.0, count=3), model(0.0, -8.0, count=9)]
         mixed = mix(models, torch.tensor([[1.0, 0.0], [0.25, 0.75], [2.0, -1.0]]))
         assert [params["weight"].tolist() for params in mixed] == [[4.0, 8.0], [1.0, -4.0], [8.0, 24.0]]
-        assert [params["count"].item() for params in mixed] == [9, 9, 9]
+        assert [params["count"].item() for params in mixed] == [3, 9, 9]
 
     def test_a_row_of_one_copies_to_the_bit(self) -> None:
         models = [params_of(toy.build("both")) for _ in range(3)]

@@ -40,7 +40,7 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
     """Return linear combinations of models of one architecture, summed in float64.
 
     Running means and variances of BatchNorm are combined like parameters; of its counters, being whole numbers, the
-    largest is taken.
+    largest among the models that count is taken.
 
     Args:
         models: n models.
@@ -52,8 +52,8 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
             rows = weights.to(first.device, torch.float64) @ _rows(models, name)  # (r, numel)
             values = list(rows.to(first.dtype).view(-1, *first.shape))
         else:
-            largest = torch.stack([model[name] for model in models]).amax(dim=0)
-            values = [largest.clone() for _ in mixed]
+            counters = torch.stack([model[name] for model in models])
+            values = [counters[row].amax(dim=0) for row in (weights != 0).to(first.device)]
         for params, value in zip(mixed, values, strict=True):
             params[name] = value
     return mixed
