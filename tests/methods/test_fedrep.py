@@ -1,0 +1,100 @@
+"""FedRep: which part moves when, what is averaged, and what a client keeps."""
+
+import pytest
+import torch
+import toy
+from torch.nn.functional import cross_entropy
+
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.federation import LocalTraining
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.methods.fedrep import FedRep
+
+EVERYONE = list(toy.IDS)
+HEAD = {"conv": ["4.weight", "4.bias"], "mlp": ["4.weight", "4.bias"], "both": ["5.weight", "5.bias"]}
+
+
+def training(epochs: int, batch_size: int = 100) -> LocalTraining:
+    return LocalTraining(epochs=epochs, batch_size=batch_size, learning_rate=0.1)
+
+
+def test_a_round_is_the_head_and_then_the_body() -> None:
+    """One full-batch step of each, by autograd; the body's gradient is at the new head."""
+    fed = toy.alike("conv", dtype="float64", training=training(2))
+    _, report = FedRep().round(FedRep().init(fed), EVERYONE, 1, fed)
+    for n in EVERYONE:
+        module, samples = toy.build("conv").double().train(), fed.by_id[n].train
+        module.load_state_dict(fed.initial_model("conv"))
+        for moves_head in (True, False):
+            module.zero_grad()
+            cross_entropy(module(samples.images.double() / 127.5 - 1.0), samples.labels).backward()
+            with torch.no_grad():
+                for name, parameter in module.named_parameters():
+                    if (name in HEAD["conv"]) == moves_head:
+                        parameter.sub_(parameter.grad, alpha=0.1)
+        assert toy.distance({n: report.after_local[n]}, {n: dict(module.state_dict())}) < 1e-13
+
+
+@pytest.mark.parametrize("architecture", list(HEAD))
+@pytest.mark.parametrize(("epochs", "body_epochs", "moved"), [(2, 0, "head"), (2, 2, "body"), (2, 5, "body")])
+def test_what_is_not_trained_stays(architecture: str, epochs: int, body_epochs: int, moved: str) -> None:
+    """Bit for bit; the body's epochs are at most E."""
+    fed, method = toy.alike(architecture, training=training(epochs, 8)), FedRep(body_epochs)
+    _, report = method.round(method.init(fed), EVERYONE, 1, fed)
+    start = fed.initial_model(architecture)
+    for params in report.after_local.values():
+        for name in (name for name in fed.trained_names if name.endswith("weight")):  # BatchNorm undoes a bias
+            same = torch.equal(params[name], start[name])
+            assert same != ((name in HEAD[architecture]) == (moved == "head")), name
+
+
+@pytest.mark.parametrize(("epochs", "body_epochs", "expected"), [(3, 1, 9), (3, 0, 9), (4, 2, 12)])
+def test_every_epoch_uses_every_image_once(epochs: int, body_epochs: int, expected: int) -> None:
+    """20 images are three batches an epoch, which BatchNorm counts."""
+    fed, method = toy.alike("conv", training=training(epochs, 8)), FedRep(body_epochs)
+    _, report = method.round(method.init(fed), [11], 1, fed)
+    assert report.after_local[11]["1.num_batches_tracked"].item() == expected
+
+
+def test_bodies_are_averaged_by_images_and_heads_are_not() -> None:
+    fed = toy.alike("conv", dtype="float64")
+    after, report = FedRep().round(FedRep().init(fed), [3, 12], 1, fed)
+    one, other = (report.after_local[n] for n in (3, 12))
+    assert set(after.body) == set(one) - set(HEAD["conv"])  # BatchNorm's statistics among them
+    for name, value in after.body.items():
+        if value.is_floating_point():
+            assert torch.allclose(value, (16 * one[name] + 9 * other[name]) / 25, rtol=0, atol=1e-14)
+    found = FedRep().personal(after, EVERYONE, fed)
+    for n in EVERYONE:
+        head = report.after_local[n] if n in (3, 12) else fed.initial_model("conv")
+        assert all(torch.equal(found[n][name], head[name]) for name in HEAD["conv"])
+        assert all(torch.equal(found[n][name], value) for name, value in after.body.items())
+
+
+def test_a_client_trains_on_from_its_own_head() -> None:
+    """Without epochs for the head it keeps what an earlier round left."""
+    fed = toy.alike("conv", training=training(1, 8))
+    before, _ = FedRep(body_epochs=0).round(FedRep().init(fed), EVERYONE, 1, fed)
+    _, report = FedRep(body_epochs=1).round(before, EVERYONE, 2, fed)
+    for n in EVERYONE:
+        assert all(torch.equal(report.after_local[n][name], before.models[n][name]) for name in HEAD["conv"])
+    assert not torch.equal(before.models[3]["4.weight"], before.models[7]["4.weight"])
+
+
+@pytest.mark.parametrize(("architecture", "numbers"), [("conv", 40 + 16), ("mlp", 780), ("linear", 0)])
+def test_only_the_body_travels(architecture: str, numbers: int) -> None:
+    """With BatchNorm's means and variances; a linear model is all head."""
+    fed = toy.alike(architecture)
+    _, report = FedRep().round(FedRep().init(fed), [3, 20], 1, fed)
+    expected = Traffic(parameters_up=4 * numbers, parameters_down=4 * numbers)
+    assert report.traffic == {3: expected, 20: expected}
+
+
+def test_a_model_that_is_all_head_is_trained_alone() -> None:
+    fed = toy.alike("linear", training=training(1, 100), dtype="float64")
+    run = engine.run(FedRep(body_epochs=0), fed, Schedule(rounds=2))
+    models = fed.initial_models()
+    for t in (1, 2):  # full batches: the order of images does not matter
+        models = fed.train(models, t)
+    assert toy.distance(run.state.models, models) < 1e-14
