@@ -11,7 +11,14 @@ from kedro.io import DataCatalog, MemoryDataset
 
 from ktpfl_pipeline import params, settings
 from ktpfl_pipeline.params import Experiment, Sweep
-from ktpfl_pipeline.pipeline_registry import HETERO_EXPERIMENTS, HETERO_METHODS, SWEEPS, register_pipelines
+from ktpfl_pipeline.pipeline_registry import (
+    HETERO_EXPERIMENTS,
+    HETERO_METHODS,
+    HOMO_EXPERIMENTS,
+    HOMO_METHODS,
+    SWEEPS,
+    register_pipelines,
+)
 
 CONF = Path(__file__).parents[1] / "conf"
 PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
@@ -38,8 +45,23 @@ PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
     "partition.test_share": 0.25,
     "image.channels": {"hetero_cifar": 3, "": 1},
     "image.size": {"hetero_cifar": 32, "": 28},
-    "methods.kt_pfl.rho": {"hetero_fashion_mnist": 0.5, "hetero_cifar": 0.5, "": 0.7},
 }
+CHOSEN = {  # on validation data, with the same budget for each method: what the paper leaves open, or scales otherwise
+    "methods.kt_pfl.rho": 2.0,
+    "methods.kt_pfl_likelihood.rho": 2.0,
+    "methods.sim_pfl.temperature": 3.0,
+    "methods.topk_pfl.k": 10,
+    "methods.pfeddf.epochs": 10,
+    "methods.fml.alpha": 0.9,
+    "methods.fml.beta": 0.9,
+}
+HOMO_PAPER = {  # one architecture, section 5.1 and Table 2; the learning rate is in the caption of its figure
+    **{name: PAPER[name] for name in ("clients", "participation", "training.epochs", "training.batch_size")},
+    **{name: PAPER[name] for name in ("private.samples", "partition.test_share")},
+    "architectures": ["mcmahan_cnn"],
+    "training.learning_rate": 0.005,
+}
+METHODS = dict.fromkeys(HETERO_EXPERIMENTS, HETERO_METHODS) | dict.fromkeys(HOMO_EXPERIMENTS, HOMO_METHODS)
 MEMORY = {
     "private",
     "public_images",
@@ -78,10 +100,10 @@ def leaves(values: Any, path: str = "") -> list[str]:
 
 
 class TestExperiments:
-    @pytest.mark.parametrize("environment", ["base", "quick", "test"])
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
     def test_every_one_parses_and_has_its_pipelines(self, environment: str) -> None:
         found = experiments(environment)
-        assert set(HETERO_EXPERIMENTS) <= set(found)
+        assert set(METHODS) <= set(found)
         assert all(name in register_pipelines() for name in found)
 
     @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
@@ -92,9 +114,27 @@ class TestExperiments:
             assert value_at(configured, path) == wanted, path
 
     @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    def test_what_was_chosen_on_validation_data(self, experiment: str) -> None:
+        configured = experiments("base")[experiment]
+        assert {path: value_at(configured, path) for path in CHOSEN} == CHOSEN
+
+    @pytest.mark.parametrize("dataset", ["digits", "fashion_mnist", "emnist", "cifar"])
+    def test_one_architecture_is_the_papers_other_experiment(self, dataset: str) -> None:
+        """On the same images as several architectures, less an open part that nobody learns from."""
+        homo, hetero = (experiments("base")[f"{kind}_{dataset}"] for kind in ("homo", "hetero"))
+        assert {path: value_at(homo, path) for path in HOMO_PAPER} == HOMO_PAPER
+        assert (homo.private, homo.image) == (hetero.private, hetero.image)
+        assert (homo.public.source, homo.public.share) == ("open_part", 0.05)
+
+    @pytest.mark.parametrize("experiment", HOMO_EXPERIMENTS)
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_one_architecture_in_every_environment(self, environment: str, experiment: str) -> None:
+        assert len(experiments(environment)[experiment].architectures) == 1
+
+    @pytest.mark.parametrize("experiment", METHODS)
     def test_a_pipeline_finds_the_settings_of_its_methods(self, experiment: str) -> None:
         """A method that is not in `methods` would silently run with its defaults."""
-        assert set(experiments("base")[experiment].methods) == set(HETERO_METHODS)
+        assert set(experiments("base")[experiment].methods) == set(METHODS[experiment])
 
     @pytest.mark.parametrize("environment", ["quick", "test"])
     def test_an_overlay_is_lighter(self, environment: str) -> None:
@@ -102,10 +142,11 @@ class TestExperiments:
         for name in base:
             assert overlay[name].rounds < base[name].rounds
             assert overlay[name].training.epochs < base[name].training.epochs
-            assert overlay[name].public.batch < base[name].public.batch
+            if name in HETERO_EXPERIMENTS:
+                assert overlay[name].public.batch < base[name].public.batch
 
     @pytest.mark.parametrize("environment", ["quick", "test"])
-    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    @pytest.mark.parametrize("experiment", METHODS)
     def test_an_overlay_leaves_the_task_alone(self, environment: str, experiment: str) -> None:
         """Neither the kind of images nor the methods: only how many there are, and how much is done with them."""
         base, overlay = experiments("base")[experiment], experiments(environment)[experiment]
@@ -129,7 +170,7 @@ class TestSweeps:
             "sweep_public_batch": "public.batch",
             "sweep_public_source": "public.source",
         }
-        assert found["sweep_rho"].values == [0.1, 0.3, 0.5, 0.7]
+        assert found["sweep_rho"].values == [0.1, 0.3, 0.5, 0.7, 2.0, 5.0]  # the last two are ours
         assert found["sweep_public_source"].values == ["mnist", "emnist:letters", "open_part"]
         for name, standard in {
             "sweep_local_epochs": 20,
@@ -158,9 +199,10 @@ class TestFiles:
                 assert name in base
                 assert set(leaves(section)) <= set(leaves(base[name])), name
 
-    def test_every_setting_of_the_shared_blocks_is_documented_where_it_stands(self) -> None:
+    @pytest.mark.parametrize("file", ["parameters_hetero.yml", "parameters_homo.yml"])
+    def test_every_setting_of_the_shared_blocks_is_documented_where_it_stands(self, file: str) -> None:
         silent, inside = [], ""
-        for line in (CONF / "base" / "parameters_hetero.yml").read_text().splitlines():
+        for line in (CONF / "base" / file).read_text().splitlines():
             if re.match(r"\S", line) and not line.startswith("#"):
                 inside = line
             elif inside.startswith("_") and (setting := re.match(r" +(\w+): +[^#\s{]", line)) and " #" not in line:

@@ -9,8 +9,7 @@ import yaml
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.methods import METHODS as KNOWN
-from ktpfl_pipeline.pipeline_registry import HETERO_METHODS as METHODS
-from ktpfl_pipeline.pipeline_registry import SWEEPS, register_pipelines
+from ktpfl_pipeline.pipeline_registry import HETERO_METHODS, HOMO_METHODS, SWEEPS, register_pipelines
 
 DATASETS = ("digits", "fashion_mnist", "emnist", "cifar")
 PIPELINES = register_pipelines()
@@ -18,7 +17,8 @@ NAMES = sorted(set(PIPELINES) - {"__default__"})
 
 
 def methods_of(name: str) -> tuple[str, ...]:
-    return METHODS if name.startswith("compare_") else ("kt_pfl",)
+    methods = HOMO_METHODS if "homo_" in name else HETERO_METHODS
+    return methods if name.startswith("compare_") else methods[:1]
 
 
 def experiment_of(name: str) -> str:
@@ -36,25 +36,36 @@ def box(pipeline: Pipeline, namespace: str) -> set[tuple[str, frozenset[str], fr
 
 
 def test_names() -> None:
-    hetero = {f"hetero_{dataset}" for dataset in DATASETS}
+    experiments = {f"{kind}_{dataset}" for kind in ("hetero", "homo") for dataset in DATASETS}
     sweeps = {
         f"sweep_{name}" for name in ("local_epochs", "distillation_steps", "rho", "public_batch", "public_source")
     }
-    comparisons = {f"compare_{name}" for name in hetero}
-    assert set(PIPELINES) == {*hetero, *comparisons, *sweeps, "overview", "__default__"}
+    comparisons = {f"compare_{name}" for name in experiments}
+    assert set(PIPELINES) == {*experiments, *comparisons, *sweeps, "overview", "__default__"}
 
 
-def test_a_comparison_runs_known_methods_once() -> None:
+@pytest.mark.parametrize(
+    ("methods", "some"),
+    [(HETERO_METHODS, {"kt_pfl", "fedmd", "local"}), (HOMO_METHODS, {"kt_pfl_params", "fedavg", "local"})],
+)
+def test_a_comparison_runs_known_methods_once(methods: tuple[str, ...], some: set[str]) -> None:
     """A misspelt line of the registry would be found at the first run only, after the data were made."""
-    assert {"kt_pfl", "fedmd", "local"} <= set(METHODS) <= KNOWN.keys()
-    assert len(set(METHODS)) == len(METHODS)
+    assert some <= set(methods) <= KNOWN.keys()
+    assert len(set(methods)) == len(methods)
+
+
+def test_an_experiment_alone_is_kt_pfl() -> None:
+    assert (HETERO_METHODS[0], HOMO_METHODS[0]) == ("kt_pfl", "kt_pfl_params")
 
 
 def test_default() -> None:
     assert PIPELINES["__default__"] == PIPELINES["compare_hetero_digits"]
 
 
-@pytest.mark.parametrize("name", [f"{kind}hetero_{dataset}" for kind in ("", "compare_") for dataset in DATASETS])
+@pytest.mark.parametrize(
+    "name",
+    [f"{alone}{kind}_{dataset}" for alone in ("", "compare_") for kind in ("hetero", "homo") for dataset in DATASETS],
+)
 class TestShape:
     def test_boxes(self, name: str) -> None:
         """Each node is in one box; there is one box per method, so that kedro-viz shows a diamond."""
@@ -62,7 +73,7 @@ class TestShape:
 
     def test_the_boxes_of_all_methods_are_alike(self, name: str) -> None:
         assert len({frozenset(box(PIPELINES[name], method)) for method in methods_of(name)}) == 1
-        assert {short_name for short_name, *_ in box(PIPELINES[name], "kt_pfl")} == {"train", "evaluate"}
+        assert {short_name for short_name, *_ in box(PIPELINES[name], methods_of(name)[0])} == {"train", "evaluate"}
 
     def test_free_inputs(self, name: str) -> None:
         """Nothing is needed but the parameters of the experiment and the folder of raw images."""

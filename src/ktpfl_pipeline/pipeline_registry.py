@@ -12,6 +12,13 @@ HETERO_METHODS = (
     *("ds_fl", "comet", "fedproto", "fml"),
     "local",
 )
+HOMO_EXPERIMENTS = ("homo_digits", "homo_fashion_mnist", "homo_emnist", "homo_cifar")
+HOMO_METHODS = (
+    *("kt_pfl_params", "fedavg", "fedavg_ft", "per_fedavg", "pfedme"),
+    *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
+    *("ditto", "fedrep", "apple"),
+    "local",
+)
 SWEEPS = (  # the paper's Tables 3 to 6
     *("sweep_local_epochs", "sweep_distillation_steps", "sweep_rho"),
     *("sweep_public_batch", "sweep_public_source"),
@@ -20,11 +27,15 @@ DEFAULT = "compare_hetero_digits"
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Return ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals), sweeps, and the default."""
+    """Return ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals), sweeps, and the default.
+
+    KT-pFL comes first among the methods of both kinds of experiment.
+    """
     pipelines = {}
-    for experiment in HETERO_EXPERIMENTS:
-        pipelines[experiment] = experiment_pipeline(experiment, experiment, ("kt_pfl",))
-        compare = f"compare_{experiment}"
-        pipelines[compare] = experiment_pipeline(compare, experiment, HETERO_METHODS)
+    for experiments, methods in ((HETERO_EXPERIMENTS, HETERO_METHODS), (HOMO_EXPERIMENTS, HOMO_METHODS)):
+        for experiment in experiments:
+            pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
+            compare = f"compare_{experiment}"
+            pipelines[compare] = experiment_pipeline(compare, experiment, methods)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
     return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}
