@@ -104,15 +104,15 @@ class TestMixture:
         assert torch.allclose(moved, xi[order][:, order], rtol=0, atol=1e-14)
 
     def test_heuristic_by_hand(self) -> None:
-        """Directions of cosines 0 and 1/sqrt 2; own 0.4, sharpness 2."""
-        xi = mixture(HeurFedAMP(own=0.4, sharpness=2.0), points((1.0, 0.0), (0.0, 3.0), (2.0, 2.0)))
+        """Directions of cosines 0 and 1/sqrt 2; attention 0.6, sharpness 2."""
+        xi = mixture(HeurFedAMP(attention=0.6, sharpness=2.0), points((1.0, 0.0), (0.0, 3.0), (2.0, 2.0)))
         near = math.exp(2 / math.sqrt(2))
         first = [0.4, 0.6 / (1 + near), 0.6 * near / (1 + near)]
         assert xi[0].tolist() == pytest.approx(first, abs=1e-14)
         assert xi[2].tolist() == pytest.approx([0.3, 0.3, 0.4], abs=1e-14)
 
     def test_heuristic_without_sharpness_weighs_others_alike(self) -> None:
-        xi = mixture(HeurFedAMP(own=0.1, sharpness=0.0), points((1.0, 0.0), (0.0, 3.0), (2.0, 2.0), (1.0, -5.0)))
+        xi = mixture(HeurFedAMP(attention=0.9, sharpness=0.0), points((1.0, 0.0), (0.0, 3.0), (2.0, 2.0), (1.0, -5.0)))
         expected = torch.full((4, 4), 0.3, dtype=torch.float64).fill_diagonal_(0.1)
         assert torch.allclose(xi, expected, rtol=0, atol=1e-15)
 
@@ -120,7 +120,9 @@ class TestMixture:
 class TestLocalTraining:
     @pytest.mark.parametrize("architecture", ["linear", "both"])
     @pytest.mark.parametrize(
-        "method", [FedAMP(coupling=0.0, attention=0.0), HeurFedAMP(coupling=0.0, own=1.0)], ids=["plain", "heuristic"]
+        "method",
+        [FedAMP(coupling=0.0, attention=0.0), HeurFedAMP(coupling=0.0, attention=0.0)],
+        ids=["plain", "heuristic"],
     )
     def test_without_attention_and_coupling_it_is_local_training(self, method: FedAMP, architecture: str) -> None:
         """Bit for bit, over rounds with cohorts."""
@@ -174,7 +176,9 @@ class TestServer:
         assert (xi[0, [1, 3]] > 0).all()
         assert not xi[[0, 1, 3]][:, [2, 4]].any()
         assert torch.equal(xi[[2, 4]], torch.eye(5).double()[[2, 4]])
-        after, _ = FedAMP().round(state, [3, 11], 2, fed)
+        after, report = FedAMP().round(state, [3, 11], 2, fed)
+        assert torch.equal(report.coefficients[0], xi[0])  # with what it took of absent 7's and 12's
+        assert torch.equal(report.coefficients[1:], torch.eye(5).double()[1:])
         assert after.seen.tolist() == [True, True, True, True, False]
         assert not toy.same(after.models[3], models[3])  # mixed with absent 7's and 12's
         assert toy.distance({11: after.models[11]}, {11: models[11]}) == 0.0

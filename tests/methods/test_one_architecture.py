@@ -80,7 +80,6 @@ def test_test_images_are_for_the_evaluation_alone(name: str) -> None:
         ("fedamp", {"coupling": float("inf")}, "fedamp.coupling is inf; it must be finite and at least 0"),
         ("fedamp", {"attention": 1.5}, "fedamp.attention is 1.5; it must lie between 0 and 1"),
         ("heur_fedamp", {"attention": -0.5}, "fedamp.attention is -0.5; it must lie between 0 and 1"),
-        ("heur_fedamp", {"own": 1.5}, "heur_fedamp.own is 1.5; it must lie between 0 and 1"),
         ("heur_fedamp", {"sharpness": -1.0}, "heur_fedamp.sharpness is -1.0; it must be finite and at least 0"),
         ("fedfomo", {"candidates": 0}, "fedfomo.candidates is 0; it must be finite and at least 1"),
         ("fedfomo", {"explore": 1.5}, "fedfomo.explore is 1.5; it must lie between 0 and 1"),

@@ -57,7 +57,7 @@ class FedAMP(Personal):
         anchors = {n: (vector_of(u, fed.trained_names),) for n, u in starts.items()}
         trained, _ = fed.train_by(Proximal(2.0 * self.coupling), starts, t, anchors)
         seen = state.seen.clone().index_fill_(0, rows, True)
-        shown = coefficients.among(xi[rows[:, None], rows], rows, len(xi)) if len(rows) < len(xi) else xi
+        shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # who is absent got nothing
         report = RoundReport(trained, exchange.both_ways(trained), shown)
         return FedAMPState({**state.models, **trained}, seen), report
 
@@ -84,18 +84,17 @@ class FedAMP(Personal):
 class HeurFedAMP(FedAMP):
     """Believes the same of deep networks, where cosines tell more than distances.
 
+    `attention` is 1 - ξ_ii, what every client gives to all others together.
+
     Attributes:
-        own: ξ_ii, the weight of a client's own model.
         sharpness: σ, the inverse temperature of the cosines.
     """
 
-    own: float = 0.5
     sharpness: float = 25.0
 
     def __post_init__(self) -> None:
         """Refuse hyperparameters that mean nothing."""
         super().__post_init__()
-        check_range("heur_fedamp.own", self.own, 0, 1)
         check_range("heur_fedamp.sharpness", self.sharpness, 0)
 
     def mixture(self, products: Tensor, uploads: list[dict[str, Tensor]], fed: Federation) -> Tensor:
@@ -103,4 +102,5 @@ class HeurFedAMP(FedAMP):
         vectors = torch.stack([vector_of(params, fed.trained_names).double() for params in uploads])
         directions = normalize(vectors, dim=1)
         scores = (self.sharpness * directions @ directions.T).fill_diagonal_(-torch.inf)
-        return (1.0 - self.own) * torch.softmax(scores, dim=1) + self.own * torch.eye(len(scores)).to(scores)
+        own = (1.0 - self.attention) * torch.eye(len(scores)).to(scores)
+        return self.attention * torch.softmax(scores, dim=1) + own
