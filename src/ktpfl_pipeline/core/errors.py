@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class InputError(ValueError):
@@ -26,6 +26,12 @@ def check_range(name: str, value: float | None, least: float, most: float = math
         return
     allowed = f"be finite and at least {least}" if most == math.inf else f"lie between {least} and {most}"
     raise InputError(f"{name} is {value}; it must {allowed}.")
+
+
+def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
+    """Refuse a hyperparameter that is none of those allowed."""
+    if value not in allowed:
+        raise InputError(f"{name} is {value!r}; choose one of {', '.join(allowed)}.")
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:

@@ -5,7 +5,7 @@ Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated Mutual Learning, 
 
 from dataclasses import dataclass
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -36,8 +36,7 @@ class FML(Personal):
     def __post_init__(self) -> None:
         """Refuse weights that are none."""
         for name in ("alpha", "beta"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"fml.{name} is {getattr(self, name)}; it must lie between 0 and 1.")
+            check_range(f"fml.{name}", getattr(self, name), 0, 1)
 
     def init(self, fed: Federation) -> FMLState:
         """Start from the common initial models."""
