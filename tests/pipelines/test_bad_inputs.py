@@ -218,7 +218,7 @@ class TestCommandLine:
             ("hetero_digits.clients=0,hetero_digits.rounds=0", "hetero_digits.clients is 0; it should be"),
             (
                 "rounds=3",
-                "--params rounds=... names no experiment and no sweep; write the experiment first, as in hetero_digits.",
+                "--params rounds=... names no experiment and no sweep; write the experiment first, as in ",
             ),
             (
                 "hetero_digit.rounds=3",
