@@ -262,6 +262,17 @@ def test_an_experiment_that_is_no_section(values: Any) -> None:
         params.parse("mine", values)
 
 
+def test_several_architectures_where_models_are_combined() -> None:
+    with pytest.raises(InputError) as refused:
+        params.parse("homo_mine", EXPERIMENT)
+    assert str(refused.value) == (
+        "homo_mine.architectures is lenet, mlp; its methods combine the clients' models, which needs one architecture: "
+        "name one, as in [lenet], or take hetero_mine."
+    )
+    for one in (["mlp"], ["mlp", "mlp"]):
+        assert params.parse("homo_mine", changed("architectures", one)).architectures == one
+
+
 def test_several_wrong_values_are_all_named() -> None:
     wrong = {**changed("clients", 0), "rounds": -2}
     with pytest.raises(InputError, match=r"mine\.rounds is -2; .*mine\.clients is 0;"):

@@ -1,4 +1,4 @@
-"""Everything that may stand under an experiment or a sweep in conf/, parsed and checked before the first node runs.
+"""Everything that may stand under an experiment, a sweep or a tuning in conf/, parsed and checked before the first node runs.
 
 Each setting is documented where it stands, in `conf/base/parameters_*.yml`. Unknown keys are refused, and an error
 names the value, what is allowed and how to mend it.
@@ -21,7 +21,11 @@ Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
 LearningRate = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1)]
 SWEEP = "sweep_"
-"""What the names of sweeps begin with; any other section is an experiment."""
+"""What the names of sweeps begin with."""
+TUNE = "tune_"
+"""What the names of tunings begin with, before that of the experiment; any other section is an experiment."""
+HOMO = "homo_"
+"""What the names of experiments begin with in which all clients have one architecture."""
 
 
 class Settings(BaseModel):
@@ -111,10 +115,15 @@ class Experiment(Settings):
     training: Training = Training()
     distillation: Distillation = Distillation()
     compute: Compute = Compute()
+    hyperparameters: Literal["configured", "tuned"] = "configured"
     methods: dict[str, dict[str, Any]]
 
     def shared(self) -> dict[str, Any]:
-        """Return what all methods of a comparison must have in common, as plain values."""
+        """Return what all methods' runs have in common, as plain values."""
+        return self.model_dump(exclude={"methods", "hyperparameters"})
+
+    def settings(self) -> dict[str, Any]:
+        """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters are from."""
         return self.model_dump(exclude={"methods"})
 
 
@@ -136,14 +145,50 @@ class Sweep(Settings):
         return group != "methods" or path.partition(".")[0] == method
 
 
+class Range(Settings):
+    """Numbers from `low` to `high`, both included; whole numbers where both are. With `log`, equal by ratio."""
+
+    low: int | float
+    high: int | float
+    log: bool = False
+
+
+class Tune(Settings):
+    """What is searched for the hyperparameters of an experiment's methods.
+
+    Attributes:
+        trials: at most so many candidates for each method.
+        seeds: of every candidate's runs.
+        spaces: of each method, hyperparameters with a list of values or a `Range`. A method without one is run once.
+    """
+
+    trials: Count
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_as_list), Field(min_length=1)]
+    spaces: dict[str, dict[str, Any]]
+
+    def space(self, method: str) -> dict[str, list[Any] | Range]:
+        """Return the method's hyperparameters with what is tried for them; none for a method without a space."""
+        return {
+            name: values if isinstance(values, list) else Range.model_validate(values)
+            for name, values in self.spaces.get(method, {}).items()
+        }
+
+
+def experiments(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the names of the sections that are experiments."""
+    return [name for name in parameters if not name.startswith((SWEEP, TUNE, "_"))]
+
+
 def check(parameters: Mapping[str, Any]) -> None:
-    """Refuse whatever cannot be in any experiment or sweep; see `parse` and `parse_sweep`."""
-    sweeps = {name: values for name, values in parameters.items() if name.startswith(SWEEP)}
+    """Refuse whatever cannot be in any experiment, sweep or tuning; see `parse`, `parse_sweep` and `parse_tune`."""
     for name, values in parameters.items():
-        if name not in sweeps:
+        if not name.startswith((SWEEP, TUNE)):
             parse(name, values)
-    for name, values in sweeps.items():
-        parse_sweep(name, values, parameters)
+    for name, values in parameters.items():
+        if name.startswith(SWEEP):
+            parse_sweep(name, values, parameters)
+        elif name.startswith(TUNE):
+            parse_tune(name, values, parameters)
 
 
 def parse(name: str, values: Any) -> Experiment:
@@ -157,6 +202,7 @@ def parse(name: str, values: Any) -> Experiment:
     experiment = _checked(Experiment, values, name)
     _refuse_repeats(f"{name}.seeds", experiment.seeds, "seed")
     _refuse_unknown_names(name, experiment)
+    _refuse_several_architectures(name, experiment)
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment
@@ -178,8 +224,7 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of a sweep.")
     sweep = _checked(Sweep, values, name)
-    experiments = [section for section in parameters if not section.startswith((SWEEP, "_"))]
-    _refuse_unknown(f"{name}.experiment", sweep.experiment, experiments)
+    _refuse_unknown(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
         _refuse_unknown(f"{name}.methods", method, METHODS)
     _refuse_repeats(f"{name}.methods", sweep.methods, "method")
@@ -214,6 +259,55 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Exper
         except InputError as error:
             raise InputError(f"{name} cannot set {sweep.parameter} to {value!r}: {error}") from None
     return found
+
+
+def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
+    """Return the tuning `name` from its section of the configuration, with every value that it may try checked.
+
+    Args:
+        name: the tuning's: ``tune_`` and the name of an experiment.
+        values: its section.
+        parameters: all sections by name, the experiments among them.
+
+    Raises:
+        InputError: one sentence for what cannot be.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{name} is {values!r}; it must be a section with the settings of a tuning.")
+    tune = _checked(Tune, values, name)
+    _refuse_repeats(f"{name}.seeds", tune.seeds, "seed")
+    tuned = name.removeprefix(TUNE)
+    _refuse_unknown(f"The experiment of {name}", tuned, experiments(parameters))
+    configured = parse(tuned, parameters[tuned]).methods
+    for method, space in tune.spaces.items():
+        _refuse_unknown(f"A method of {name}.spaces", method, configured)
+        for hyperparameter, tried in space.items():
+            where = f"{name}.spaces.{method}.{hyperparameter}"
+            for value in _tried(where, tried):
+                _refuse_candidate(where, method, {**configured[method], hyperparameter: value}, value)
+    return tune
+
+
+def _tried(where: str, tried: Any) -> list[Any]:
+    """Return the values of a list, or the ends of a range."""
+    if isinstance(tried, Mapping):
+        ends = _checked(Range, tried, where)
+        if ends.low >= ends.high:
+            raise InputError(f"{where} goes from {ends.low} to {ends.high}; low must be below high.")
+        if ends.log and ends.low <= 0:
+            raise InputError(f"{where}.low is {ends.low}; with log it must be above 0.")
+        return [ends.low, ends.high]
+    if not isinstance(tried, list) or not tried:
+        raise InputError(f"{where} is {tried!r}; it must be a list of values, or a range {{low: ..., high: ...}}.")
+    _refuse_repeats(where, tried, "value")
+    return tried
+
+
+def _refuse_candidate(where: str, method: str, hyperparameters: Mapping[str, Any], value: Any) -> None:
+    try:
+        create_method(method, hyperparameters)
+    except InputError as error:
+        raise InputError(f"{where} cannot be {value!r}: {error}") from None
 
 
 def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = "") -> Any:
@@ -290,6 +384,16 @@ def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
     _refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
 
 
+def _refuse_several_architectures(name: str, experiment: Experiment) -> None:
+    """Refuse here what methods on parameters would refuse only when it is their turn."""
+    given = list(dict.fromkeys(experiment.architectures))
+    if name.startswith(HOMO) and len(given) > 1:
+        raise InputError(
+            f"{name}.architectures is {', '.join(given)}; its methods combine the clients' models, which needs one "
+            f"architecture: name one, as in [{given[0]}], or take {name.replace(HOMO, 'hetero_', 1)}."
+        )
+
+
 def _refuse_unknown(where: str, given: str, known: Any) -> None:
     if given not in known:
         near = difflib.get_close_matches(given, list(known), n=1)
@@ -308,17 +412,17 @@ def _refuse_missing_device(where: str, device: str) -> None:
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured experiments and sweeps with the values of ``--params`` in their place, at any depth.
+    """Return the configured experiments, sweeps and tunings with the values of ``--params`` in their place, at any depth.
 
     Raises:
-        InputError: if ``--params`` speaks of an experiment or a sweep that does not exist.
+        InputError: if ``--params`` speaks of an experiment, a sweep or a tuning that does not exist.
     """
     result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
         if name not in result:
             if near := difflib.get_close_matches(name, result, n=1):
                 raise InputError(f"--params {name}=... names no experiment and no sweep; did you mean {near[0]!r}?")
-            first = next((section for section in result if not section.startswith(SWEEP)), "hetero_digits")
+            first = next(iter(experiments(result)), "hetero_digits")
             raise InputError(
                 f"--params {name}=... names no experiment and no sweep; write the experiment first, as in "
                 f"{first}.{name}=..., with one of {', '.join(result)}."
