@@ -166,6 +166,64 @@ class TestTables:
         assert rows[-1] == ["digits, all labels", "Local only", "89.0", "2", "02-local"]
 
 
+class TestOneArchitecture:
+    """Comparisons of the paper's Table 2 beside those of Table 1."""
+
+    @pytest.fixture
+    def both(self, content, result):
+        results = [result(name, 0.8, 0.9) for name in ("kt_pfl_params", "fedavg", "fedavg_ft", "local")]
+        homo = {"architectures": ["cnn"], "private": {"source": "cifar10"}, "public": {"source": "open_part"}}
+        return {
+            "compare_homo_cifar/a": content(results, **homo),
+            "compare_homo_cifar/b": content(results, **homo, clients=100, participation=0.1),
+            "compare_hetero": content(),
+        }
+
+    def test_they_come_after_the_others_with_their_number_of_clients(self, columns, both):
+        assert list(columns(**both)) == [
+            "Fashion-MNIST, two labels",
+            "CIFAR-10, two labels, one architecture, 20 clients",
+            "CIFAR-10, two labels, one architecture, 100 clients",
+        ]
+
+    def test_each_kind_has_tables_of_its_own(self, both):
+        built = overview.overview(both)
+        headings = re.findall(r"^## (.*)$", built.markdown, re.MULTILINE)
+        assert headings[:4] == [
+            "Accuracy",
+            "Accuracy, one architecture",
+            "Differences",
+            "Differences, one architecture",
+        ]
+        assert built.html.count("<h2>") > 8
+        assert built.latex.count(r"\begin{table}") == 4
+        first, second, *_ = re.findall(r"## Accuracy.*?(?=\n## )", built.markdown, re.DOTALL)
+        assert "FedAvg" not in first
+        assert "FedMD" not in second
+        assert "*Accuracy:*" in second  # what the entries mean stands once, below both
+
+    def test_the_papers_numbers_are_of_table_2_and_another_setting(self, columns, both):
+        table = overview.paper_table(columns(**both))
+        assert {"CIFAR-10, 20 clients (%)", "CIFAR-10, 100 clients (%)"} < set(table.columns)
+        rows = table.set_index("Method in the paper")
+        assert list(rows.loc["FedAvg-Local FT"]) == ["42.9", "50.9"]
+        assert list(rows.loc["FedAvg"]) == ["51.9", "–"]
+        assert not [name for name in overview.accuracy_table(columns(**both)) if re.search("CIFAR.*paper", name)]
+
+    def test_the_summary_speaks_of_both(self, columns, both):
+        said = overview.summary(columns(**both))
+        assert said.startswith("KT-pFL is above local-only in 1 of 1 comparison,")
+        assert "KT-pFL (parameters) is above local-only in 0 of 2 comparisons" in said
+        assert "above FedAvg + FT in 0 of 2 comparisons" in said
+
+    def test_without_the_others(self, both):
+        del both["compare_hetero"]
+        built = overview.overview(both)
+        assert "## Accuracy, one architecture" in built.markdown
+        assert "*Bold:*" in built.markdown
+        assert "![accuracy]" in built.markdown
+
+
 class TestSummary:
     def test_counts(self, columns, content, study, result):
         level = [result("kt_pfl", 0.8, 0.9), result("local", 0.9, 0.8), result("sim_pfl", 0.9, 0.8)]

@@ -36,8 +36,10 @@ def test_what_data_are_called(source, title):
     assert paper.title(source) == title
 
 
-def test_names_are_the_rows_of_the_papers_table():
-    assert set(paper.NAMES.values()) == {"FedMD", "FedDF", "pFedDF", "Sim-pFL", "TopK-pFL", "KT-pFL"}
+def test_names_are_the_rows_of_the_papers_tables():
+    first = {"FedMD", "FedDF", "pFedDF", "Sim-pFL", "TopK-pFL", "KT-pFL"}
+    second = {"FedAvg", "FedAvg-Local FT", "Per-FedAvg", "pFedMe", "FedAMP", "FedFomo", "FedHN", "KT-pFL"}
+    assert set(paper.NAMES.values()) == first | second
     assert not {"local", "kt_pfl_likelihood"} & set(paper.NAMES)
 
 
@@ -61,7 +63,7 @@ def test_the_papers_setting(paper_settings):
         ({"clients": 8}, "8 clients instead of 20"),
         ({"training": {"epochs": 5}}, "training.epochs 5 instead of 20"),
         ({"public": {"source": "mnist", "batch": 300}}, "public.batch 300 instead of 3000"),
-        ({"architectures": ["lenet"]}, "models lenet instead of"),
+        ({"architectures": ["lenet", "mlp"]}, "models lenet, mlp instead of"),
         ({"architectures": ["lenet", "lenet", "alexnet", "resnet18", "shufflenet_v2"]}, "in equal numbers"),
     ],
 )
@@ -70,3 +72,55 @@ def test_another_setting_is_named(paper_settings, change, words):
     assert not paper.same_setting(settings)
     assert len(paper.differences(settings)) == 1
     assert words in paper.differences(settings)[0]
+
+
+UNKNOWN = "a partition that may not be Table 2's, which we do not know"
+
+
+@pytest.fixture
+def homo_settings(paper_settings):
+    """CIFAR-10 with 20 clients of one architecture; the public data mean nothing here."""
+    changes = {"architectures": ["mcmahan_cnn"], "private": {"source": "cifar10"}, "public": {"source": "open_part"}}
+    return {**paper_settings, **changes, "participation": 1.0}
+
+
+class TestTable2:
+    def test_the_numbers_that_can_be_cited(self, homo_settings):
+        assert paper.number(homo_settings, "fedavg") == 51.94
+        assert paper.number(homo_settings, "fedavg_ft") == 42.88
+        assert paper.number({**homo_settings, "clients": 100}, "fedavg_ft") == 50.91
+        assert all(number.table == "Table 2" and number.setting for number in paper.TABLE_2.values())
+
+    @pytest.mark.parametrize(
+        ("change", "method"),
+        [
+            ({}, "kt_pfl_params"),
+            ({"clients": 100}, "fedavg"),
+            ({"clients": 10}, "fedavg"),
+            ({}, "local"),
+            ({}, "apple"),
+        ],
+    )
+    def test_no_number_is_invented(self, homo_settings, change, method):
+        assert paper.number({**homo_settings, **change}, method) is None
+
+    def test_several_architectures_are_table_1(self, paper_settings):
+        assert paper.number(paper_settings, "kt_pfl") == 75.6
+        assert paper.number(paper_settings, "fedavg") is None
+
+    def test_its_partition_is_not_known_so_nothing_is_its_setting(self, homo_settings):
+        assert paper.differences(homo_settings) == [UNKNOWN]
+        assert paper.differences({**homo_settings, "clients": 100, "participation": 0.1}) == [UNKNOWN]
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"clients": 100}, "participation 1.0 instead of 0.1 with 100 clients"),
+            ({"clients": 8}, "8 clients instead of 20 or 100"),
+            ({"architectures": ["cnn"]}, "models cnn instead of mcmahan_cnn"),
+            ({"training": {"epochs": 4}}, "training.epochs 4 instead of 20"),
+            ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
+        ],
+    )
+    def test_another_setting_is_named(self, homo_settings, change, words):
+        assert set(paper.differences({**homo_settings, **change})) == {UNKNOWN, words}

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -253,6 +254,45 @@ class TestOtherForms:
         three = summarise([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
         with pytest.raises(ValueError, match="same clients"):
             report.build("x", [study[0], three], settings)
+
+
+class TestOneArchitecture:
+    """Models travel: the second point is after aggregation, and models are set against predictions in bytes."""
+
+    @pytest.fixture
+    def results(self, run):
+        """Three clients with models of 4,000 bytes, two of them in each of two rounds."""
+        points = {"after_transfer": [(0.5, 0.6, 0.7)] * 2, "after_local": [(0.7, 0.6, 0.5)] * 2}
+        runs = []
+        for method in ("kt_pfl_params", "fedavg", "local"):
+            full = run(method, **points, knowledge=0, parameters=4000)
+            history = [
+                replace(record, cohort=[0, 2], traffic={name: sent[:2] for name, sent in record.traffic.items()})
+                for record in full.history
+            ]
+            runs.append(replace(full, history=history, architectures=["mlp"] * 3))
+        return [summarise([each], {}) for each in runs]
+
+    @pytest.fixture
+    def text(self, results, settings):
+        return report.build("compare_homo_digits", results, settings).markdown
+
+    def test_the_subject_is_kt_pfl_on_parameters(self, results, text):
+        assert report.summary(results).startswith("KT-pFL (parameters) is level with local-only after aggregation")
+        assert "After aggregation (%)" in text
+        assert "distil" not in text
+
+    def test_absent_clients_are_evaluated_and_said_to_be_absent(self, text):
+        assert "2 of 3 clients are in a round; the others are evaluated as they are." in text
+        assert "3 clients: 3 MLP · 2 of them in a round · 2 rounds" in text
+
+    def test_where_predictions_cost_as_much(self, text):
+        """4,000 bytes are 4 bytes for each of 3 classes of 333 images."""
+        assert "A model (MLP) is 4 kB." in text
+        assert "with 3 classes, those of 333 public images take as much each way" in text
+
+    def test_predictions_are_not_set_against_themselves(self, study, settings):
+        assert "public images take as much" not in report.build("x", study, settings).markdown
 
 
 def test_the_same_runs_are_the_same_report(study, result):

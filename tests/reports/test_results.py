@@ -224,5 +224,12 @@ def test_variant_is_a_folder_name(partition, public, name):
     assert variant({"partition": partition, "public": {"source": public}}) == name
 
 
+def test_absent_clients_are_in_the_variant():
+    """So that 20 clients and 100 of which a tenth is in a round have reports side by side."""
+    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}, "clients": 100}
+    assert variant({**settings, "participation": 1.0}) == "two_labels-mnist"
+    assert variant({**settings, "participation": 0.1}) == "two_labels-mnist-100_clients-0.1"
+
+
 def test_settings_without_partition_have_no_variant():
     assert variant({}) == ""

@@ -86,6 +86,17 @@ class TestComparison:
         assert tables.transfer([soft, weights]) == "transfer"
         assert tables.transfer([summarise([run("local")], {})]) == "transfer"
 
+    def test_a_few_numbers_beside_models_are_no_predictions(self, run):
+        """FedFomo's clients send what they think of each model."""
+        assert tables.transfer([summarise([run("fedfomo", knowledge=24, parameters=1000)], {})]) == "aggregation"
+
+    def test_methods_whose_two_points_are_one_are_named(self, study, run, paper_settings):
+        once = summarise([run("fedamp")], {})
+        twice = summarise([run("fedavg", after_transfer=[(0.5, 0.7)], after_local=[(0.6, 0.7)])], {})
+        (note,) = [text for column, text in tables.notes([once, twice], paper_settings).items() if "local tr" in column]
+        assert note.endswith("They are one where knowledge comes back only before training: FedAMP.")
+        assert "They are one" not in str(tables.notes(study[:1], paper_settings))
+
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert tables.inequalities(study) == []
         (seeds,) = tables.inequalities([study[0], result("local", 0.8)])

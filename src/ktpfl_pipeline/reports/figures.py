@@ -103,6 +103,20 @@ LOOKS = {
     "fedproto": Look("#661100", "<"),
     "fml": Look("#ee8866", ">"),
     "local": Look(NEUTRAL, "o"),
+    # Seldom in one figure with those above: the same colours, with other markers.
+    "kt_pfl_params": Look(BLUE, "D"),
+    "fedavg": Look("#d55e00", "o"),
+    "fedavg_ft": Look("#e69f00", "s"),
+    "per_fedavg": Look("#117733", "^"),
+    "per_fedavg_hf": Look("#117733", "v"),
+    "pfedme": Look("#882255", "p"),
+    "fedamp": Look("#009e73", "P"),
+    "heur_fedamp": Look("#44aa99", "X"),
+    "fedfomo": Look("#aa4499", "s"),
+    "pfedhn": Look("#661100", "h"),
+    "ditto": Look("#cc79a7", "d"),
+    "fedrep": Look("#56b4e9", ">"),
+    "apple": Look("#332288", "<"),
 }
 _SPARE = ("#000000", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
 _SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks

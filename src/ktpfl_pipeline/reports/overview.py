@@ -1,12 +1,13 @@
-"""All finished comparisons side by side: one table in the form of the paper's, the differences, curves and traffic.
+"""All finished comparisons side by side: tables in the form of the paper's, the differences, curves and traffic.
 
 What a comparison leaves beside its report is all that is read here. A column is a comparison: it has settings of its
-own, and they are stated.
+own, and they are stated. Comparisons with one architecture, the paper's Table 2, have tables of their own beside those
+with several, its Table 1: but for local-only they run other methods.
 """
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.methods import METHODS, TITLES
 from ktpfl_pipeline.reports import figures, page, paper, tables
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.results import HEADLINE, Difference, Final, difference, flat
@@ -31,8 +32,8 @@ LEDGERS = {"knowledge": figures.BLUE, "parameters": "#d55e00", "public data": "#
 CAPTIONS = {
     "accuracy": (
         "Accuracy by round",
-        "Mean test accuracy over clients and seeds at the end of each round. KT-pFL and local-only are drawn thick, "
-        "with the range over seeds as a band.",
+        "Mean test accuracy over all clients and seeds at the end of each round. KT-pFL and local-only are drawn "
+        "thick, with the range over seeds as a band.",
     ),
     "communication": (
         "Communication",
@@ -42,8 +43,12 @@ CAPTIONS = {
 }
 """By figure: its heading, and what it shows."""
 
-# Pairs of which every column states the difference, after each method's to local-only.
-_RIVALS = ("kt_pfl", "sim_pfl")
+ONE = ", one architecture"
+"""What headings and titles of comparisons with one architecture end with."""
+
+# Pairs of which every column states the difference, after each method's to local-only: KT-pFL and its simplest rival.
+_RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg_ft"))
+_MAIN = ("kt_pfl", "kt_pfl_params", "local")
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,16 @@ class Comparison:
         return str(self.settings["partition"]["scheme"]).replace("_", " ")
 
     @property
+    def number_of_clients(self) -> str:
+        """What tells columns of the paper's Table 2 apart."""
+        return f"{self.settings['clients']} clients"
+
+    @property
+    def one_architecture(self) -> bool:
+        """Whether all clients have one."""
+        return paper.one_architecture(self.settings)
+
+    @property
     def best(self) -> str | None:
         """The method that is ahead of the runner-up by a difference whose interval excludes zero."""
         ranked = sorted(self.methods, key=lambda method: -self.methods[method].final.mean)
@@ -139,9 +154,10 @@ def overview(contents: Mapping[str, Mapping[str, Any]]) -> Report:
 
 
 def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
-    """Return the comparisons by what their columns are called, in the order of the paper's datasets and partitions.
+    """Return the comparisons by what their columns are called, in the order of the paper's tables.
 
-    A title is dataset and partition; where several have these, the public data; and where that leaves some alike, the
+    That is by kind, dataset and partition. A title is dataset and partition, and whether there is one architecture;
+    where several have these, the number of clients, then the public data; and where that leaves some alike, the
     report's folder.
     """
     datasets = list(paper.DATASETS.values())
@@ -150,16 +166,19 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     def place(comparison: Comparison) -> tuple[Any, ...]:
         known = (comparison.dataset in datasets, comparison.partition in partitions)
         return (
+            comparison.one_architecture,
             datasets.index(comparison.dataset) if known[0] else len(datasets),
             comparison.dataset,
             partitions.index(comparison.partition) if known[1] else len(partitions),
             comparison.partition,
+            comparison.settings["clients"],
             comparison.place,
         )
 
     ordered = sorted(comparisons, key=place)
-    titles = [f"{each.dataset}, {each.partition}" for each in ordered]
+    titles = [f"{each.dataset}, {each.partition}{ONE * each.one_architecture}" for each in ordered]
     more = [
+        [each.number_of_clients for each in ordered],
         [f"public {str(each.settings['public']['source']).replace('_', ' ')}" for each in ordered],
         [each.place for each in ordered],
     ]
@@ -187,10 +206,10 @@ def accuracy_table(columns: Mapping[str, Comparison]) -> "pd.DataFrame":
 def difference_table(columns: Mapping[str, Comparison]) -> "pd.DataFrame":
     """Return what each method gains over local-only by comparison, in points with its 95 % interval.
 
-    The last row is KT-pFL minus Sim-pFL, where one comparison has both.
+    The last row is KT-pFL minus its simplest rival, Sim-pFL or fine-tuned FedAvg, where one comparison has both.
     """
     names = _methods(columns)
-    pairs = [(method, "local") for method in names if method != "local"] + [_RIVALS]
+    pairs = [(method, "local") for method in names if method != "local"] + [*_RIVALS]
     pairs = [pair for pair in pairs if any(each.difference(*pair) for each in columns.values())]
     rows = [names[a] if b == "local" else f"{names[a]} minus {names[b]}" for a, b in pairs]
     table = {"Minus local-only": rows}
@@ -203,7 +222,10 @@ def difference_table(columns: Mapping[str, Comparison]) -> "pd.DataFrame":
 def paper_table(columns: Mapping[str, Comparison]) -> "pd.DataFrame":
     """Return the paper's numbers for the data and partitions of comparisons that were made with other settings."""
     others = [each for each in columns.values() if paper.differences(each.settings)]
-    shown = {f"{each.dataset}, {each.partition} (%)": each for each in others}
+    shown = {
+        f"{each.dataset}, {each.number_of_clients if each.one_architecture else each.partition} (%)": each
+        for each in others
+    }
     names = list(dict.fromkeys(paper.NAMES))
     table: dict[str, list[str]] = {"Method in the paper": []}
     for method in names:
@@ -245,11 +267,13 @@ def run_table(columns: Mapping[str, Comparison]) -> "pd.DataFrame":
 
 
 def summary(columns: Mapping[str, Comparison]) -> str:
-    """Say in how many comparisons KT-pFL is above local-only, and above Sim-pFL where that was run."""
-    verdicts = [_verdict(columns, "kt_pfl", "local", "local-only"), _verdict(columns, *_RIVALS, "Sim-pFL")]
-    if not any(verdicts):
-        return "No comparison holds both KT-pFL and local-only training."
-    return f"KT-pFL is {'; '.join(filter(None, verdicts))}: by 95 % intervals over the seeds."
+    """Say in how many comparisons KT-pFL is above local-only, and above its simplest rival where that was run."""
+    found = []
+    for main, rival in _RIVALS:
+        verdicts = [_verdict(columns, main, "local", "local-only"), _verdict(columns, main, rival, TITLES[rival])]
+        if any(verdicts):
+            found.append(f"{TITLES[main]} is {'; '.join(filter(None, verdicts))}: by 95 % intervals over the seeds.")
+    return " ".join(found) or "No comparison holds both KT-pFL and local-only training."
 
 
 @figures._styled
@@ -262,7 +286,7 @@ def accuracy_panels(columns: Mapping[str, Comparison], width: float = figures.WI
     handles: dict[str, Any] = {}
     for axes, comparison in zip(panels, columns.values(), strict=True):
         for method, outcome in comparison.methods.items():
-            (colour, marker), main = figures.look(method), method in ("kt_pfl", "local")
+            (colour, marker), main = figures.look(method), method in _MAIN
             (line,) = axes.plot(
                 outcome.rounds,
                 figures._mean(outcome.by_seed),
@@ -370,24 +394,38 @@ def _methods(columns: Mapping[str, Comparison]) -> dict[str, str]:
 
 def _tables(columns: Mapping[str, Comparison]) -> dict[str, "pd.DataFrame"]:
     """Return the tables by heading, without those that would be empty."""
+    kinds = {"": False, ONE: True}
+    groups = {
+        ending: {title: each for title, each in columns.items() if each.one_architecture == one}
+        for ending, one in kinds.items()
+    }
+    groups = {ending: group for ending, group in groups.items() if group}
     found = {
-        "Accuracy": accuracy_table(columns),
-        "Differences": difference_table(columns),
-        "The paper's Table 1 (other settings: not comparable)": paper_table(columns),
+        **{f"Accuracy{ending}": accuracy_table(group) for ending, group in groups.items()},
+        **{f"Differences{ending}": difference_table(group) for ending, group in groups.items()},
+        "The paper's own numbers (other settings: not comparable)": paper_table(columns),
         "Settings in which the comparisons differ": settings_table(columns),
         "Runs": run_table(columns),
     }
     return {heading: table for heading, table in found.items() if len(table)}
 
 
+def _last(headings: Iterable[str], kind: str) -> str:
+    """Return the last heading that begins with `kind`; empty where there is none."""
+    return next((heading for heading in reversed([*headings]) if heading.startswith(kind)), "")
+
+
 def _html(columns: Mapping[str, Comparison], plates: Mapping[str, Figure]) -> str:
+    found = _tables(columns)
     return page.render(
         "overview.html.jinja",
         name="Overview",
         facts=[f"{len(columns)} comparison{'s' * (len(columns) > 1)}", f"{len(_methods(columns))} methods"],
         summary=summary(columns),
-        tables={heading: Markup(tables.to_html(table)) for heading, table in _tables(columns).items()},
+        tables={heading: Markup(tables.to_html(table)) for heading, table in found.items()},
         notes=notes(columns),
+        before_notes=_last(found, "Accuracy"),
+        before_plates=_last(found, "Differences"),
         plates={name: Markup(figures.svg(figure, name)) for name, figure in plates.items()},
         captions=CAPTIONS,
         common=common_settings(columns),
@@ -400,9 +438,9 @@ def _markdown(columns: Mapping[str, Comparison]) -> str:
     parts = ["# Overview", f"**{summary(columns)}**"]
     for heading, table in found.items():
         parts += [f"## {heading}", table]
-        if heading == "Accuracy":
+        if heading == _last(found, "Accuracy"):
             parts += ["\n".join(f"- *{entry}:* {text}" for entry, text in notes(columns).items())]
-        if heading == "Differences":
+        if heading == _last(found, "Differences"):
             for name, (title, caption) in CAPTIONS.items():
                 parts += [f"## {title}", f"![{name}](figures/{name}.png)", caption]
     parts += ["## Reports", "\n".join(f"- [{title}]({_link(each)})" for title, each in columns.items())]
@@ -415,19 +453,23 @@ def _latex(columns: Mapping[str, Comparison]) -> str:
     found = _tables(columns)
     said = notes(columns)
     captions = {
-        "Accuracy": f"Accuracy: {said['Accuracy']} Bold: {said['Bold']}",
-        "Differences": f"Accuracy minus that of local-only training, with 95 % t intervals. {summary(columns)}",
+        "Accuracy": f"{said['Accuracy']} Bold: {said['Bold']}",
+        "Differences": f"accuracy minus that of local-only training, with 95 % t intervals. {summary(columns)}",
     }
     lines = [r"% needs \usepackage{booktabs}"]
-    for heading, caption in captions.items():
+    for heading, table in found.items():
+        kind = heading.partition(",")[0]
+        if kind not in captions:
+            continue
+        caption = f"{heading}: {captions[kind]}"
         lines += [
             r"\begin{table}",
             r"\centering\small\setlength{\tabcolsep}{4pt}",
             *textwrap.wrap(
                 rf"\caption{{{tables.latex_escape(caption)}}}", 110, break_long_words=False, break_on_hyphens=False
             ),
-            rf"\label{{tab:overview-{heading.lower()}}}",
-            *([tables.to_latex(found[heading]).strip()] if heading in found else []),
+            rf"\label{{tab:overview-{heading.lower().replace(', ', '-').replace(' ', '-')}}}",
+            tables.to_latex(table).strip(),
             r"\end{table}",
             "",
         ]
@@ -469,8 +511,7 @@ def _cell(outcome: Outcome | None, bold: bool) -> str:
 
 
 def _paper(comparison: Comparison, method: str) -> str | None:
-    settings = comparison.settings
-    number = paper.paper_number(settings["private"]["source"], settings["partition"]["scheme"], method)
+    number = paper.number(comparison.settings, method)
     return None if number is None else f"{number:.1f}"
 
 

@@ -191,6 +191,7 @@ def _accuracy_plates(results: Sequence[MethodResult]) -> list[_Plate]:
     strong = [result.title for result in figures.emphasised(results)]
     caption = [
         f"Mean test accuracy over the clients{f' and {seeds} seeds' if seeds > 1 else ''} by round.",
+        *_absent(main),
         f"Solid: at the end of the round, after {how}.",
         "Dashed: after local training, before that.",
         *([f"Bands: the range over {seeds} seeds."] if seeds > 1 else []),
@@ -226,6 +227,14 @@ def _accuracy_plates(results: Sequence[MethodResult]) -> list[_Plate]:
             ),
         ),
     ]
+
+
+def _absent(result: MethodResult) -> list[str]:
+    """Say how clients are evaluated that are not in a round's cohort, where there are such."""
+    present = len(result.runs[0].history[0].cohort)
+    if present == result.clients:
+        return []
+    return [f"{present} of {result.clients} clients are in a round; the others are evaluated as they are."]
 
 
 def _matrix_plates(results: Sequence[MethodResult]) -> list[_Plate]:
@@ -264,7 +273,8 @@ def _matrix_plates(results: Sequence[MethodResult]) -> list[_Plate]:
                 f"Above, the weights of {main.title} after a few rounds, seed {main.runs[0].seed}; rows and "
                 "columns as above. Below, the weight that a row puts on the client itself, on clients "
                 "alike (cosine similarity of the label distributions above 0.5) and on other clients: mean over "
-                f"students{over}. Dotted is what equal weights of 1/N give, the consensus of FedMD.",
+                f"students{over}. Dotted is what equal weights of 1/N give, "
+                + ("the plain average." if tables.transfer([main]) == "aggregation" else "the consensus of FedMD."),
             )
         )
     return plates
@@ -283,7 +293,12 @@ def _theorem_plates(results: Sequence[MethodResult]) -> list[_Plate]:
             + (" with one seed" if len(checked.seeds) > 1 else "")
             + f" of {checked.title}'s final models. Across, the smaller loss of the client's own model and of the "
             "average of all models' predictions; upward, the loss of the mixture that fits best (filled) and of the "
-            "coefficients that the method learned (open). On the line and below it the mixture is no worse than both.",
+            "coefficients that the method learned (open). On the line and below it the mixture is no worse than both."
+            + (
+                " The method learned them for models; here they weigh predictions, as the theorem has it."
+                if tables.transfer([checked]) == "aggregation"
+                else ""
+            ),
         )
     ]
 
@@ -355,7 +370,8 @@ def _captions(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict
         ),
         "communication": "Sums over all clients and rounds"
         + (", mean over seeds" if many else "")
-        + "; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server.",
+        + "; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server."
+        + _crossover(results),
         "phases": "Wall time by phase of a round, summed over the rounds"
         + (", mean over seeds" if many else "")
         + ". It depends on the machine and on what else ran there.",
@@ -375,6 +391,20 @@ def _captions(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict
             + (", ± standard deviation over seeds." if many else ".")
         )
     return found
+
+
+def _crossover(results: Sequence[MethodResult]) -> str:
+    """Say how many public images cost as much in soft predictions as the model of the report's subject."""
+    main = subject(results)
+    turns = sum(len(record.cohort) for run in main.runs for record in run.history) / len(main.runs)
+    size = main.traffic["parameters_up"] / turns
+    if tables.transfer([main]) != "aggregation" or len(set(main.runs[0].architectures)) > 1:
+        return ""
+    architecture, classes = figures.architecture_title(main.runs[0].architectures[0]), len(main.runs[0].label_counts[0])
+    return (
+        f" A model ({architecture}) is {size / 1e3:,.0f} kB. Soft predictions are 4 bytes an image and class: with "
+        f"{classes} classes, those of {size / 4 / classes:,.0f} public images take as much each way, plus the images."
+    )
 
 
 def _html(name: str, results: Sequence[MethodResult], settings: dict[str, Any], plates: Sequence[_Plate]) -> str:
@@ -484,6 +514,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         f"partition {_words(main.runs[0].partition)}",
         f"{main.clients} client{'s' * (main.clients > 1)}: "
         + ", ".join(f"{count} {figures.architecture_title(model)}" for model, count in models.items()),
+        *([f"{present} of them in a round"] if (present := len(main.runs[0].history[0].cohort)) < main.clients else []),
         f"{main.rounds} round{'s' * (main.rounds > 1)}",
         f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}",
     ]

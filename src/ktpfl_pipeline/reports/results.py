@@ -371,11 +371,14 @@ def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, A
 def variant(settings: dict[str, Any]) -> str:
     """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
 
-    Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name neither.
+    Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
+    Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
     """
     partition, public = settings.get("partition", {}), settings.get("public", {})
     scheme = partition.get("scheme")
     parts = [scheme, partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
+    if settings.get("participation", 1) < 1:
+        parts += [f"{settings['clients']}_clients", settings["participation"]]
     return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
-from ktpfl_pipeline.core.metrics import LEDGERS
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 from ktpfl_pipeline.reports import paper
 from ktpfl_pipeline.reports.results import (
     HEADLINE,
@@ -60,9 +60,15 @@ _LATEX = {
 
 
 def transfer(results: Sequence[MethodResult]) -> str:
-    """Return how knowledge comes back in these methods, in a word: distillation, aggregation, or transfer for both."""
+    """Return how knowledge comes back in these methods, in a word: distillation, aggregation, or transfer for both.
+
+    A method whose clients send models, and beside them a few numbers that do not come back, aggregates.
+    """
     parameters = any(result.traffic["parameters_up"] or result.traffic["parameters_down"] for result in results)
-    knowledge = any(result.traffic["knowledge_up"] or result.traffic["knowledge_down"] for result in results)
+    knowledge = any(
+        result.traffic["knowledge_down"] or result.traffic["knowledge_up"] > result.traffic["parameters_up"]
+        for result in results
+    )
     return {(True, False): "distillation", (False, True): "aggregation"}.get((knowledge, parameters), "transfer")
 
 
@@ -331,12 +337,12 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         found["Not like for like"] = "; ".join(unequal) + "."
     how = transfer(results)
     found[f"After {how}"] = (
-        "each client's own model at the end of the round, once knowledge has come back, on that client's test images; "
-        "mean over clients. This is the headline."
+        "the model that each client uses at the end of the round, once knowledge has come back, on that client's test "
+        "images; mean over all clients, in the round's cohort or not. This is the headline."
     )
     found["After local training"] = (
         "the same clients before any knowledge came back in that round. The two points can be far apart: compare "
-        "methods at one of them."
+        "methods at one of them." + _one_point(results)
     )
     found["Final values"] = (
         "every accuracy is the mean of the last five evaluations"
@@ -374,6 +380,22 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
     )
     found["Paper"] = _paper_note(results, settings)
     return found
+
+
+def _one_point(results: Sequence[MethodResult]) -> str:
+    """Name the methods in which nothing comes back after training, so that both points are one."""
+    alike = [
+        result.title
+        for result in results
+        if result.method != "local"
+        and "after_local" in result.final
+        and all(record.accuracy["after_local"] == record.accuracy[HEADLINE] for record in _evaluated(result))
+    ]
+    return f" They are one where knowledge comes back only before training: {', '.join(alike)}." if alike else ""
+
+
+def _evaluated(result: MethodResult) -> list[RoundRecord]:
+    return [record for run in result.runs for record in run.evaluated]
 
 
 def inequalities(results: Sequence[MethodResult]) -> list[str]:
@@ -530,9 +552,7 @@ def _over_seeds(values: Sequence[float], form: str) -> str:
 
 
 def _paper(result: MethodResult, settings: dict[str, Any]) -> float | None:
-    if not paper.same_setting(settings):
-        return None
-    return paper.paper_number(settings["private"]["source"], settings["partition"]["scheme"], result.method)
+    return paper.number(settings, result.method) if paper.same_setting(settings) else None
 
 
 def _paper_note(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
