@@ -1,4 +1,4 @@
-"""Everything that may stand under an experiment, a sweep or a tuning in conf/, parsed and checked before the first node runs.
+"""Everything that may stand under an experiment, a sweep or a tuning in conf/, checked before the first node runs.
 
 Each setting is documented where it stands, in `conf/base/parameters_*.yml`. Unknown keys are refused, and an error
 names the value, what is allowed and how to mend it.
@@ -412,7 +412,7 @@ def _refuse_missing_device(where: str, device: str) -> None:
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured experiments, sweeps and tunings with the values of ``--params`` in their place, at any depth.
+    """Return the configured experiments, sweeps and tunings with the values of ``--params`` in place, at any depth.
 
     Raises:
         InputError: if ``--params`` speaks of an experiment, a sweep or a tuning that does not exist.
