@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,55 @@ class TestEvaluation:
         history = engine.run(Local(), toy.federation(), schedule, observer=observer).history
         assert len(done) == (5 + 5) + 2 * (1 + 1)  # test and validation: everyone at first, then who trained
         assert all(len(record.accuracy["after_transfer"]) == 5 for record in history)
+
+    def test_one_tensor_that_changed_is_another_model(self) -> None:
+        """What clients share keeps its place where the rest is new, as a body of which only the head was trained."""
+        fed, memory = toy.federation(1), engine._Memory()
+        ((n, params),) = fed.initial_models().items()
+        last = next(reversed(params))
+        other = {**params, last: torch.arange(params[last].numel(), dtype=torch.float32).reshape(params[last].shape)}
+        before, after = (memory.evaluate(fed, {n: model}, "test")[n] for model in (params, other))
+        assert after == fed.evaluate({n: other}, "test")[n] != before
+        assert memory.evaluate(fed, {n: dict(params)}, "test")[n] == before
+
+    def test_models_that_are_made_to_be_evaluated_do_not_pile_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each client's copy lives for as long as its group is evaluated, of two clients here."""
+        monkeypatch.setattr(engine, "EVALUATED_AT_ONCE", 2)
+        copies: list[weakref.ref[torch.Tensor]] = []
+        most = 0
+
+        class Copying(OneForAll):
+            def personal(self, state: OneModel, clients: Iterable[int], fed: Federation) -> Models:
+                nonlocal most
+                made = {n: {name: value.clone() for name, value in state.model.items()} for n in clients}
+                copies.extend(weakref.ref(next(iter(params.values()))) for params in made.values())
+                most = max(most, sum(copy() is not None for copy in copies))
+                return made
+
+        schedule = Schedule(rounds=2, participation=0.2)
+        history, same = (engine.run(method, toy.alike(), schedule).history for method in (Copying(), OneForAll()))
+        assert [record.accuracy for record in history] == [record.accuracy for record in same]
+        assert len(copies) == 4 + 5 + 5
+        assert most <= 2 * 2 + 2  # before and after the round, and before it of the next group
+
+    def test_what_was_evaluated_a_round_ago_is_not_made_again(self) -> None:
+        """Before the transfer an absent client has the model that it had after the last, whose accuracy is known."""
+        asked: list[list[int]] = []
+
+        class Asked(OneForAll):
+            def personal(self, state: OneModel, clients: Iterable[int], fed: Federation) -> Models:
+                asked.append(list(clients))
+                return super().personal(state, asked[-1], fed)
+
+        schedule = Schedule(rounds=3, participation=0.2)
+        fed = toy.alike()
+        everyone = [client.id for client in fed.clients]
+        history = engine.run(Asked(), fed, schedule).history
+        assert asked == [[n for n in everyone if n not in history[0].cohort], everyone, everyone, everyone]
+        for earlier, record in pairwise(history):
+            for row, n in enumerate(everyone):
+                if n not in record.cohort:
+                    assert record.accuracy["after_local"][row] == earlier.accuracy["after_transfer"][row]
 
 
 class TestRecords:

@@ -2,6 +2,7 @@
 
 import math
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -18,6 +19,9 @@ from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
 from ktpfl_pipeline.core.params import Models, Params, select
 
 State = TypeVar("State")
+
+EVALUATED_AT_ONCE = 20
+"""Clients whose models are there at once for an evaluation: memory, not results."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,22 @@ class Observer:
 
 @dataclass
 class _Memory:
-    """The last evaluation of each client's model, so that a model that did not change is not evaluated again."""
+    """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
 
-    known: dict[tuple[int, Split], tuple[Params, Evaluation]] = field(default_factory=dict)
+    A model is its tensors. They are remembered weakly: one that was made to be evaluated may go afterwards.
+    """
+
+    known: dict[tuple[int, Split], tuple[list["weakref.ref[Tensor]"], Evaluation]] = field(default_factory=dict)
 
     def evaluate(self, fed: Federation, models: Models, split: Split) -> dict[int, Evaluation]:
-        fresh = {n: p for n, p in models.items() if self.known.get((n, split), (None, None))[0] is not p}
+        fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
         for n, evaluation in fed.evaluate(fresh, split).items():
-            self.known[n, split] = (fresh[n], evaluation)
+            self.known[n, split] = ([weakref.ref(tensor) for tensor in fresh[n].values()], evaluation)
         return {n: self.known[n, split][1] for n in models}
+
+    def _knows(self, n: int, split: Split, params: Params) -> bool:
+        seen = [reference() for reference in self.known.get((n, split), ([], None))[0]]
+        return len(seen) == len(params) and all(a is b for a, b in zip(seen, params.values(), strict=True))
 
 
 def run(
@@ -106,7 +117,8 @@ def run(
         loss = {phase: _in_order(values, cohort) for phase, values in fed.executor.losses.items()}
         record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report, cohort))
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
-            record = _evaluate(record, method, before, state, report, fed, memory)
+            earlier = history[-1].accuracy.get("after_transfer", []) if history else []
+            record = _evaluate(record, method, before, state, report, fed, memory, earlier)
             _refuse_divergence({"test": dict(zip(list[int | str](fed.by_id), record.loss["test"], strict=True))}, t)
         spent = time.perf_counter() - start
         phases = dict(fed.executor.seconds)
@@ -136,19 +148,34 @@ def _evaluate(
     report: RoundReport,
     fed: Federation,
     memory: _Memory,
+    earlier: list[float],
 ) -> RoundRecord:
-    """Evaluate every client, sampled or not, after local training and after the knowledge transfer."""
+    """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
+
+    A few clients at a time: models that `personal` makes and nobody keeps must not all be there at once. `earlier` is
+    the accuracy of all clients at the end of the round before, where that was evaluated: an absent client has it still.
+    """
     everyone = [client.id for client in fed.clients]
-    absent = [n for n in everyone if n not in report.after_local]
-    stored = method.personal(before, absent, fed) if absent else {}
-    personal = method.personal(after, everyone, fed)
-    after_local = memory.evaluate(fed, select({**stored, **report.after_local}, everyone), "test")
-    after_transfer = memory.evaluate(fed, personal, "test")
-    points = {"after_local": after_local, "after_transfer": after_transfer}
-    if all(len(client.validation) for client in fed.clients):
-        points["validation"] = memory.evaluate(fed, personal, "validation")
-    accuracy = {point: [results[n].accuracy for n in everyone] for point, results in points.items()}
-    return replace(record, accuracy=accuracy, loss={**record.loss, "test": [after_transfer[n].loss for n in everyone]})
+    stands = dict(zip(everyone, earlier, strict=bool(earlier)))
+    validated = all(len(client.validation) for client in fed.clients)
+    points = ("after_local", "after_transfer", *(("validation",) if validated else ()))
+    accuracy: dict[str, list[float]] = {point: [] for point in points}
+    loss: list[float] = []
+    for start in range(0, len(everyone), EVALUATED_AT_ONCE):
+        some = everyone[start : start + EVALUATED_AT_ONCE]
+        absent = [n for n in some if n not in report.after_local and n not in stands]
+        stored = method.personal(before, absent, fed) if absent else {}
+        trained = select({**stored, **report.after_local}, [n for n in some if n in stored or n in report.after_local])
+        local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
+        accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
+        personal = method.personal(after, some, fed)
+        test = memory.evaluate(fed, personal, "test")
+        accuracy["after_transfer"] += [test[n].accuracy for n in some]
+        loss += [test[n].loss for n in some]
+        if validated:
+            validation = memory.evaluate(fed, personal, "validation")
+            accuracy["validation"] += [validation[n].accuracy for n in some]
+    return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
