@@ -59,5 +59,5 @@ lock: $(READY)  ## renew requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
 
 clean:  ## remove what runs wrote: results, checkpoints, tracked runs (not downloads)
-	find data/02_intermediate data/03_primary data/06_models data/07_model_output data/08_reporting -mindepth 1 ! -name .gitkeep -delete
+	find data/02_intermediate data/03_primary data/05_model_input data/06_models data/07_model_output data/08_reporting -mindepth 1 ! -name .gitkeep -delete
 	rm -rf mlruns mlflow.db

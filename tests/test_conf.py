@@ -1,5 +1,6 @@
 """What stands under conf/: the paper's settings, overlays that change only what is there, a catalog without holes."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from kedro.config import OmegaConfigLoader
 from kedro.io import DataCatalog, MemoryDataset
 
 from ktpfl_pipeline import params, settings
-from ktpfl_pipeline.params import Experiment, Sweep
+from ktpfl_pipeline.params import Experiment, Range, Sweep, Tune
 from ktpfl_pipeline.pipeline_registry import (
     HETERO_EXPERIMENTS,
     HETERO_METHODS,
@@ -68,6 +69,7 @@ MEMORY = {
     "public_set",
     "runs",
     "federation",
+    "settled",
 }  # rebuilt in seconds, so never on disk
 
 
@@ -78,12 +80,17 @@ def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
 
 def experiments(environment: str) -> dict[str, Experiment]:
     sections = params.merged(load(environment), {})
-    return {name: params.parse(name, section) for name, section in sections.items() if name not in SWEEPS}
+    return {name: params.parse(name, sections[name]) for name in params.experiments(sections)}
 
 
 def sweeps(environment: str) -> dict[str, Sweep]:
     sections = params.merged(load(environment), {})
     return {name: params.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
+
+
+def tunings(environment: str) -> dict[str, Tune]:
+    sections = params.merged(load(environment), {})
+    return {name: params.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
 
 
 def value_at(experiment: Experiment, path: str) -> Any:
@@ -187,6 +194,42 @@ class TestSweeps:
     def test_the_tests_need_no_download(self) -> None:
         assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits"}
         assert sweeps("test")["sweep_public_source"].values == ["open_part"]
+
+
+class TestTunings:
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_every_experiment_has_one(self, environment: str) -> None:
+        assert set(tunings(environment)) == {f"tune_{experiment}" for experiment in METHODS}
+
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_no_comparison_uses_its_seeds(self, environment: str) -> None:
+        found = experiments(environment)
+        for name, tune in tunings(environment).items():
+            assert not set(tune.seeds) & set(found[name.removeprefix("tune_")].seeds)
+
+    @pytest.mark.parametrize("experiment", METHODS)
+    def test_what_has_nothing_to_choose(self, experiment: str) -> None:
+        """Every other method has its space: none is compared with the values of its paper while others are tuned."""
+        untuned = set(METHODS[experiment]) - set(tunings("base")[f"tune_{experiment}"].spaces)
+        expected = {"fedavg", "local"} if experiment in HOMO_EXPERIMENTS else {"fedmd", "feddf", "feddf_soft", "local"}
+        assert untuned == expected
+
+    @pytest.mark.parametrize("experiment", METHODS)
+    def test_a_budget_is_used_where_it_can_be(self, experiment: str) -> None:
+        """Lists of a single hyperparameter have as many values as there are trials, as far as there are so many."""
+        tune = tunings("base")[f"tune_{experiment}"]
+        for method in tune.spaces:
+            space = tune.space(method)
+            ranges = any(isinstance(tried, Range) for tried in space.values())
+            combinations = math.prod(1 if isinstance(tried, Range) else len(tried) for tried in space.values())
+            assert ranges or combinations >= tune.trials or method == "fedrep", method
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_an_overlay_searches_the_same_with_less(self, environment: str) -> None:
+        base, overlay = tunings("base"), tunings(environment)
+        for name, tune in base.items():
+            assert overlay[name].spaces == tune.spaces
+            assert overlay[name].trials < tune.trials
 
 
 class TestFiles:

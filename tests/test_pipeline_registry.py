@@ -18,11 +18,11 @@ NAMES = sorted(set(PIPELINES) - {"__default__"})
 
 def methods_of(name: str) -> tuple[str, ...]:
     methods = HOMO_METHODS if "homo_" in name else HETERO_METHODS
-    return methods if name.startswith("compare_") else methods[:1]
+    return methods if name.startswith(("compare_", "tune_")) else methods[:1]
 
 
 def experiment_of(name: str) -> str:
-    return name.removeprefix("compare_")
+    return name.removeprefix("compare_").removeprefix("tune_")
 
 
 def box(pipeline: Pipeline, namespace: str) -> set[tuple[str, frozenset[str], frozenset[str]]]:
@@ -41,7 +41,8 @@ def test_names() -> None:
         f"sweep_{name}" for name in ("local_epochs", "distillation_steps", "rho", "public_batch", "public_source")
     }
     comparisons = {f"compare_{name}" for name in experiments}
-    assert set(PIPELINES) == {*experiments, *comparisons, *sweeps, "overview", "__default__"}
+    tunings = {f"tune_{name}" for name in experiments}
+    assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "__default__"}
 
 
 @pytest.mark.parametrize(
@@ -76,8 +77,9 @@ class TestShape:
         assert {short_name for short_name, *_ in box(PIPELINES[name], methods_of(name)[0])} == {"train", "evaluate"}
 
     def test_free_inputs(self, name: str) -> None:
-        """Nothing is needed but the parameters of the experiment and the folder of raw images."""
-        assert PIPELINES[name].inputs() == {f"params:{experiment_of(name)}", "raw_folder"}
+        """Nothing is needed but the parameters of the experiment, the folder of raw images, and what was tuned."""
+        experiment = experiment_of(name)
+        assert PIPELINES[name].inputs() == {f"params:{experiment}", "raw_folder", f"{experiment}/hyperparameters"}
 
     def test_one_result_per_method_leads_to_the_report(self, name: str) -> None:
         experiment = experiment_of(name)
@@ -88,11 +90,11 @@ class TestShape:
         }
         assert report.outputs == [f"{name}/report"]
 
-    def test_all_methods_get_the_same_data(self, name: str) -> None:
-        pipeline = PIPELINES[name]
+    def test_all_methods_get_the_same_data_and_settings(self, name: str) -> None:
+        pipeline, experiment = PIPELINES[name], experiment_of(name)
         for method in methods_of(name):
             (train,) = [node for node in pipeline.nodes if node.name == f"{method}.train"]
-            assert set(train.inputs) == {f"params:{experiment_of(name)}", f"{experiment_of(name)}/federation"}
+            assert set(train.inputs) == {f"{experiment}/settled", f"{experiment}/federation"}
 
     def test_no_dot_in_what_is_kept(self, name: str) -> None:
         """A dot means a namespace; outside the boxes, names are paths."""
@@ -114,6 +116,22 @@ class TestSweep:
         assert report.inputs() - {f"params:{name}", "parameters"} == {f"{name}/points"}
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("tune_")])
+class TestTuning:
+    def test_it_leaves_what_its_comparison_reads(self, name: str) -> None:
+        hyperparameters = f"{experiment_of(name)}/hyperparameters"
+        assert hyperparameters in PIPELINES[name].outputs()
+        assert hyperparameters in PIPELINES[f"compare_{experiment_of(name)}"].inputs()
+
+    def test_it_tunes_the_methods_of_the_comparison(self, name: str) -> None:
+        (run,) = [node for node in PIPELINES[name].nodes if node.namespace == "tune"]
+        assert run.func.keywords["methods"] == methods_of(name)
+
+    def test_values_and_report_can_be_made_again_without_training(self, name: str) -> None:
+        report = PIPELINES[name].only_nodes_with_namespaces(["report"])
+        assert report.inputs() == {f"params:{name}", f"params:{experiment_of(name)}", f"{name}/trials"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pipeline_writes_its_own_report(name: str) -> None:
     assert [output for output in PIPELINES[name].outputs() if output.endswith("/report")] == [f"{name}/report"]
@@ -121,7 +139,7 @@ def test_a_pipeline_writes_its_own_report(name: str) -> None:
 
 def test_listing_pipelines_imports_nothing_slow() -> None:
     """`kedro registry list` and `kedro --help` load these modules; torch alone would double their time."""
-    slow = ["torch", "torchvision", "mlflow", "matplotlib", "plotly", "pandas", "sklearn"]
+    slow = ["torch", "torchvision", "mlflow", "matplotlib", "plotly", "pandas", "sklearn", "optuna"]
     script = (
         "import sys; from ktpfl_pipeline import settings; from ktpfl_pipeline.pipeline_registry import *; "
         f"register_pipelines(); print(*[name for name in {slow} if name in sys.modules])"

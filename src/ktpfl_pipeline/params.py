@@ -173,6 +173,10 @@ class Tune(Settings):
             for name, values in self.spaces.get(method, {}).items()
         }
 
+    def applied(self, experiment: Experiment) -> Experiment:
+        """Return the experiment as its trials run it: with the tuning's seeds, and without the check of Theorem 1."""
+        return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0})
+
 
 def experiments(parameters: Mapping[str, Any]) -> list[str]:
     """Return the names of the sections that are experiments."""

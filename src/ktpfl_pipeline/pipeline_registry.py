@@ -2,7 +2,8 @@
 
 from kedro.pipeline import Pipeline
 
-from ktpfl_pipeline.pipelines import overview, sweep
+from ktpfl_pipeline.params import TUNE
+from ktpfl_pipeline.pipelines import overview, sweep, tune
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
@@ -27,9 +28,10 @@ DEFAULT = "compare_hetero_digits"
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Return ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals), sweeps, and the default.
+    """Return every pipeline by name.
 
-    KT-pFL comes first among the methods of both kinds of experiment.
+    Of each experiment there are ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals) and
+    ``tune_<experiment>`` (the hyperparameters of these). KT-pFL comes first among the methods of both kinds.
     """
     pipelines = {}
     for experiments, methods in ((HETERO_EXPERIMENTS, HETERO_METHODS), (HOMO_EXPERIMENTS, HOMO_METHODS)):
@@ -37,5 +39,6 @@ def register_pipelines() -> dict[str, Pipeline]:
             pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
             compare = f"compare_{experiment}"
             pipelines[compare] = experiment_pipeline(compare, experiment, methods)
+            pipelines[TUNE + experiment] = tune.create_pipeline(TUNE + experiment, experiment, methods)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
     return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}

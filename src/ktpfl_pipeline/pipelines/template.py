@@ -6,10 +6,11 @@ data ─────────┼─ fedmd ──┼───── report
 """
 
 from collections.abc import Sequence
+from functools import partial, update_wrapper
 
-from kedro.pipeline import Pipeline
+from kedro.pipeline import Pipeline, node
 
-from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting
+from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting, tune
 
 
 def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
@@ -21,20 +22,25 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         methods: names in the registry of methods.
     """
     parameters = {"params:experiment": f"params:{experiment}"}
+    settle = update_wrapper(partial(tune.settle, name=experiment, methods=methods), tune.settle)
+    inputs = ["params:experiment", f"{experiment}/hyperparameters"]
+    made = ("federation", "partition", "labels_per_client", "settled")
     data = Pipeline(
-        download.create_pipeline() + public_set.create_pipeline() + partition.create_pipeline(),
+        download.create_pipeline()
+        + public_set.create_pipeline()
+        + partition.create_pipeline()
+        + Pipeline([node(settle, inputs, "settled", name="settle_hyperparameters")]),
         namespace="data",
-        inputs={"raw_folder"},
-        outputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "partition", "labels_per_client")},
+        inputs={"raw_folder", f"{experiment}/hyperparameters"},
+        outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
         parameters=parameters,
     )
     boxes = [
         Pipeline(
             federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
             namespace=method,
-            inputs={"federation": f"{experiment}/federation"},
+            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "settled")},
             outputs={"result": f"{experiment}/{method}/result"},
-            parameters=parameters,
         )
         for method in methods
     ]

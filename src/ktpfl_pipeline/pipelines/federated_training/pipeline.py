@@ -1,4 +1,4 @@
-"""Federation and parameters → the finished runs of one method."""
+"""Federation and settings → the finished runs of one method."""
 
 from functools import partial, update_wrapper
 
@@ -10,4 +10,4 @@ from ktpfl_pipeline.pipelines.federated_training.nodes import train
 def create_pipeline(experiment: str, method: str) -> Pipeline:
     """Return the block for one method of one experiment."""
     run_method = update_wrapper(partial(train, name=experiment, method=method), train)
-    return Pipeline([node(run_method, ["params:experiment", "federation"], "runs", name="train")])
+    return Pipeline([node(run_method, ["settled", "federation"], "runs", name="train")])

@@ -14,8 +14,8 @@ def report(name: str, experiment: Experiment, *results: dict[str, Any]) -> Any:
     from ktpfl_pipeline.reports.report import build, identity
     from ktpfl_pipeline.reports.results import comparable
 
-    methods = comparable(results, experiment.shared())
-    made = build(name, methods, experiment.shared())
+    methods = comparable(results, experiment.settings())
+    made = build(name, methods, experiment.settings())
     title = f"report · {name} · {made.variant}"
     tracking.current().log_report(methods[0].runs[0].experiment, title, identity(methods), made.files, made.figures)
     return made

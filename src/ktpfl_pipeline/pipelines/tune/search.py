@@ -1,0 +1,92 @@
+"""Which candidates are tried for one method: the configured values first, then what Optuna asks for.
+
+The same seed and the same accuracies give the same candidates, so a search that is run again asks for what it asked for
+before. That is how a tuning is resumed: nothing but the finished runs has to be kept.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.params import Range
+
+Space = Mapping[str, list[Any] | Range]
+Values = dict[str, Any]
+DIGITS = 3
+"""Of a number drawn from a range, so that it can be read and written under conf/."""
+
+
+def search(
+    space: Space, start: Values, trials: int, seed: int, evaluate: Callable[[Values], float | None]
+) -> list[Values]:
+    """Evaluate at most `trials` candidates, all different, and return them in order.
+
+    Where everything in the space is a list, candidates are combinations: all of them if they are few enough, else some
+    drawn without replacement. Where there is a range, TPE chooses, from random draws in the first half.
+
+    Args:
+        space: what may be tried for each hyperparameter; empty for a method with nothing to choose.
+        start: the configured values of these hyperparameters: the first candidate, in the space or not.
+        trials: how many candidates at most.
+        seed: of all draws.
+        evaluate: returns the accuracy of a candidate, more is better; None where its training diverged.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(n_startup_trials=max(1, trials // 2), seed=seed % 2**32)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    distributions = {name: _distribution(tried) for name, tried in space.items()}
+    found, accuracies, more = [start], [evaluate(start) or 0.0], trials - 1
+    if all(_holds(tried, start[name]) for name, tried in space.items()):
+        first = optuna.trial.create_trial(params=start, distributions=distributions, value=accuracies[0])
+        study.add_trial(first)
+    if all(isinstance(tried, list) for tried in space.values()):
+        others = _combinations(space, start, more, seed)
+        more = len(others)
+        for values in others:
+            study.enqueue_trial(values)
+    for _ in range(more):
+        trial = study.ask(distributions)
+        values = {name: _short(trial.params[name], tried) for name, tried in space.items()}
+        if values not in found:  # of a range of few whole numbers, TPE may ask for the same again
+            found.append(values)
+            accuracies.append(evaluate(values) or 0.0)  # diverged is as bad as can be
+        study.tell(trial, accuracies[found.index(values)])
+    return found
+
+
+def stream(seed: int, method: str) -> int:
+    """Return the seed of a method's draws: those of one method do not depend on which others are tuned."""
+    return derive(seed, "tuning", method)
+
+
+def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Values]:
+    every = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    others = [values for values in every if values != start]
+    return others if len(others) <= most else random.Random(seed).sample(others, most)
+
+
+def _distribution(tried: list[Any] | Range) -> Any:
+    from optuna import distributions
+
+    if isinstance(tried, list):
+        return distributions.CategoricalDistribution(tried)
+    if isinstance(tried.low, int) and isinstance(tried.high, int):
+        return distributions.IntDistribution(tried.low, tried.high, log=tried.log)
+    return distributions.FloatDistribution(tried.low, tried.high, log=tried.log)
+
+
+def _holds(tried: list[Any] | Range, value: Any) -> bool:
+    if isinstance(tried, list):
+        return value in tried
+    return isinstance(value, int | float) and tried.low <= value <= tried.high
+
+
+def _short(value: Any, tried: list[Any] | Range) -> Any:
+    """Return a number of a range with few digits, inside the range."""
+    if isinstance(tried, list) or isinstance(value, int):
+        return value
+    return min(max(float(f"{value:.{DIGITS}g}"), tried.low), tried.high)
