@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import PersonalState, RoundReport
+from ktpfl_pipeline.core.method import PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.params import Models, select, wire_bytes
 
@@ -40,9 +40,7 @@ def train_and_predict(fed: Federation, models: Models, cohort: list[int], t: int
     return Upload(trained, batch, logits, coefficients.soft_predictions(logits, fed.distillation.temperature))
 
 
-def teach(
-    fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int
-) -> tuple[PersonalState, RoundReport]:
+def teach(fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int) -> PersonalRound:
     """Distil the teachers into the cohort's models, and end the round.
 
     One prediction of B·K float32 goes up and one comes down per client, and the public batch comes down.
@@ -61,9 +59,7 @@ def teach(
     return PersonalState({**state.models, **distilled}), report
 
 
-def teach_mixtures(
-    fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int
-) -> tuple[PersonalState, RoundReport]:
+def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:
     """Teach each client a mixture of the cohort's soft predictions, and report the weights, (|S|, |S|) row = student.
 
     A client outside the cohort learned from nobody but itself.

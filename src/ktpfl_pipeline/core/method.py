@@ -59,6 +59,10 @@ class PersonalState:
     models: Models
 
 
+PersonalRound = tuple[PersonalState, RoundReport]
+"""What a round returns where each client keeps a model of its own."""
+
+
 class Personal:
     """What methods with `PersonalState` share: how it starts, and that a client uses its own model."""
 

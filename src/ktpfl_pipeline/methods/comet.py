@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 MAX_STEPS = 100  # of k-means; a few are enough
 
@@ -31,12 +31,9 @@ class COMET(Personal):
 
     def __post_init__(self) -> None:
         """Refuse a number of groups that is none."""
-        if self.clusters < 1:
-            raise InputError(f"comet.clusters is {self.clusters}; it must be at least 1.")
+        check_range("comet.clusters", self.clusters, 1)
 
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, cluster, distil the cluster's average."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         member = k_means(upload.soft.flatten(1), self.clusters)  # (|S|, G)

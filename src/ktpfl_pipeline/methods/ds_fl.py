@@ -5,15 +5,14 @@ Communication-Efficient Collaborative Training with Non-IID Private Data, IEEE T
 aggregation (ERA), https://arxiv.org/abs/2008.06180
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,9 @@ class DSFL(Personal):
 
     def __post_init__(self) -> None:
         """Refuse a temperature that is none."""
-        if not 0.001 <= self.temperature < math.inf:
-            raise InputError(f"ds_fl.temperature is {self.temperature}; it must be finite and at least 0.001.")
+        check_range("ds_fl.temperature", self.temperature, 0.001)
 
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average, reduce the entropy, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         consensus = torch.softmax(upload.soft.mean(dim=0) / self.temperature, dim=1)  # (B, K)

@@ -12,7 +12,7 @@ import torch
 
 from ktpfl_pipeline.core import coefficients, exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import FineTuned, Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import FineTuned, Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.params import Models, Prototypes, average
 
 
@@ -69,9 +69,7 @@ class PFedDF(FineTuned, FedDF):
 class FedDFSoft(Personal):
     """Believes what FedDF does, where no parameters may travel: each client learns from the average of all logits."""
 
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average the logits, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         ensemble = upload.logits.double().mean(dim=0)  # (B, K)

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 from ktpfl_pipeline.core import coefficients, exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
 @dataclass(frozen=True)
 class FedMD(Personal):
     """Believes that the consensus of all clients is everybody's best teacher."""
 
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, communicate, aggregate, digest: the consensus is KT-pFL's teacher with every coefficient at 1/N."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         equal, _ = coefficients.block(coefficients.uniform(len(fed.clients), fed.device), fed.positions(cohort))

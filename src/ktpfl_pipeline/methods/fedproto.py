@@ -5,13 +5,12 @@ Algorithm 1, https://arxiv.org/abs/2105.00243. Features of different architectur
 averaging neighbours (`core/prototypes.py`); a client classifies with its own head.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -45,10 +44,8 @@ class FedProto(Personal):
 
     def __post_init__(self) -> None:
         """Refuse hyperparameters that mean nothing."""
-        if not 0 <= self.weight < math.inf:
-            raise InputError(f"fedproto.weight is {self.weight}; it must be finite and at least 0.")
-        if self.dimension < 1:
-            raise InputError(f"fedproto.dimension is {self.dimension}; it must be at least 1.")
+        check_range("fedproto.weight", self.weight, 0)
+        check_range("fedproto.dimension", self.dimension, 1)
 
     def init(self, fed: Federation) -> FedProtoState:
         """Start from the common initial models, with no prototypes."""

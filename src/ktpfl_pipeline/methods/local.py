@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.params import select
 
@@ -12,9 +12,7 @@ from ktpfl_pipeline.core.params import select
 class Local(Personal):
     """Believes that a client's own data are enough."""
 
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train each client of the cohort on its own data."""
         trained = fed.train(select(state.models, cohort), t)
         return PersonalState({**state.models, **trained}), RoundReport(trained, dict.fromkeys(cohort, Traffic()))

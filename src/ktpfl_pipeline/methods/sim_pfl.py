@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ktpfl_pipeline.core import coefficients, exchange
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, check_choice, check_range
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
 def similarities(logits: Tensor, temperature: float) -> Tensor:
@@ -42,9 +42,7 @@ class Similarity(Personal):
         if not 0 < self.temperature < math.inf:
             raise InputError(f"{self.name}.temperature is {self.temperature}; it must be finite and above 0.")
 
-    def round(
-        self, state: PersonalState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[PersonalState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, weigh by similarity, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
@@ -69,8 +67,7 @@ class SimPFL(Similarity):
     def __post_init__(self) -> None:
         """Refuse hyperparameters that mean nothing."""
         super().__post_init__()
-        if self.weights not in ("minmax", "direct"):
-            raise InputError(f"sim_pfl.weights is {self.weights!r}; choose one of minmax, direct.")
+        check_choice("sim_pfl.weights", self.weights, ("minmax", "direct"))
 
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers, in proportion to similarity, (|S|, |S|)."""
@@ -96,8 +93,7 @@ class TopKPFL(Similarity):
     def __post_init__(self) -> None:
         """Refuse hyperparameters that mean nothing."""
         super().__post_init__()
-        if self.k < 1:
-            raise InputError(f"topk_pfl.k is {self.k}; it must be at least 1.")
+        check_range("topk_pfl.k", self.k, 1)
 
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers: 1/K for the K most similar, itself first, (|S|, |S|)."""
