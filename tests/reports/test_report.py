@@ -299,3 +299,11 @@ def test_the_same_runs_are_the_same_report(study, result):
     assert report.identity(study) == report.identity(list(study))
     assert report.identity(study) != report.identity(study[:2])
     assert report.identity(study) != report.identity([*study[:2], result("local", 0.8)])
+
+
+@pytest.mark.parametrize(("origin", "word"), [("tuned", "Tuned, every method's"), ("configured", "Configured, every")])
+def test_where_the_hyperparameters_are_from(study, settings, origin, word):
+    made = report.build("compare_hetero_digits", study, {**settings, "hyperparameters": origin})
+    assert word in "".join(Page(made.html).text)
+    assert word in made.markdown
+    assert ("tuned hyperparameters" in made.markdown) == (origin == "tuned")

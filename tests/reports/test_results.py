@@ -231,5 +231,12 @@ def test_absent_clients_are_in_the_variant():
     assert variant({**settings, "participation": 0.1}) == "two_labels-mnist-100_clients-0.1"
 
 
+def test_tuned_hyperparameters_are_in_the_variant():
+    """So that the same comparison with configured ones stands beside it."""
+    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}}
+    assert variant({**settings, "hyperparameters": "configured"}) == "two_labels-mnist"
+    assert variant({**settings, "hyperparameters": "tuned"}) == "two_labels-mnist-tuned"
+
+
 def test_settings_without_partition_have_no_variant():
     assert variant({}) == ""

@@ -425,6 +425,7 @@ def _html(name: str, results: Sequence[MethodResult], settings: dict[str, Any], 
         section_tables=SECTION_TABLES,
         settings=_groups(settings),
         hyperparameters={result.title: _hyperparameters(result) for result in results},
+        origin=_origin(settings),
     )
 
 
@@ -451,6 +452,7 @@ def _markdown(name: str, results: Sequence[MethodResult], settings: dict[str, An
         "## Settings",
         _listing(_flat(settings)),
         "## Hyperparameters",
+        _origin(settings),
         _listing(
             {f"{result.method}.{key}": value for result in results for key, value in _hyperparameters(result).items()}
         ),
@@ -517,6 +519,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         *([f"{present} of them in a round"] if (present := len(main.runs[0].history[0].cohort)) < main.clients else []),
         f"{main.rounds} round{'s' * (main.rounds > 1)}",
         f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}",
+        *(["tuned hyperparameters"] if settings.get("hyperparameters") == "tuned" else []),
     ]
 
 
@@ -539,6 +542,16 @@ def _scalar(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(_scalar, value))
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+
+
+def _origin(settings: dict[str, Any]) -> str:
+    """Say where the hyperparameters are from: of all methods alike, else the settings would not be equal."""
+    if settings.get("hyperparameters") == "tuned":
+        return (
+            "Tuned, every method's: chosen for this experiment on validation data, from at most as many candidates for "
+            "each method."
+        )
+    return "Configured, every method's: as they stand under conf/, not chosen for this comparison."
 
 
 def _hyperparameters(result: MethodResult) -> dict[str, str]:

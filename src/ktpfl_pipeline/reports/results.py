@@ -372,6 +372,7 @@ def variant(settings: dict[str, Any]) -> str:
     """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
 
     Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
+    Where hyperparameters were tuned, that: ``two_labels-open_part-tuned``.
     Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
     """
     partition, public = settings.get("partition", {}), settings.get("public", {})
@@ -379,6 +380,8 @@ def variant(settings: dict[str, Any]) -> str:
     parts = [scheme, partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
     if settings.get("participation", 1) < 1:
         parts += [f"{settings['clients']}_clients", settings["participation"]]
+    if settings.get("hyperparameters") == "tuned":
+        parts.append("tuned")
     return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
 
 
