@@ -368,6 +368,90 @@ class TestSweep:
             params.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
 
 
+class TestTune:
+    """What may stand under a tuning: nothing is tried that a method would refuse in the middle of a search."""
+
+    PARAMETERS: ClassVar[dict[str, Any]] = {"mine": EXPERIMENT}
+    TUNE: ClassVar[dict[str, Any]] = {
+        "trials": 8,
+        "seeds": 100,
+        "spaces": {
+            "kt_pfl": {"rho": {"low": 0.1, "high": 10.0, "log": True}, "order": ["paper", "coefficients_first"]}
+        },
+    }
+
+    def parsed(self, **changes: Any) -> params.Tune:
+        return params.parse_tune("tune_mine", {**self.TUNE, **changes}, self.PARAMETERS)
+
+    def test_what_is_given(self) -> None:
+        tune = self.parsed()
+        assert (tune.trials, tune.seeds) == (8, [100])
+        assert tune.space("kt_pfl") == {
+            "rho": params.Range(low=0.1, high=10.0, log=True),
+            "order": ["paper", "coefficients_first"],
+        }
+        assert tune.space("fedmd") == {}
+
+    def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
+        experiment = params.parse("mine", EXPERIMENT)
+        applied = self.parsed().applied(experiment)
+        assert applied.shared() == {**experiment.shared(), "seeds": [100], "theorem_samples": 0}
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"trials": 0}, "tune_mine.trials is 0; it should be greater than or equal to 1."),
+            ({"seeds": [1, 1]}, "tune_mine.seeds has 1 twice; give each seed once."),
+            ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
+            ({"spaces": {"kt_pfl": {"roh": [1.0]}}}, "tune_mine.spaces.kt_pfl.roh cannot be 1.0: There is no setting"),
+            ({"spaces": {"kt_pfl": {"rho": [1.0, -1.0]}}}, "tune_mine.spaces.kt_pfl.rho cannot be -1.0: kt_pfl.rho is"),
+            ({"spaces": {"kt_pfl": {"rho": []}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
+            (
+                {"spaces": {"kt_pfl": {"rho": 3.0}}},
+                "tune_mine.spaces.kt_pfl.rho is 3.0; it must be a list of values, or",
+            ),
+            ({"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}}, "tune_mine.spaces.kt_pfl.rho has 1.0 twice; give each value"),
+            (
+                {"spaces": {"kt_pfl": {"rho": {"low": 2, "high": 2}}}},
+                "tune_mine.spaces.kt_pfl.rho goes from 2 to 2; low must be below high.",
+            ),
+            (
+                {"spaces": {"kt_pfl": {"rho": {"low": 0.0, "high": 2.0, "log": True}}}},
+                "tune_mine.spaces.kt_pfl.rho.low is 0.0; with log it must be above 0.",
+            ),
+            (
+                {"spaces": {"kt_pfl": {"steps": {"low": 0, "high": 5}}}},
+                "tune_mine.spaces.kt_pfl.steps cannot be 0: kt_pfl.steps is 0; it must be finite and at least 1.",
+            ),
+            ({"budget": 3}, "There is no setting 'budget' in tune_mine; it has trials, seeds, spaces."),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(InputError) as refused:
+            self.parsed(**changes)
+        assert message in str(refused.value)
+
+    def test_the_experiment_must_be_there(self) -> None:
+        with pytest.raises(
+            InputError, match=r"The experiment of tune_mien is 'mien', which does not exist; did you mean"
+        ):
+            params.parse_tune("tune_mien", self.TUNE, self.PARAMETERS)
+
+    def test_everything_is_checked(self) -> None:
+        params.check({"tune_mine": self.TUNE, "mine": EXPERIMENT})
+        with pytest.raises(InputError, match=r"^tune_mine\.trials is 0"):
+            params.check({"tune_mine": {**self.TUNE, "trials": 0}, "mine": EXPERIMENT})
+
+
+def test_where_hyperparameters_are_from_is_no_part_of_a_runs_settings() -> None:
+    """A run depends on their values alone; a comparison must have all of them from one place."""
+    configured, tuned = params.parse("mine", EXPERIMENT), params.parse("mine", changed("hyperparameters", "tuned"))
+    assert configured.shared() == tuned.shared()
+    assert configured.settings() != tuned.settings()
+    assert refusal("hyperparameters", "guessed").startswith("mine.hyperparameters is 'guessed'; it should be")
+
+
 class TestMerged:
     """The values of --params in the place of the configured ones."""
 

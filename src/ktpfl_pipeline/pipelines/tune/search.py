@@ -1,7 +1,7 @@
 """Which candidates are tried for one method: the configured values first, then what Optuna asks for.
 
 The same seed and the same accuracies give the same candidates, so a search that is run again asks for what it asked for
-before. That is how a tuning is resumed: nothing but the finished runs has to be kept.
+before. That is how a tuning is resumed, and how more trials are added: nothing but the finished runs has to be kept.
 """
 
 import itertools
@@ -14,6 +14,10 @@ from ktpfl_pipeline.params import Range
 
 Space = Mapping[str, list[Any] | Range]
 Values = dict[str, Any]
+RANDOM = 4
+"""Candidates in a range that TPE is given to start from, the configured ones among them: half of our usual budget."""
+ASKED = 10
+"""How often Optuna is asked for each candidate at most: it may name one again, most of all few whole numbers."""
 DIGITS = 3
 """Of a number drawn from a range, so that it can be read and written under conf/."""
 
@@ -24,7 +28,7 @@ def search(
     """Evaluate at most `trials` candidates, all different, and return them in order.
 
     Where everything in the space is a list, candidates are combinations: all of them if they are few enough, else some
-    drawn without replacement. Where there is a range, TPE chooses, from random draws in the first half.
+    drawn without replacement. Where there is a range, TPE chooses, after a few random draws.
 
     Args:
         space: what may be tried for each hyperparameter; empty for a method with nothing to choose.
@@ -36,7 +40,7 @@ def search(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(n_startup_trials=max(1, trials // 2), seed=seed % 2**32)
+    sampler = optuna.samplers.TPESampler(n_startup_trials=RANDOM, seed=seed % 2**32)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     distributions = {name: _distribution(tried) for name, tried in space.items()}
     found, accuracies, more = [start], [evaluate(start) or 0.0], trials - 1
@@ -48,10 +52,12 @@ def search(
         more = len(others)
         for values in others:
             study.enqueue_trial(values)
-    for _ in range(more):
+    for _ in range(ASKED * more):
+        if len(found) > more:
+            break
         trial = study.ask(distributions)
         values = {name: _short(trial.params[name], tried) for name, tried in space.items()}
-        if values not in found:  # of a range of few whole numbers, TPE may ask for the same again
+        if values not in found:
             found.append(values)
             accuracies.append(evaluate(values) or 0.0)  # diverged is as bad as can be
         study.tell(trial, accuracies[found.index(values)])
@@ -66,7 +72,9 @@ def stream(seed: int, method: str) -> int:
 def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Values]:
     every = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     others = [values for values in every if values != start]
-    return others if len(others) <= most else random.Random(seed).sample(others, most)
+    if len(others) > most:
+        random.Random(seed).shuffle(others)
+    return others[:most]
 
 
 def _distribution(tried: list[Any] | Range) -> Any:

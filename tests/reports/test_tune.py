@@ -1,0 +1,146 @@
+"""The report on a tuning: validation accuracy alone chooses, and what is chosen is told with what was tried."""
+
+import csv
+import io
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from ktpfl_pipeline import params
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import tune
+from ktpfl_pipeline.reports.tune import Trial, Tuning
+
+EXPERIMENT = params.parse(
+    "homo_mine",
+    {
+        "seeds": [0],
+        "architectures": ["mlp"],
+        "private": {"source": "digits"},
+        "public": {"source": "open_part", "batch": 50},
+        "image": {"channels": 1, "size": 28},
+        "partition": {"scheme": "two_labels"},
+        "compute": {"device": "cpu"},
+        "methods": {},
+    },
+)
+TUNE = params.Tune(
+    trials=3, seeds=[100, 101], spaces={"ditto": {"coupling": {"low": 0.05, "high": 2.0}}, "topk_pfl": {"k": [1, 2, 5]}}
+)
+
+
+def trial(name: str, value: Any, *per_seed: float) -> Trial:
+    return Trial({name: value}, {name: value}, list(per_seed), [f"{name}-{value}-{i}" for i in range(len(per_seed))])
+
+
+@pytest.fixture
+def tuning() -> Tuning:
+    return Tuning(
+        tune=TUNE.model_dump(),
+        settings=TUNE.applied(EXPERIMENT).shared(),
+        key="k",
+        run_id="parent",
+        methods={
+            "ditto": [trial("coupling", 0.1, 0.5, 0.7), trial("coupling", 2.0, 0.7, 0.8), trial("coupling", 1.0)],
+            "topk_pfl": [trial("k", 2, 0.6, 0.6), trial("k", 5, 0.6, 0.6), trial("k", 1, 0.1, 0.2)],
+            "local": [Trial({}, {}, [0.4, 0.6], ["a", "b"])],
+        },
+    )
+
+
+class TestHighest:
+    def test_the_mean_over_seeds(self, tuning: Tuning) -> None:
+        assert tune.highest(tuning.methods["ditto"]).changes == {"coupling": 2.0}
+
+    def test_the_first_of_equals(self, tuning: Tuning) -> None:
+        """So configured values stay where nothing is better."""
+        assert tune.highest(tuning.methods["topk_pfl"]).changes == {"k": 2}
+
+    def test_none_that_diverged(self, tuning: Tuning) -> None:
+        first, _, diverged = tuning.methods["ditto"]
+        assert tune.highest([diverged, first]) is first
+
+
+def test_what_comparisons_read(tuning: Tuning) -> None:
+    made = tuning.tuned("homo_mine")
+    ditto = made.methods["ditto"]
+    assert (ditto.values, ditto.configured) == ({"coupling": 2.0}, {"coupling": 0.1})
+    assert (ditto.validation, ditto.configured_validation) == (pytest.approx(0.75), pytest.approx(0.6))
+    assert (ditto.trials, ditto.run_ids) == (3, ["coupling-2.0-0", "coupling-2.0-1"])
+    assert (made.seeds, made.key, made.run_id, list(made.methods)) == (
+        *([100, 101], "k", "parent"),
+        ["ditto", "topk_pfl", "local"],
+    )
+
+
+class TestTable:
+    def test_a_row_a_method(self, tuning: Tuning) -> None:
+        rows = tune.table(tuning).to_dict("records")
+        assert rows[0] == {
+            "Method": "Ditto",
+            "Chosen": "coupling=2.0",
+            "Validation (%)": "75.0 ± 7.1",
+            "Configured": "coupling=0.1",
+            "Configured: validation (%)": "60.0 ± 14.1",
+            "Gain (points)": "+15.0",
+            "Candidates": "3",
+        }
+        assert [row["Gain (points)"] for row in rows] == ["+15.0", "0.0", "–"]
+
+    def test_a_row_a_trial(self, tuning: Tuning) -> None:
+        table = tune.trial_table(tuning)
+        assert list(table["Chosen"]) == ["", "chosen", "", "chosen", "", "", "chosen"]
+        assert list(table["Validation (%)"])[:3] == ["60.0 ± 14.1", "75.0 ± 7.1", "diverged"]
+        assert table["MLflow runs"][1] == "coupling-2.0-0, coupling-2.0-1"
+
+    def test_configured_values_that_diverged(self, tuning: Tuning) -> None:
+        first, second, diverged = tuning.methods["ditto"]
+        made = replace(tuning, methods={"ditto": [diverged, first, second]})
+        (row,) = tune.table(made).to_dict("records")
+        assert (row["Configured: validation (%)"], row["Gain (points)"]) == ("diverged", "–")
+
+
+class TestSummary:
+    def test_what_moved_and_what_lies_at_an_end(self, tuning: Tuning) -> None:
+        text = tune.summary(tuning)
+        assert "for 1 of 2 methods with hyperparameters to choose, among at most 3 candidates each." in text
+        assert "better ones may lie beyond: Ditto's coupling=2.0." in text
+        assert "With one seed" not in text
+
+    def test_one_seed(self, tuning: Tuning) -> None:
+        assert "With one seed" in tune.summary(replace(tuning, tune={**tuning.tune, "seeds": [100]}))
+
+
+class TestReport:
+    def test_every_form_tells_the_choice_and_every_run_is_named(self, tuning: Tuning) -> None:
+        made = tune.build("tune_homo_mine", tuning)
+        assert all("coupling=2.0" in text for text in (made.html, made.markdown, made.latex, made.console))
+        assert all("coupling-2.0-1" in text for text in (made.html, made.markdown))
+        assert "0.05 to 2.0" in made.html
+        assert all(len(line) <= 100 for line in made.console.splitlines())
+
+    def test_csv(self, tuning: Tuning) -> None:
+        rows = list(csv.DictReader(io.StringIO(tune.build("tune_homo_mine", tuning).data["trials.csv"])))
+        assert [(row["method"], row["values"], row["chosen"]) for row in rows[:3]] == [
+            *(("ditto", "coupling=0.1", "0"), ("ditto", "coupling=2.0", "1"), ("ditto", "coupling=1.0", "0")),
+        ]
+        assert (float(rows[1]["validation"]), rows[2]["validation"]) == (pytest.approx(0.75), "")
+
+
+class TestComparable:
+    def test_the_same_settings(self, tuning: Tuning) -> None:
+        assert tune.comparable("tune_homo_mine", asdict(tuning), TUNE, EXPERIMENT) == tuning
+
+    def test_other_settings_are_named(self, tuning: Tuning) -> None:
+        for tried, experiment, named in (
+            (TUNE, EXPERIMENT.model_copy(update={"rounds": 3}), "rounds=30, now 3"),
+            (TUNE.model_copy(update={"trials": 5}), EXPERIMENT, "tune.trials=3, now 5"),
+        ):
+            with pytest.raises(InputError) as refused:
+                tune.comparable("tune_homo_mine", asdict(tuning), tried, experiment)
+            assert f"tune_homo_mine were made with other settings ({named}); " in str(refused.value)
+
+    def test_the_experiments_own_seeds_do_not_matter(self, tuning: Tuning) -> None:
+        other = EXPERIMENT.model_copy(update={"seeds": [7], "hyperparameters": "tuned"})
+        assert tune.comparable("tune_homo_mine", asdict(tuning), TUNE, other) == tuning
