@@ -96,7 +96,7 @@ MISSPELT = [
     ("methods.kt_pfl.roh", 0.5, "mine.methods.kt_pfl; did you mean 'rho'?"),
     ("methods.kt_pfl.stepps", 3, "mine.methods.kt_pfl; did you mean 'steps'?"),
     ("methods.fedmd.rho", 0.5, "mine.methods.fedmd; it has no settings."),
-    ("compute.zzz", 1, "mine.compute; it has device, dtype, threads, prediction_batch."),
+    ("compute.zzz", 1, "mine.compute; it has device, dtype, threads, workers, prediction_batch."),
 ]
 
 
@@ -135,6 +135,9 @@ OUT_OF_RANGE = [
     ("partition.validation_share", -0.1, "greater than or equal to 0"),
     ("partition.validation_share", 1.0, "less than 1"),
     ("compute.threads", 0, "greater than or equal to 1"),
+    ("compute.workers", 0, "auto or a whole number from 1 to 256"),
+    ("compute.workers", "many", "auto or a whole number from 1 to 256"),
+    ("compute.workers", True, "auto or a whole number from 1 to 256"),
     ("compute.prediction_batch", 0, "greater than or equal to 1"),
     ("image.channels", 2, "1 or 3"),
     ("image.size", 64, "28 or 32"),
@@ -238,6 +241,14 @@ def test_a_gpu_that_is_not_there(device: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     message = f"mine.compute.device is {device!r} and torch finds no GPUs here; choose auto or cpu."
     assert refusal("compute.device", device) == message
+
+
+def test_several_workers_have_one_thread_each() -> None:
+    settings = changed("compute", {"threads": 2, "workers": 3})
+    with pytest.raises(
+        InputError, match=r"^mine\.compute\.workers is 3, but compute\.threads is 2, .*; take auto or 1"
+    ):
+        params.parse("mine", settings)
 
 
 def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,12 +85,19 @@ class Distillation(Settings):
     batch_norm: Literal["frozen", "train"] = "frozen"
 
 
+def _number_of_workers(value: Any) -> Any:
+    if value != "auto" and not (type(value) is int and 1 <= value <= 256):
+        raise ValueError("should be auto or a whole number from 1 to 256")
+    return value
+
+
 class Compute(Settings):
     """Where and how the arithmetic is done."""
 
     device: str = "auto"
     dtype: Literal["float32", "float64"] = "float32"
     threads: Annotated[int, Field(ge=1, le=256)] = 1
+    workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     prediction_batch: Count = 1000
 
 
@@ -119,12 +126,12 @@ class Experiment(Settings):
     methods: dict[str, dict[str, Any]]
 
     def shared(self) -> dict[str, Any]:
-        """Return what all methods' runs have in common, as plain values."""
-        return self.model_dump(exclude={"methods", "hyperparameters"})
+        """Return what all methods' runs have in common and what they depend on, as plain values."""
+        return self.model_dump(exclude={"methods": True, "hyperparameters": True, "compute": {"workers"}})
 
     def settings(self) -> dict[str, Any]:
         """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters are from."""
-        return self.model_dump(exclude={"methods"})
+        return self.model_dump(exclude={"methods": True, "compute": {"workers"}})
 
 
 class Sweep(Settings):
@@ -359,7 +366,9 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
         return f"There is no setting {given!r} in {parent}; {hint}"
     if details["type"] == "missing":
         return f"{path} is missing; give it in conf/ or with --params {path}=..."
-    rule = details["msg"].removeprefix("Input ").removeprefix("Value ").removeprefix("List ")
+    rule = (
+        details["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("Value ").removeprefix("List ")
+    )
     return f"{path} is {details['input']!r}; it {rule}."
 
 
@@ -386,6 +395,7 @@ def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
     _refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
     _refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
     _refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
+    _refuse_impossible_workers(name, experiment.compute)
 
 
 def _refuse_several_architectures(name: str, experiment: Experiment) -> None:
@@ -413,6 +423,16 @@ def _refuse_missing_device(where: str, device: str) -> None:
     kind, _, number = device.partition(":")
     if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count()):
         raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
+
+
+def _refuse_impossible_workers(name: str, compute: Compute) -> None:
+    from ktpfl_pipeline.core import executors, federation
+
+    place = federation.Compute(compute.device).place()
+    try:
+        executors.create(compute.workers, compute.threads, place.type)
+    except InputError as error:
+        raise InputError(f"{name}.{error}") from None
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:

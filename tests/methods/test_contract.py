@@ -3,6 +3,7 @@
 import copy
 import math
 import shutil
+from contextlib import closing
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
 from ktpfl_pipeline.core.method import Method, Personal
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
@@ -160,6 +162,14 @@ class TestContract:
     def test_the_order_of_visits_changes_nothing(self, method: Method[Any], fed: Federation, straight: Run) -> None:
         reverse = engine.run(method, toy.again(fed, executor=toy.ReverseExecutor()), SCHEDULE)
         assert_same_run(reverse, straight)
+
+    @pytest.mark.parametrize("workers", [2, 7])
+    def test_any_number_of_workers_changes_nothing(
+        self, method: Method[Any], fed: Federation, straight: Run, workers: int
+    ) -> None:
+        """Cohorts of 3 of 5 clients: fewer than workers, and more."""
+        with closing(WorkersExecutor(workers)) as executor:
+            assert_same_run(engine.run(method, toy.again(fed, executor=executor), SCHEDULE), straight)
 
     @pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
     def test_relabelling_permutes_everything(self, method: Method[Any], order: tuple[int, ...]) -> None:

@@ -63,6 +63,13 @@ class Compute:
     threads: int = 1  # torch threads; another number rounds float32 differently
     prediction_batch: int = 1000  # images at a time in predictions and evaluation: memory, not results
 
+    def place(self) -> torch.device:
+        """Return the device that is meant."""
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(name)
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -110,10 +117,7 @@ class Federation:
     @cached_property
     def device(self) -> torch.device:
         """Where models, images and knowledge live."""
-        name = self.compute.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(name)
+        return self.compute.place()
 
     def stream(self, purpose: str, *names: int | str) -> torch.Generator:
         """Return the named random stream of this run; see `rng.stream`."""

@@ -52,3 +52,7 @@ class SerialExecutor:
             self.progress(phase, done, len(calls))
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
         return values
+
+    def close(self) -> None:
+        """Let go of what was loaded; the next verb loads it again."""
+        self._space = None

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 from ktpfl_pipeline import models, params, tracking
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.method import Method
@@ -66,7 +67,11 @@ def run_seed(
     folder = tracker.checkpoints and tracker.checkpoints / name / method / f"seed-{seed}-{key[:8]}"
     if parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         logger.info("%s, seed %d: settings, data or code are not those of the runs before: starting anew", method, seed)
-    with tracker.run(name, title, key, settings, tags) as tracked, progress.run(seed) as shown:
+    with (
+        closing(fed.executor),
+        tracker.run(name, title, key, settings, tags) as tracked,
+        progress.run(seed) as shown,
+    ):
         result = engine.run(
             made,
             fed,
@@ -123,6 +128,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         for n, own in sorted(data.partitions[seed].items())
     )
     image = experiment.image
+    compute = core.Compute(**experiment.compute.model_dump(exclude={"workers"}))
     return core.Federation(
         clients=clients,
         public=data.public_images(seed),
@@ -132,8 +138,9 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         seed=seed,
         training=core.LocalTraining(**experiment.training.model_dump()),
         distillation=core.Distillation(**experiment.distillation.model_dump()),
-        compute=core.Compute(**experiment.compute.model_dump()),
+        compute=compute,
         public_transport=experiment.public.transport,
+        executor=executors.create(experiment.compute.workers, compute.threads, compute.place().type),
     )
 
 

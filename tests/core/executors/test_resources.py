@@ -1,0 +1,44 @@
+"""What a container leaves of a machine."""
+
+from pathlib import Path
+
+import pytest
+
+from ktpfl_pipeline.core.executors import resources
+
+GB = 10**9
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of 8 cores, of which no container takes any yet."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(8)), raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000", 8), ("400000 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("1600000 100000", 8)],
+)
+def test_cores(root: Path, quota: str, expected: int) -> None:
+    root.joinpath("cpu.max").write_text(f"{quota}\n")
+    assert resources.cores(root) == expected
+
+
+def test_cores_without_a_container(root: Path) -> None:
+    assert resources.cores(root) == 8
+
+
+def test_memory_is_what_the_container_leaves(root: Path) -> None:
+    machine = resources.free_memory(root)
+    root.joinpath("memory.max").write_text("3000000\n")
+    root.joinpath("memory.current").write_text("1000000\n")
+    assert resources.free_memory(root) == 2_000_000 < machine
+    root.joinpath("memory.max").write_text("max\n")
+    assert resources.free_memory(root) > 2_000_000
+
+
+@pytest.mark.parametrize(("free", "expected"), [(100 * GB, 8), (7 * GB, 4), (GB, 1)])
+def test_workers_need_a_core_and_memory(root: Path, monkeypatch: pytest.MonkeyPatch, free: int, expected: int) -> None:
+    monkeypatch.setattr(resources, "free_memory", lambda root: free)
+    assert resources.default_workers(root) == expected

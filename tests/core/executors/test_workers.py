@@ -1,0 +1,220 @@
+"""Worker processes: the serial result, whatever happens to them. That every method gets it is in the contract."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy
+
+from ktpfl_pipeline.core import executors
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import resources
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.federation import Compute, Federation
+from ktpfl_pipeline.core.local import Outcome
+
+# Verbs travel by name, so they stand here.
+
+
+def double(space: Any, n: int, value: int) -> Outcome[int]:
+    return Outcome(2 * value, loss=float(n))
+
+
+def process(space: Any, n: int) -> Outcome[int]:
+    time.sleep(0.1)
+    return Outcome(os.getpid())
+
+
+def quick_or_slow(space: Any, n: int, seconds: dict[int, float]) -> Outcome[float]:
+    begun = time.monotonic()
+    time.sleep(seconds[n])
+    return Outcome(begun)
+
+
+def refuse(space: Any, n: int) -> Outcome[None]:
+    if n == toy.IDS[1]:
+        raise InputError(f"client {n} has no images: give it some.")
+    return Outcome(None)
+
+
+def raise_what_cannot_travel(space: Any, n: int) -> Outcome[None]:
+    error = ValueError("odd")
+    error.reason = lambda: None  # type: ignore[attr-defined]
+    raise error
+
+
+def die_once(space: Any, n: int, trace: str) -> Outcome[int]:
+    """End the process that is first to work for the second client."""
+    if n == toy.IDS[1]:
+        try:
+            os.close(os.open(trace, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return Outcome(n)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Outcome(n)
+
+
+def die(space: Any, n: int) -> Outcome[None]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Outcome(None)
+
+
+@pytest.fixture
+def executor() -> Iterator[WorkersExecutor]:
+    made = WorkersExecutor(2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fed(executor: WorkersExecutor) -> Federation:
+    return toy.federation(executor=executor)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def run(fed: Federation, verb: Any, *arguments: Any) -> dict[int, Any]:
+    return fed.executor.run(fed, "phase", verb, dict.fromkeys(toy.IDS, arguments))
+
+
+class TestRun:
+    def test_values_losses_and_progress_are_those_of_serial(self, fed: Federation) -> None:
+        told: dict[type, list[tuple[str, int, int]]] = {}
+        found = []
+        for executor in (fed.executor, SerialExecutor()):
+            seen = told.setdefault(type(executor), [])
+            executor.progress = lambda *what, seen=seen: seen.append(what)
+            calls = {n: (place,) for place, n in enumerate(toy.IDS)}
+            values = executor.run(fed, "phase", double, calls)
+            found.append((list(values.items()), list(executor.losses["phase"].items()), list(executor.seconds)))
+        assert found[0] == found[1]
+        assert told[WorkersExecutor] == told[SerialExecutor]
+
+    def test_clients_are_side_by_side(self, fed: Federation) -> None:
+        found = set(run(fed, process).values())
+        assert len(found) == 2
+        assert os.getpid() not in found
+
+    def test_the_same_workers_go_on(self, fed: Federation) -> None:
+        assert set(run(fed, process).values()) == set(run(fed, process).values())
+
+    def test_another_federation_gets_others(self, fed: Federation) -> None:
+        before = set(run(fed, process).values())
+        after = set(run(toy.again(fed, executor=fed.executor), process).values())
+        assert not before & after
+        assert not any(map(alive, before))
+
+    def test_who_took_longest_comes_first_the_next_time(self, fed: Federation) -> None:
+        slow = toy.IDS[2]
+        seconds = {n: 0.3 if n == slow else 0.0 for n in toy.IDS}
+        run(fed, quick_or_slow, seconds)
+        begun = run(fed, quick_or_slow, seconds)
+        assert sorted(begun, key=begun.__getitem__).index(slow) < 2  # one of the first two of two workers
+
+    def test_one_call_needs_no_worker(self, fed: Federation) -> None:
+        assert fed.executor.run(fed, "phase", process, {toy.IDS[0]: ()}) == {toy.IDS[0]: os.getpid()}
+
+    def test_several_threads_each_are_refused(self, executor: WorkersExecutor) -> None:
+        fed = toy.federation(executor=executor, compute=Compute(device="cpu", threads=2))
+        with pytest.raises(InputError, match=r"compute\.workers is 2 and compute\.threads is 2; .* 1"):
+            run(fed, process)
+
+
+class TestErrors:
+    def test_come_through_as_they_were_raised(self, fed: Federation) -> None:
+        with pytest.raises(InputError) as raised:
+            run(fed, refuse)
+        assert str(raised.value) == f"client {toy.IDS[1]} has no images: give it some."
+        assert "in refuse" in raised.value.__notes__[0]  # where it was raised
+
+    def test_that_cannot_travel_say_what_they_said(self, fed: Federation) -> None:
+        with pytest.raises(RuntimeError, match="ValueError: odd"):
+            run(fed, raise_what_cannot_travel)
+
+    def test_afterwards_everything_works(self, fed: Federation) -> None:
+        with pytest.raises(InputError):
+            run(fed, refuse)
+        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+
+
+class TestDeath:
+    def test_a_worker_that_dies_is_replaced(self, fed: Federation, tmp_path: Path) -> None:
+        assert run(fed, die_once, str(tmp_path / "trace")) == {n: n for n in toy.IDS}
+        assert (tmp_path / "trace").exists()
+
+    def test_between_two_calls_too(self, fed: Federation) -> None:
+        for pid in set(run(fed, process).values()):
+            os.kill(pid, signal.SIGKILL)
+        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+
+    def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, fed: Federation) -> None:
+        with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers, the last by SIGKILL; .* memory"):
+            run(fed, die)
+
+    def test_closing_leaves_no_process(self, executor: WorkersExecutor, fed: Federation) -> None:
+        found = set(run(fed, process).values())
+        assert all(map(alive, found))
+        executor.close()
+        assert not any(map(alive, found))
+
+    def test_workers_end_with_the_run_that_was_killed(self) -> None:
+        """In the middle of a call that would take a minute."""
+        parent = subprocess.Popen([sys.executable, "-c", KILLED], cwd=Path(toy.__file__).parent, stdout=subprocess.PIPE)
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        parent.kill()
+        parent.wait()
+        end = time.monotonic() + 10
+        while any(map(alive, pids)) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not any(map(alive, pids))
+
+
+KILLED = """
+import sys, threading
+sys.path.insert(0, "core/executors")
+import test_workers as verbs, toy
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+
+fed = toy.federation(executor=WorkersExecutor(2))
+pids = set(verbs.run(fed, verbs.process).values())
+threading.Timer(0.3, lambda: print(*pids, flush=True)).start()
+verbs.run(fed, verbs.quick_or_slow, dict.fromkeys(toy.IDS, 60.0))
+"""
+
+
+class TestChoice:
+    @pytest.fixture(autouse=True)
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resources, "default_workers", lambda: 6)
+
+    def test_auto_is_what_the_machine_carries(self) -> None:
+        made = executors.create("auto", threads=1, device="cpu")
+        assert isinstance(made, WorkersExecutor)
+        assert made.workers == 6
+
+    @pytest.mark.parametrize(("threads", "device"), [(2, "cpu"), (1, "cuda")])
+    def test_auto_is_serial_where_several_are_impossible(self, threads: int, device: str) -> None:
+        assert type(executors.create("auto", threads, device)) is SerialExecutor
+
+    def test_one_is_serial(self) -> None:
+        assert type(executors.create(1, threads=4, device="cpu")) is SerialExecutor
+
+    @pytest.mark.parametrize(("threads", "device", "why"), [(2, "cpu", r"compute\.threads is 2"), (1, "cuda", "a GPU")])
+    def test_several_that_are_impossible_are_refused(self, threads: int, device: str, why: str) -> None:
+        with pytest.raises(InputError, match=rf"compute\.workers is 3, but .*{why}.*; take auto or 1\.$"):
+            executors.create(3, threads, device)
