@@ -118,7 +118,17 @@ class TestReport:
         assert all("coupling=2.0" in text for text in (made.html, made.markdown, made.latex, made.console))
         assert all("coupling-2.0-1" in text for text in (made.html, made.markdown))
         assert "0.05 to 2.0" in made.html
-        assert all(len(line) <= 100 for line in made.console.splitlines())
+
+    def test_the_console_is_no_wider_than_a_terminal(self, tuning: Tuning) -> None:
+        many = Trial({"coupling": 0.0123, "attention": 0.456, "sharpness": 12.5, "decay": 0.001}, {}, [0.5, 0.6], [])
+        spaces = {
+            "kt_pfl_params": {name: [value, 9.0] for name, value in many.changes.items()},
+            **tuning.tune["spaces"],
+        }
+        methods = {"kt_pfl_params": [many], **tuning.methods}
+        made = tune.build("tune_homo_mine", replace(tuning, tune={**tuning.tune, "spaces": spaces}, methods=methods))
+        assert "coupling=0.0123, attention=0.456" in made.console
+        assert max(map(len, made.console.splitlines())) <= 100
 
     def test_csv(self, tuning: Tuning) -> None:
         rows = list(csv.DictReader(io.StringIO(tune.build("tune_homo_mine", tuning).data["trials.csv"])))

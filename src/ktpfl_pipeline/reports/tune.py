@@ -306,8 +306,9 @@ def _latex(name: str, tuning: Tuning) -> str:
 
 
 def _console(name: str, tuning: Tuning) -> str:
-    shown = table(tuning)[["Method", "Chosen", "Validation (%)", "Gain (points)", "Candidates"]]
+    shown = table(tuning)[["Method", "Chosen", "Validation (%)", "Gain (points)"]]
     shown = shown.replace(regex={tables.MINUS: "-", tables.NONE: "-"})
+    shown["Chosen"] = [textwrap.shorten(text, 50, placeholder="…") for text in shown["Chosen"]]
     head = [name, *textwrap.wrap(summary(tuning), tables.CONSOLE), ""]
     return "\n".join([*head, shown.to_string(index=False)]) + "\n"
 
