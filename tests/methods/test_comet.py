@@ -165,7 +165,7 @@ class TestRound:
 
 @pytest.mark.parametrize("clusters", [0, -3])
 def test_no_clusters_are_refused(clusters: int) -> None:
-    with pytest.raises(InputError, match=rf"comet.clusters is {clusters}; it must be at least 1"):
+    with pytest.raises(InputError, match=rf"comet.clusters is {clusters}; it must be finite and at least 1"):
         create("comet", {"clusters": clusters})
 
 

@@ -181,7 +181,7 @@ class TestTraffic:
         ({"weight": -1.0}, "fedproto.weight is -1.0; it must be finite and at least 0"),
         ({"weight": float("inf")}, "fedproto.weight is inf; it must be finite and at least 0"),
         ({"weight": float("nan")}, "fedproto.weight is nan; it must be finite and at least 0"),
-        ({"dimension": 0}, "fedproto.dimension is 0; it must be at least 1"),
+        ({"dimension": 0}, "fedproto.dimension is 0; it must be finite and at least 1"),
     ],
     ids=str,
 )

@@ -225,7 +225,7 @@ def test_the_teacher_is_the_mixture_at_the_temperature_of_distillation() -> None
     ("name", "hyperparameters", "words"),
     [
         ("sim_pfl", {"weights": "cosine"}, "sim_pfl.weights is 'cosine'; choose one of minmax, direct"),
-        ("topk_pfl", {"k": 0}, "topk_pfl.k is 0; it must be at least 1"),
+        ("topk_pfl", {"k": 0}, "topk_pfl.k is 0; it must be finite and at least 1"),
         *(
             (name, {"temperature": value}, f"{name}.temperature is {value}; it must be finite and above 0")
             for name in ("sim_pfl", "topk_pfl")

@@ -9,10 +9,12 @@ import pytest
 from click import ClickException
 from project_copy import Project
 
+from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
 
 
-def test_it_gathers_what_comparisons_left(untracked: Project) -> None:
+def test_it_gathers_what_comparisons_left(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_registry, "HETERO_METHODS", ("kt_pfl", "sim_pfl", "local"))  # three are enough
     reports = untracked.folder / "data" / "08_reporting"
     untracked.run("compare_hetero_digits", seeds=[0], rounds=1)
     stand_in(reports / "compare_hetero_digits", "two_labels", "all_labels")

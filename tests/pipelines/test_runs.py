@@ -10,6 +10,7 @@ from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline import params
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.federated import FederatedData
@@ -66,12 +67,14 @@ class TestAssemble:
             public={"batch": 33, "transport": "indices"},
             training={"epochs": 7, "batch_size": 9, "learning_rate": 0.125},
             distillation={"epochs": 3, "temperature": 2.5, "batch_norm": "train"},
-            compute={"device": "cpu", "dtype": "float64", "prediction_batch": 77},
+            compute={"device": "cpu", "dtype": "float64", "prediction_batch": 77, "workers": 3},
         )
         fed = runs.assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            assert vars(getattr(fed, group)) == getattr(settings, group).model_dump(), group
+            assert vars(getattr(fed, group)) == getattr(settings, group).model_dump(exclude={"workers"}), group
+        assert isinstance(fed.executor, WorkersExecutor)
+        assert fed.executor.workers == 3
         assert fed.build("mlp")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
@@ -116,8 +119,9 @@ class TestIdentity:
         assert self.of(replace(data, partitions={0: moved}))["data"] != expected["data"]
 
     def test_what_changes_no_result_does_not_count(self, data: FederatedData) -> None:
-        """The other seeds of the experiment, the other methods' hyperparameters, a default written out."""
+        """The other seeds of the experiment, the other methods' hyperparameters, a default written out, workers."""
         expected = self.of(data)
+        assert self.of(data, compute={"workers": 7}) == expected
         assert self.of(data, seeds=[0, 5]) == expected
         assert self.of(data, methods={"fedmd": {}, "kt_pfl_authors": {"rho": 0.1}}) == expected
         assert self.of(data, methods={"kt_pfl": {"update": "eg"}}) == expected
