@@ -19,7 +19,7 @@ from torch import nn
 
 from ktpfl_pipeline.core import engine, local
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
@@ -278,7 +278,7 @@ class TestDivergence:
         training = LocalTraining(epochs=5, batch_size=4, learning_rate=1e9)
         fed = toy.federation(build=deep, training=training)
         with pytest.raises(
-            InputError, match=r"^Client 3 diverged in round 1 \(its train loss is nan\); lower training"
+            DivergedError, match=r"^Client 3 diverged in round 1 \(its train loss is nan\); lower training"
         ):
             engine.run(Local(), fed, Schedule(rounds=2), checkpoint_file=file)
         assert not file.exists()
@@ -292,14 +292,14 @@ class TestDivergence:
 
         monkeypatch.setattr(local, "train", explode)
         told: list[int] = []
-        with pytest.raises(InputError, match=r"Client 11 diverged in round 3 \(its train loss is inf\)"):
+        with pytest.raises(DivergedError, match=r"Client 11 diverged in round 3 \(its train loss is inf\)"):
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, observer=Observer(round=lambda r: told.append(r.round)))
         assert told == [1, 2]
 
     def test_names_the_servers_model(self) -> None:
         distillation = Distillation(epochs=50, batch_size=4, learning_rate=1e20)
         fed = toy.federation(architectures=("mlp",), distillation=distillation)
-        with pytest.raises(InputError, match=r"^The server's mlp diverged in round 1 \(its fuse loss is nan\); lower"):
+        with pytest.raises(DivergedError, match=r"^The server's mlp diverged in round 1 \(its fuse loss is nan\); lower"):
             engine.run(FedDF(), fed, Schedule(rounds=1))
 
     def test_weights_that_the_last_step_broke_are_noticed(
@@ -316,7 +316,7 @@ class TestDivergence:
 
         monkeypatch.setattr(local, "train", break_weights)
         file = tmp_path / "run.ckpt"
-        with pytest.raises(InputError, match=r"Client 11 diverged in round 1 \(its test loss is nan\)"):
+        with pytest.raises(DivergedError, match=r"Client 11 diverged in round 1 \(its test loss is nan\)"):
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, checkpoint_file=file)
         assert not file.exists()
 

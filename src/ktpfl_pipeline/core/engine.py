@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.federation import Federation, Split
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
@@ -100,7 +100,8 @@ def run(
         The final state, one record a round, and the coefficient matrix over the rounds.
 
     Raises:
-        InputError: if a client's training diverges, or the checkpoint belongs to another run.
+        DivergedError: if a client's training diverges.
+        InputError: if the checkpoint belongs to another run.
     """
     observer, settings, memory = observer or Observer(), settings or {}, _Memory()
     fed.executor.progress = observer.progress
@@ -188,7 +189,7 @@ def _refuse_divergence(losses: dict[str, dict[int | str, float]], t: int) -> Non
         for n, loss in values.items():
             if not math.isfinite(loss):
                 who = f"Client {n}" if isinstance(n, int) else f"The server's {n}"
-                raise InputError(
+                raise DivergedError(
                     f"{who} diverged in round {t} (its {phase} loss is {loss}); "
                     "lower training.learning_rate or distillation.learning_rate."
                 )

@@ -13,6 +13,10 @@ class InputError(ValueError):
     """
 
 
+class DivergedError(InputError):
+    """The training of a client, or of a model of the server, left the finite numbers."""
+
+
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
     """Refuse a hyperparameter that is infinite, not a number, or outside [least, most]; None stands for a default.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.params import TUNE, Experiment, Tune, create_method
@@ -82,9 +82,7 @@ def run_trial(
     try:
         with Progress(title, point) as progress:
             runs = [run_seed(name, method, point, data, seed, progress, parent, label) for seed in point.seeds]
-    except InputError as error:
-        if "diverged in round" not in str(error):  # the engine has no error of its own for it
-            raise
+    except DivergedError as error:
         logger.warning("%s: %s", title, error)
         return Trial(changes, values, [], [])
     per_seed = summarise(runs, values).final[VALIDATION].per_seed
