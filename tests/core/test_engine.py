@@ -299,7 +299,7 @@ class TestDivergence:
     def test_names_the_servers_model(self) -> None:
         distillation = Distillation(epochs=50, batch_size=4, learning_rate=1e20)
         fed = toy.federation(architectures=("mlp",), distillation=distillation)
-        with pytest.raises(DivergedError, match=r"^The server's mlp diverged in round 1 \(its fuse loss is nan\); lower"):
+        with pytest.raises(DivergedError, match=r"^The server's mlp diverged in round 1 \(its fuse loss is nan\)"):
             engine.run(FedDF(), fed, Schedule(rounds=1))
 
     def test_weights_that_the_last_step_broke_are_noticed(

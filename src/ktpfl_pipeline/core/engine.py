@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint
-from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.errors import DivergedError
 from ktpfl_pipeline.core.federation import Federation, Split
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
