@@ -96,7 +96,7 @@ MISSPELT = [
     ("methods.kt_pfl.roh", 0.5, "mine.methods.kt_pfl; did you mean 'rho'?"),
     ("methods.kt_pfl.stepps", 3, "mine.methods.kt_pfl; did you mean 'steps'?"),
     ("methods.fedmd.rho", 0.5, "mine.methods.fedmd; it has no settings."),
-    ("compute.zzz", 1, "mine.compute; it has device, dtype, threads, workers, prediction_batch."),
+    ("compute.zzz", 1, "mine.compute; it has device, dtype, threads, workers, prediction_batch, server_memory."),
 ]
 
 

@@ -99,6 +99,7 @@ class Compute(Settings):
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     prediction_batch: Count = 1000
+    server_memory: Count = 512
 
 
 def _as_list(value: Any) -> Any:

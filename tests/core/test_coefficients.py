@@ -187,6 +187,20 @@ class TestObjective:
                 assert torch.linalg.eigvalsh(hessian[row, :, row]).min() >= 1.4 - 1e-10
             assert torch.allclose(hessian[row, :, other], expected, rtol=0, atol=1e-10)
 
+    @pytest.mark.parametrize("memory", [1, 2 * 3 * 33 * 4 * 8, 10**6])
+    def test_blocks_of_rows_change_nothing_but_rounding(self, memory: int) -> None:
+        """One row at a time, two, and all seven."""
+        whole = divergence(7, 33, 4)
+        blocked = Divergence(whole.soft, whole.weights, whole.rho, memory)
+        c = simplex_rows(7)
+        assert len(blocked._blocks) == {1: 7, 10**6: 1}.get(memory, 4)
+        assert torch.allclose(blocked.value(c), whole.value(c), rtol=0, atol=1e-13)
+        assert torch.allclose(blocked.gradient(c), whole.gradient(c), rtol=0, atol=1e-13)
+
+    def test_all_clients_in_one_block_are_as_without_blocks_to_the_bit(self) -> None:
+        """The bound of twenty clients of the paper is far below the default."""
+        assert len(divergence(20, 3000, 10)._blocks) == 1
+
     def test_the_order_of_samples_and_classes_does_not_matter(self) -> None:
         """#12."""
         soft, weights, c = predictions(5, 40, 7), data_weights(5), simplex_rows(5)

@@ -48,38 +48,58 @@ class Objective(Protocol):
 class Divergence:
     """λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4), the KL averaged over the public samples.
 
+    Rows are worked on in blocks, so that beside the predictions and the matrix only a bounded piece of memory is taken.
+
     Attributes:
         soft: (N, B, K) soft predictions s.
         weights: (N,) λ a_n.
         rho: ρ.
+        memory: bytes of one block's intermediate results, at most (of one row, at least).
     """
 
     soft: Tensor
     weights: Tensor
     rho: float
+    memory: int = 512 * 2**20
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
-        mixed, log_ratio = self._log_ratio(c)
-        divergence = (mixed * log_ratio).sum(dim=(1, 2)) / self.soft.shape[1]
-        return self.weights * divergence + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
+        values = []
+        for rows in self._blocks:
+            mixed, log_ratio = self._log_ratio(c, rows)
+            divergence = (mixed * log_ratio).sum(dim=(1, 2)) / self.soft.shape[1]
+            penalty = self.rho * (c[rows] - 1.0 / len(c)).square().sum(dim=1)
+            values.append(self.weights[rows] * divergence + penalty)
+        return torch.cat(values)
 
     def gradient(self, c: Tensor) -> Tensor:
         """Return the gradient, (N, N), in two matrix products (the direction of Eq. 8).
 
         dL/dc[n, m] = λ a_n (1/B) Σ_x Σ_k s_m (log p_n - log s_n + 1) + 2ρ (c[n, m] - 1/N)
         """
-        _, log_ratio = self._log_ratio(c)
-        products = (log_ratio + 1.0).flatten(1) @ self.soft.flatten(1).T / self.soft.shape[1]  # (N, N)
-        return self.weights[:, None] * products + 2.0 * self.rho * (c - 1.0 / len(c))
+        result = torch.empty_like(c)
+        for rows in self._blocks:
+            _, log_ratio = self._log_ratio(c, rows)
+            products = log_ratio.add_(1.0).flatten(1) @ self.soft.flatten(1).T / self.soft.shape[1]  # (rows, N)
+            result[rows] = self.weights[rows, None] * products + 2.0 * self.rho * (c[rows] - 1.0 / len(c))
+        return result
+
+    @cached_property
+    def _blocks(self) -> list[slice]:
+        row = 3 * self.soft[0].numel() * self.soft.element_size()  # p, its logarithm, that of s
+        size = max(1, self.memory // row)
+        return [slice(start, start + size) for start in range(0, len(self.soft), size)]
 
     @cached_property
     def _log_soft(self) -> Tensor:
-        return self.soft.clamp_min(TINY).log()
+        return self.soft.clamp_min(TINY).log_()
 
-    def _log_ratio(self, c: Tensor) -> tuple[Tensor, Tensor]:
-        mixed = teachers(c, self.soft)
-        return mixed, mixed.clamp_min(TINY).log() - self._log_soft
+    def _log_ratio(self, c: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """Return p and log p - log s of these rows, (rows, B, K) each."""
+        mixed = (c[rows] @ self.soft.flatten(1)).view_as(self.soft[rows])
+        kept = len(self._blocks) == 1  # log s is the same at every step; where it fits, it is taken once
+        log_soft = self._log_soft if kept else self.soft[rows].clamp_min(TINY).log_()
+        return mixed, mixed.clamp_min(TINY).log() - log_soft
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +194,7 @@ class Likelihood:
 def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
     """Exponentiated gradient, the default: mirror descent, which stays inside the simplex and needs no projection."""
     for _ in range(steps):
-        c = torch.softmax(_log(c) - step * objective.gradient(c), dim=1)
+        c = torch.softmax(_log(c).sub_(objective.gradient(c).mul_(step)), dim=1)
     return c
 
 
@@ -262,7 +282,7 @@ def default_step(update: str, rho: float) -> float:
 
 
 def _log(c: Tensor) -> Tensor:
-    return c.clamp_min(1e-30).log()
+    return c.clamp_min(1e-30).log_()
 
 
 def project(rows: Tensor) -> Tensor:

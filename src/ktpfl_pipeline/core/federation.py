@@ -62,6 +62,7 @@ class Compute:
     dtype: Literal["float32", "float64"] = "float32"
     threads: int = 1  # torch threads; another number rounds float32 differently
     prediction_batch: int = 1000  # images at a time in predictions and evaluation: memory, not results
+    server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix
 
     def place(self) -> torch.device:
         """Return the device that is meant."""

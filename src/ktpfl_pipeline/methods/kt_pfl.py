@@ -74,7 +74,7 @@ class KTpFL(LearnedMatrix):
             return coefficients.SquaredError(soft, self.rho)
         weights = self.row_weights(list(upload.models), fed)
         if self.objective == "divergence":
-            return coefficients.Divergence(soft, weights, self.rho)  # Eqs. (2) and (4)
+            return coefficients.Divergence(soft, weights, self.rho, fed.compute.server_memory * 2**20)  # Eqs. 2, 4
         probabilities, images = true_label_probabilities(upload.models, fed)
         return coefficients.Likelihood(probabilities, images, weights, self.rho)
 
