@@ -21,9 +21,10 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.pipeline_registry import HOMO_METHODS
 
 CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2
-COMPARED = ("kt_pfl", "kt_pfl_params", "fedavg", "ditto", "local")
+COMPARED = ("kt_pfl", *HOMO_METHODS)
 
 
 def federation() -> Federation:
@@ -73,6 +74,7 @@ def main() -> None:
     for method in COMPARED:
         found = subprocess.run([sys.executable, __file__, method], check=True, capture_output=True, text=True)
         lines.append(f"| {methods.TITLES[method]} | {float(found.stdout):.2f} |")
+        print(lines[-1], flush=True)  # noqa: T201
     text = "\n".join(lines) + "\n"
     Path(__file__).parent.joinpath("results", f"{today}-memory.md").write_text(text, encoding="utf-8")
     print(text)  # noqa: T201

@@ -1,13 +1,16 @@
 """The server's gradient: two matrix products against autograd and against loops over clients, in one run.
 
     python benchmarks/server.py            prints a table and writes it to benchmarks/results/<date>-server.md
+    python benchmarks/server.py 10000      one update of the matrix of so many clients, and its peak memory
 
 Every way computes the same gradient (checked here to 1e-9); times are medians over repetitions, taken in turn.
 """
 
 import datetime
 import platform
+import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ktpfl_pipeline.core.coefficients import Divergence, project, soft_predictions, teachers, uniform
+from ktpfl_pipeline.core.coefficients import Divergence, eg, project, soft_predictions, teachers, uniform
 
 PUBLIC, CLASSES, RHO = 3000, 10, 0.7  # the paper's |D_r|, ten classes
 REPETITIONS = 5
@@ -84,9 +87,28 @@ def row_of(n: int) -> str:
     )
 
 
+def large(n: int) -> str:
+    """Return what one step of the matrix of n clients takes, whose intermediate results would not fit."""
+    soft = torch.empty(n, PUBLIC, CLASSES, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for row in range(n):
+        soft[row] = soft_predictions(torch.randn(PUBLIC, CLASSES, generator=generator) * 3)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    objective = Divergence(soft, torch.ones(n, dtype=torch.float64), RHO)
+    taken = seconds(lambda: eg(objective, uniform(n), 0.5, 1))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    rate = 4 * n * n * PUBLIC * CLASSES / taken / 1e9
+    return (
+        f"N = {n:,}: one step of `eg` takes {taken:.0f} s ({rate:.0f} GFLOP/s); peak {peak:.2f} GB, {before:.2f} before"
+    )
+
+
 def main() -> None:
     """Print the table and write it down."""
     torch.set_num_threads(1)
+    if len(sys.argv) > 1:
+        print(large(int(sys.argv[1])))  # noqa: T201
+        return
     lines = [
         f"# The server, {datetime.date.today()}",
         "",

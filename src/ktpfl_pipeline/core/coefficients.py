@@ -86,7 +86,7 @@ class Divergence:
 
     @cached_property
     def _blocks(self) -> list[slice]:
-        row = 3 * self.soft[0].numel() * self.soft.element_size()  # p, its logarithm, that of s
+        row = 5 * self.soft[0].numel() * self.soft.element_size()  # p, its logarithm, that of s, and two on the way
         size = max(1, self.memory // row)
         return [slice(start, start + size) for start in range(0, len(self.soft), size)]
 
