@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.local import Outcome, Workspace
@@ -184,6 +185,7 @@ def _work(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what happens
     for connection in foreign:
         connection.close()  # or nobody would see that the parent has died
+    resources.keep_freed_memory()
     threading.Thread(target=_end_with_parent, args=(near.fileno(),), daemon=True).start()
     space = Workspace(fed)
     while True:
