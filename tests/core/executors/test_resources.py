@@ -49,7 +49,7 @@ def test_workers_need_a_core_and_memory(root: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such options")
 def test_freed_memory_is_taken_again() -> None:
-    """Ten blocks of 32 MB, one after another: without the options each is mapped anew, eight thousand pages."""
+    """Ten blocks of 40 MB, one after another: without the options each is mapped anew, page by page."""
     faults = [
         int(subprocess.run([sys.executable, "-c", BLOCKS, *kept], check=True, capture_output=True).stdout)
         for kept in ((), ("kept",))
@@ -64,9 +64,9 @@ from ktpfl_pipeline.core.executors import resources
 
 if len(sys.argv) > 1:
     resources.keep_freed_memory()
-torch.ones(8_000_000)
+torch.ones(10_000_000)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):
-    torch.ones(8_000_000)
+    torch.ones(10_000_000)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
