@@ -64,9 +64,9 @@ from ktpfl_pipeline.core.executors import resources
 
 if len(sys.argv) > 1:
     resources.keep_freed_memory()
-torch.ones(10_000_000)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    torch.ones(10_000_000)
+for count in (5, 10):  # some to begin with
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(count):
+        torch.ones(10_000_000)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
