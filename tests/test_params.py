@@ -96,7 +96,11 @@ MISSPELT = [
     ("methods.kt_pfl.roh", 0.5, "mine.methods.kt_pfl; did you mean 'rho'?"),
     ("methods.kt_pfl.stepps", 3, "mine.methods.kt_pfl; did you mean 'steps'?"),
     ("methods.fedmd.rho", 0.5, "mine.methods.fedmd; it has no settings."),
-    ("compute.zzz", 1, "mine.compute; it has device, dtype, threads, workers, prediction_batch, server_memory."),
+    (
+        "compute.zzz",
+        1,
+        "mine.compute; it has device, dtype, memory_format, threads, workers, prediction_batch, server_memory.",
+    ),
 ]
 
 
@@ -141,7 +145,8 @@ OUT_OF_RANGE = [
     ("compute.prediction_batch", 0, "greater than or equal to 1"),
     ("image.channels", 2, "1 or 3"),
     ("image.size", 64, "28 or 32"),
-    ("compute.dtype", "float16", "'float32' or 'float64'"),
+    ("compute.dtype", "float16", "'float32', 'float64' or 'bfloat16'"),
+    ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
     ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
     ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
     ("methods.kt_pfl.step", math.inf, "finite"),

@@ -95,7 +95,8 @@ class Compute(Settings):
     """Where and how the arithmetic is done."""
 
     device: str = "auto"
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     prediction_batch: Count = 1000

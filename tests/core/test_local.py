@@ -501,6 +501,28 @@ class TestPurity:
             results.append(fed.train(models, 1))
         assert 0 < toy.distance(*results) < 1e-5
 
+    def test_channels_last_is_the_same_arithmetic_in_another_order(self) -> None:
+        """To the rounding of float64, weights and predictions; and weights come out as they went in."""
+        fed = toy.federation(dtype="float64")
+        other = toy.again(fed, compute=replace(fed.compute, memory_format="channels_last"))
+        one, two = (each.train(each.initial_models(), 1) for each in (fed, other))
+        assert toy.distance(one, two) < 1e-12
+        assert all(value.is_contiguous() for params in two.values() for value in params.values())
+        batch = fed.public_batch(1)
+        assert torch.allclose(fed.logits(one, batch), other.logits(two, batch), rtol=0, atol=1e-11)
+
+    def test_bfloat16_is_a_precision_of_products_alone(self) -> None:
+        """Weights and predictions are float32, and near those of float32: 8 bits against 24."""
+        fed = toy.federation()
+        other = toy.again(fed, compute=replace(fed.compute, dtype="bfloat16"))
+        start = fed.initial_models()
+        one, two = fed.train(start, 1), other.train(start, 1)
+        assert {value.dtype for params in two.values() for value in params.values()} <= {torch.float32, torch.int64}
+        assert 1e-5 < toy.distance(one, two) < 0.1 * toy.distance(one, start)
+        logits = other.logits(two, fed.public_batch(1))
+        assert logits.dtype == torch.float32
+        assert 1e-5 < (logits - fed.logits(two, fed.public_batch(1))).abs().max() < 0.1
+
     def test_optimizer_is_fresh_in_each_phase(self) -> None:
         """Two calls in a row are two phases: each depends on its arguments alone."""
         fed = toy.federation(architectures=FOUR)

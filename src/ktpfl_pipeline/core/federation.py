@@ -59,7 +59,8 @@ class Compute:
     """Where and how the arithmetic is done."""
 
     device: str = "auto"  # auto: a GPU where there is one
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: float32 weights, products in bfloat16
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"  # of images and convolutions
     threads: int = 1  # torch threads; another number rounds float32 differently
     prediction_batch: int = 1000  # images at a time in predictions and evaluation: memory, not results
     server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix

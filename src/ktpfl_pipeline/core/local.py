@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining, Split
 
 Value = TypeVar("Value")
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+"""Of weights, and of all that is added up; bfloat16 is a precision of products alone."""
+FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Workspace:
         self.fed = fed
         self.device = fed.device
         self.dtype = DTYPES[fed.compute.dtype]
+        self.format = FORMATS[fed.compute.memory_format]
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._splits: dict[tuple[int, str], Samples] = {}
         self._public: Tensor | None = None
@@ -58,7 +61,10 @@ class Workspace:
         name = n if isinstance(n, str) else self.fed.by_id[n].architecture
         if (name, role) not in self._modules:
             with seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
-                self._modules[name, role] = self.fed.build(name).to(self.device, self.dtype)
+                built = self.fed.build(name).to(self.device, self.dtype).to(memory_format=self.format)
+            if self.fed.compute.dtype == "bfloat16":
+                built.forward = _in_bfloat16(built.forward, self.device.type)
+            self._modules[name, role] = built
         module = self._modules[name, role]
         module.load_state_dict(params)
         return module
@@ -78,7 +84,17 @@ class Workspace:
 
     def pixels(self, images: Tensor) -> Tensor:
         """Return uint8 images as numbers from -1 to 1: the one preprocessing, of private and public images alike."""
-        return images.to(self.dtype).div_(127.5).sub_(1.0)
+        return images.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
+
+
+def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
+
+    def reduced(images: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return forward(images).float()
+
+    return reduced
 
 
 @contextmanager

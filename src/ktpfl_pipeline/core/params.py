@@ -16,8 +16,11 @@ Prototypes = dict[str, Params]
 
 
 def params_of(module: nn.Module) -> Params:
-    """Return a copy of the module's parameters and buffers."""
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    """Return a copy of the module's parameters and buffers, each contiguous."""
+    return {
+        name: tensor.detach().clone(memory_format=torch.contiguous_format)
+        for name, tensor in module.state_dict().items()
+    }
 
 
 def select(models: Models, clients: Iterable[int]) -> Models:

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 import toy
 
-from ktpfl_pipeline.core import executors
+from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Compute, Federation
 from ktpfl_pipeline.core.local import Outcome
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 # Verbs travel by name, so they stand here.
 
@@ -103,6 +105,20 @@ class TestRun:
             found.append((list(values.items()), list(executor.losses["phase"].items()), list(executor.seconds)))
         assert found[0] == found[1]
         assert told[WorkersExecutor] == told[SerialExecutor]
+
+    @pytest.mark.parametrize(
+        "compute",
+        [
+            Compute("cpu", dtype="float64"),
+            Compute("cpu", dtype="bfloat16"),
+            Compute("cpu", memory_format="channels_last"),
+        ],
+        ids=["float64", "bfloat16", "channels_last"],
+    )
+    def test_whatever_the_arithmetic(self, executor: WorkersExecutor, compute: Compute) -> None:
+        feds = [toy.federation(executor=each, compute=compute) for each in (executor, SerialExecutor())]
+        states = [engine.run(KTpFL(), fed, Schedule(rounds=2)).state for fed in feds]
+        assert toy.same(*states)
 
     def test_clients_are_side_by_side(self, fed: Federation) -> None:
         found = set(run(fed, process).values())
