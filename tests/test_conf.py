@@ -1,7 +1,9 @@
 """What stands under conf/: the paper's settings, overlays that change only what is there, a catalog without holes."""
 
+import copy
 import math
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +75,14 @@ MEMORY = {
 }  # rebuilt in seconds, so never on disk
 
 
-def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
+@cache
+def _loaded(environment: str, kind: str) -> dict[str, Any]:
     loader = OmegaConfigLoader(conf_source=str(CONF), env=environment, **settings.CONFIG_LOADER_ARGS)
     return dict(loader[kind])
+
+
+def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
+    return copy.deepcopy(_loaded(environment, kind))
 
 
 def experiments(environment: str) -> dict[str, Experiment]:
