@@ -68,6 +68,14 @@ def test_gradients_are_torchs() -> None:
     assert torch.allclose(slope, v.grad, rtol=0, atol=1e-14)
 
 
+def test_what_it_is_given_stays_as_it_was() -> None:
+    weights, v, change = drawn(), V.clone(), START.clone()
+    hypernetwork.pulled_back(weights, v, change, clip=0.01)
+    assert all(torch.equal(weights[name], tensor) for name, tensor in drawn().items())
+    assert torch.equal(v, V)
+    assert torch.equal(change, START)
+
+
 def test_the_common_norm_is_clipped() -> None:
     free, free_v = hypernetwork.pulled_back(drawn(), V, START, clip=1e6)
     whole = norm([*free.values(), free_v])

@@ -11,6 +11,7 @@ from ktpfl_pipeline.core.params import (
     Params,
     average,
     gram,
+    matrix_of,
     mix,
     params_of,
     select,
@@ -43,6 +44,13 @@ class TestParamsOf:
         nn.init.constant_(module.weight, 7.0)
         assert toy.same(params, before)
         assert not any(tensor.requires_grad for tensor in params.values())
+
+
+class TestVectors:
+    def test_a_matrix_has_the_vector_of_each_model_as_a_row(self) -> None:
+        models = [params_of(toy.build("conv")) for _ in range(3)]
+        names = [name for name, _ in toy.build("conv").named_parameters()]
+        assert torch.equal(matrix_of(models, names), torch.stack([vector_of(params, names) for params in models]))
 
 
 class TestSelect:

@@ -44,7 +44,9 @@ def pulled_back(weights: Params, embedding: Tensor, change: Tensor, clip: float)
     """Return (∂h/∂φ)ᵀ Δ and (∂h/∂v)ᵀ Δ for a change Δ, (d,), of what is made, their common norm at most `clip`."""
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
     v = embedding.detach().clone().requires_grad_()
-    gradients = torch.autograd.grad(generate(leaves, v), [*leaves.values(), v], change)
+    made = generate(leaves, v)
+    gradients = torch.autograd.grad(made, [*leaves.values(), v], change.clone())  # the last bias's is that very tensor
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
     scale = torch.clamp(clip / (norm + 1e-6), max=1.0)
-    return {name: scale * gradient for name, gradient in zip(leaves, gradients, strict=False)}, scale * gradients[-1]
+    *slopes, slope = [gradient.mul_(scale) for gradient in gradients]  # in place: the last layer's is large
+    return dict(zip(leaves, slopes, strict=True)), slope

@@ -33,6 +33,15 @@ def vector_of(params: Params, names: Sequence[str]) -> Tensor:
     return torch.cat([params[name].flatten() for name in names])
 
 
+def matrix_of(models: Sequence[Params], names: Sequence[str]) -> Tensor:
+    """Return the tensors `names` of each model as a row, (n, d): one model at a time, to take no memory beside it."""
+    first = vector_of(models[0], names)
+    rows = first.new_empty(len(models), len(first))
+    for row, params in zip(rows, models, strict=True):
+        row.copy_(vector_of(params, names))
+    return rows
+
+
 def with_vector(params: Params, names: Sequence[str], vector: Tensor) -> Params:
     """Return the model with its tensors `names` taken from a vector, (d,), and all others as they are."""
     parts = torch.split(vector, [params[name].numel() for name in names])

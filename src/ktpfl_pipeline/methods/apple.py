@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, vector_of, wire_bytes, with_vector
+from ktpfl_pipeline.core.params import Models, matrix_of, vector_of, wire_bytes, with_vector
 from ktpfl_pipeline.core.rules import Gradient, Vectors, sgd
 
 
@@ -73,7 +73,7 @@ class APPLE(Personal):
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
         """Download all cores, train one's own and p on the private loss, upload the core."""
         names, rows = fed.trained_names, fed.positions(cohort).tolist()
-        cores = torch.stack([vector_of(core, names) for core in state.cores.values()])  # (N, d)
+        cores = matrix_of(list(state.cores.values()), names)  # (N, d)
         who, prior = torch.eye(len(cores), device=fed.device), self.prior(fed)
         others = {n: (state.relations[row], prior[row], who[row], cores) for n, row in zip(cohort, rows, strict=True)}
         starts = {n: state.cores[n] for n in cohort}

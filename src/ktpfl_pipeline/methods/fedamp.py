@@ -14,7 +14,7 @@ from ktpfl_pipeline.core import coefficients, exchange
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.params import gram, mix, squared_distances, vector_of
+from ktpfl_pipeline.core.params import gram, matrix_of, mix, squared_distances, vector_of
 from ktpfl_pipeline.core.rules import Proximal
 
 
@@ -99,7 +99,7 @@ class HeurFedAMP(FedAMP):
 
     def mixture(self, products: Tensor, uploads: list[dict[str, Tensor]], fed: Federation) -> Tensor:
         """Return ξ_ij = (1 - ξ_ii) softmax_{j ≠ i}(σ cos(w_i, w_j)), (n, n)."""
-        vectors = torch.stack([vector_of(params, fed.trained_names).double() for params in uploads])
+        vectors = matrix_of(uploads, fed.trained_names).double()
         directions = normalize(vectors, dim=1)
         scores = (self.sharpness * directions @ directions.T).fill_diagonal_(-torch.inf)
         own = (1.0 - self.attention) * torch.eye(len(scores)).to(scores)

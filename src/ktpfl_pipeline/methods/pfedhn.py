@@ -87,7 +87,8 @@ class PFedHN:
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
         """For one client after another: make its model, train it, step the server along what training changed."""
-        weights, velocity = state.weights, state.velocity  # φ
+        weights = {name: tensor.clone() for name, tensor in state.weights.items()}  # φ
+        velocity = {name: tensor.clone() for name, tensor in state.velocity.items()}
         embeddings, momenta = state.embeddings.clone(), state.embedding_velocity.clone()
         rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
         after_local: Models = {}
@@ -97,10 +98,9 @@ class PFedHN:
             after_local |= fed.train({n: self.assemble(state, n, theta, fed)}, t)
             change = theta - vector_of(after_local[n], fed.trained_names)  # Δ
             slopes, slope = hypernetwork.pulled_back(weights, v, change, self.clip)
-            velocity = {
-                name: self.momentum * velocity[name] + slopes[name] + self.decay * weights[name] for name in weights
-            }
-            weights = {name: tensor - self.rate * velocity[name] for name, tensor in weights.items()}
+            for name, tensor in weights.items():  # in place: they are this round's own, and `hidden` models large
+                velocity[name].mul_(self.momentum).add_(slopes[name]).add_(tensor, alpha=self.decay)
+                tensor.sub_(velocity[name], alpha=self.rate)
             momenta[rows[n]] = self.momentum * momenta[rows[n]] + slope
             embeddings[rows[n]] -= self.rate * momenta[rows[n]]
         after_local = select(after_local, cohort)
