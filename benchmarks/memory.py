@@ -7,14 +7,12 @@ twice that; but a client outside the cohort shares its weights with the round be
 model. Each method runs in a process of its own, so that the peak is its own.
 """
 
-import datetime
-import platform
 import resource
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
+import measure
 import torch
 
 from ktpfl_pipeline import methods, models
@@ -61,12 +59,11 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(peak(sys.argv[1]))  # noqa: T201
         return
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     lines = [
-        f"# Memory, {today}",
+        f"# Memory, {measure.today()}",
         "",
-        f"{platform.machine()}, torch {torch.__version__}, float32 on the CPU: {CLIENTS} clients with a ResNet-18",
-        f"each, {PARTICIPATION:.0%} of them in a round, {ROUNDS} rounds, every client evaluated.",
+        f"{measure.hardware()}, float32 on the CPU: {CLIENTS} clients with a ResNet-18 each,",
+        f"{PARTICIPATION:.0%} of them in each of {ROUNDS} rounds, all evaluated.",
         "",
         "| method | peak resident memory (GB) |",
         "| --- | --- |",
@@ -75,9 +72,7 @@ def main() -> None:
         found = subprocess.run([sys.executable, __file__, method], check=True, capture_output=True, text=True)
         lines.append(f"| {methods.TITLES[method]} | {float(found.stdout):.2f} |")
         print(lines[-1], flush=True)  # noqa: T201
-    text = "\n".join(lines) + "\n"
-    Path(__file__).parent.joinpath("results", f"{today}-memory.md").write_text(text, encoding="utf-8")
-    print(text)  # noqa: T201
+    measure.write("memory", lines)
 
 
 if __name__ == "__main__":

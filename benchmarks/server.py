@@ -6,15 +6,11 @@
 Every way computes the same gradient (checked here to 1e-9); times are medians over repetitions, taken in turn.
 """
 
-import datetime
-import platform
 import resource
 import statistics
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
 
+import measure
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -51,13 +47,6 @@ def loops(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def row_of(n: int) -> str:
     """Return the table's row for n clients."""
     generator = torch.Generator().manual_seed(n)
@@ -65,7 +54,7 @@ def row_of(n: int) -> str:
     weights = torch.ones(n, dtype=torch.float64)
     c = torch.rand(n, n, generator=generator, dtype=torch.float64)
     c = c / c.sum(dim=1, keepdim=True)
-    ways: dict[str, Callable[[], object]] = {
+    ways = {
         "mix": lambda: teachers(c, soft),
         "project": lambda: project(c - uniform(n)),
         "closed": lambda: closed_form(c, soft, weights),
@@ -78,7 +67,7 @@ def row_of(n: int) -> str:
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(REPETITIONS):
         for name, way in ways.items():
-            times[name].append(seconds(way))
+            times[name].append(measure.seconds_of(way))
     median = {name: 1000 * statistics.median(values) for name, values in times.items()}
     slow = f"{median['loops']:.0f} ({median['loops'] / median['closed']:.0f}×)" if "loops" in median else "–"
     return (
@@ -95,7 +84,7 @@ def large(n: int) -> str:
         soft[row] = soft_predictions(torch.randn(PUBLIC, CLASSES, generator=generator) * 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     objective = Divergence(soft, torch.ones(n, dtype=torch.float64), RHO)
-    taken = seconds(lambda: eg(objective, uniform(n), 0.5, 1))
+    taken = measure.seconds_of(lambda: eg(objective, uniform(n), 0.5, 1))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     rate = 4 * n * n * PUBLIC * CLASSES / taken / 1e9
     return (
@@ -110,9 +99,9 @@ def main() -> None:
         print(large(int(sys.argv[1])))  # noqa: T201
         return
     lines = [
-        f"# The server, {datetime.date.today()}",
+        f"# The server, {measure.today()}",
         "",
-        f"{platform.machine()}, 1 torch thread, torch {torch.__version__}, float64, {PUBLIC} × {CLASSES} predictions;",
+        f"{measure.hardware()}, 1 thread; float64, {PUBLIC} × {CLASSES} predictions;",
         f"milliseconds, medians of {REPETITIONS}, in brackets the ratio to the closed form.",
         "",
         "| N | mixture | gradient, closed form | gradient, autograd | gradient, loops | projection |",
@@ -121,9 +110,7 @@ def main() -> None:
     for n in (20, 50, 100, 200):
         lines.append(row_of(n))
         print(lines[-1], flush=True)  # noqa: T201
-    result = Path(__file__).parent / "results" / f"{datetime.date.today()}-server.md"
-    result.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"Written to {result}")  # noqa: T201
+    measure.write("server", lines)
 
 
 if __name__ == "__main__":

@@ -46,25 +46,6 @@ class TestParamsOf:
         assert not any(tensor.requires_grad for tensor in params.values())
 
 
-class TestVectors:
-    def test_a_matrix_has_the_vector_of_each_model_as_a_row(self) -> None:
-        models = [params_of(toy.build("conv")) for _ in range(3)]
-        names = [name for name, _ in toy.build("conv").named_parameters()]
-        assert torch.equal(matrix_of(models, names), torch.stack([vector_of(params, names) for params in models]))
-
-
-class TestSelect:
-    def test_takes_those_and_in_that_order(self) -> None:
-        models = {3: model(1.0), 7: model(2.0), 11: model(3.0)}
-        chosen = select(models, [11, 3])
-        assert list(chosen) == [11, 3]
-        assert chosen[11] is models[11]
-
-    def test_who_is_not_there_is_missed(self) -> None:
-        with pytest.raises(KeyError):
-            select({3: model(1.0)}, [7])
-
-
 class TestAverage:
     def test_weighted_by_hand(self) -> None:
         mixed = average([model(4.0, 8.0), model(0.0, -8.0), model(8.0, 0.0)], shares(0.5, 0.25, 0.25))
@@ -131,6 +112,23 @@ class TestMix:
 
 
 class TestVectors:
+    def test_a_matrix_has_the_vector_of_each_model_as_a_row(self) -> None:
+        models = [params_of(toy.build("conv")) for _ in range(3)]
+        names = [name for name, _ in toy.build("conv").named_parameters()]
+        assert torch.equal(matrix_of(models, names), torch.stack([vector_of(params, names) for params in models]))
+
+
+class TestSelect:
+    def test_takes_those_and_in_that_order(self) -> None:
+        models = {3: model(1.0), 7: model(2.0), 11: model(3.0)}
+        chosen = select(models, [11, 3])
+        assert list(chosen) == [11, 3]
+        assert chosen[11] is models[11]
+
+    def test_who_is_not_there_is_missed(self) -> None:
+        with pytest.raises(KeyError):
+            select({3: model(1.0)}, [7])
+
     def test_one_after_another(self) -> None:
         params = {"a": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "count": torch.tensor(7), "b": torch.tensor([5.0])}
         assert vector_of(params, ["b", "a"]).tolist() == [5.0, 1.0, 2.0, 3.0, 4.0]

@@ -1,0 +1,161 @@
+"""How things are measured: each way to do a piece of work in a process of its own, in turn, against one ceiling."""
+
+import datetime
+import os
+import platform
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline.core.executors import resources
+
+Make = Callable[..., Callable[[], Any]]
+"""Prepares the work and returns what is timed; it runs in the way's own process, so it stands in a module."""
+
+RESULTS = Path(__file__).parent / "results"
+SAMPLED_EVERY = 0.02  # seconds, of memory
+PRODUCT = 3072  # rows and columns of the matrices of which the ceiling is a product
+
+
+class Way:
+    """One way to do the work. Its process keeps its threads, workers and memory to itself, and waits for its turn."""
+
+    def __init__(self, make: Make, *arguments: Any) -> None:
+        """Start the process and let it prepare the work."""
+        context = get_context("spawn")
+        self._connection, far = context.Pipe()
+        self._process = context.Process(target=_serve, args=(far, make, arguments))
+        self._process.start()
+        far.close()
+        self._connection.recv()
+
+    def seconds(self) -> float:
+        """Do the work once and return the wall time."""
+        self._connection.send("time")
+        return float(self._connection.recv())
+
+    def peak(self) -> float:
+        """Do the work once, untimed, and return the peak memory of the process and its children in GB."""
+        self._connection.send("memory")
+        return float(self._connection.recv())
+
+    def close(self) -> None:
+        """End the process, and its children with it."""
+        self._connection.send("end")
+        self._process.join()
+        self._connection.close()
+
+
+def _serve(connection: Connection, make: Make, arguments: tuple[Any, ...]) -> None:
+    work = make(*arguments)
+    connection.send("ready")
+    while (wish := connection.recv()) != "end":
+        connection.send(seconds_of(work) if wish == "time" else _peak_of(work))
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """Return the wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def in_turn(ways: Mapping[str, Way], repetitions: int) -> dict[str, list[float]]:
+    """Return each way's seconds, taken in turn, so that what slows the machine down meets them all.
+
+    What a process makes once is not what is compared: ask for its `peak` first, or pass over the first turn.
+    """
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repetitions):
+        for name, way in ways.items():
+            times[name].append(way.seconds())
+    return times
+
+
+def ratio(reference: list[float], taken: list[float]) -> float:
+    """Return how many times as fast as the reference: the median of the ratios of neighbouring runs."""
+    return statistics.median(a / b for a, b in zip(reference, taken, strict=True))
+
+
+def product(dtype: str, threads: int) -> Callable[[], Any]:
+    """Make a large matrix product, which is the ceiling: 2·n³ operations."""
+    torch.set_num_threads(threads)
+    matrix = torch.randn(PRODUCT, PRODUCT).to(getattr(torch, dtype))
+    return lambda: matrix @ matrix
+
+
+def ceiling(dtype: str, threads: int, repetitions: int = 7) -> float:
+    """Return the GFLOP/s of a large matrix product, the best of some."""
+    way = Way(product, dtype, threads)
+    best = min(in_turn({dtype: way}, repetitions)[dtype])
+    way.close()
+    return 2 * PRODUCT**3 / best / 1e9
+
+
+def _peak_of(work: Callable[[], Any]) -> float:
+    """Return the peak of the memory that this process and its children have while they do the work, in GB."""
+    seen, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(SAMPLED_EVERY):
+            seen.append(sum(_proportional(process) for process in _family(os.getpid())))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    done.set()
+    watcher.join()
+    return max(seen) / 1e9
+
+
+def _proportional(process: int) -> int:
+    """Return the bytes a process has, its share of what it shares included."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def _family(process: int) -> Iterator[int]:
+    """Yield a process, its children, theirs, and so on."""
+    yield process
+    try:
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        yield from _family(int(child))
+
+
+def hardware() -> str:
+    """Return what the numbers were measured on, in a few words."""
+    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
+    return f"{names[0] if names else platform.machine()}, {resources.cores()} cores{gpu}, torch {torch.__version__}"
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return Path(file).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def today() -> str:
+    """Return the date of a result file."""
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+
+
+def write(name: str, lines: list[str]) -> None:
+    """Write a dated result, and say where."""
+    file = RESULTS / f"{today()}-{name}.md"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"Written to {file}")  # noqa: T201

@@ -1,0 +1,127 @@
+"""What the faster settings do to the results: accuracy over five seeds, and how far one round's weights are off.
+
+    KTPFL_REAL_DATA=<folder> python benchmarks/precision.py
+
+writes benchmarks/results/<date>-precision.md. KT-pFL and local-only on digits (conf/quick) and, with the folder of real
+images, on Fashion-MNIST (conf/results), each with float32 one client after another as the reference. The seeds are the
+same in all settings, so that differences are paired.
+"""
+
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import measure
+import torch
+from kedro.config import OmegaConfigLoader
+
+from ktpfl_pipeline import methods, params
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.params import Models
+from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
+from ktpfl_pipeline.pipelines.federated_training.runs import assemble
+from ktpfl_pipeline.pipelines.partition.table import partition_for_seed
+from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
+
+ROOT = Path(__file__).parents[1]
+SEEDS, METHODS = [0, 1, 2, 3, 4], ("kt_pfl", "local")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "float32, channels last": {"memory_format": "channels_last"},
+    "bfloat16, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
+    "float32, stacked": {"stacked": 20},
+    "bfloat16, stacked": {"dtype": "bfloat16", "stacked": 20},
+}
+
+
+def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, Any]) -> params.Experiment:
+    """Return an experiment of conf/ with other settings of compute."""
+    loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
+    workers = 1 if "stacked" in compute else "auto"
+    changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": workers, **compute}}
+    return params.parse(name, params.merged(loader["parameters"], {name: changed})[name])
+
+
+def final(method: str, settings: params.Experiment, data: FederatedData, seed: int) -> float:
+    """Return the mean accuracy of the last five rounds, in percent."""
+    fed = assemble(settings, data, seed)
+    run = engine.run(methods.create(method), fed, engine.Schedule(settings.rounds))
+    fed.executor.close()
+    return 100 * statistics.fmean(statistics.fmean(record.accuracy["after_transfer"]) for record in run.history[-5:])
+
+
+def after_one_round(settings: params.Experiment, data: FederatedData) -> Models:
+    """Return the models of KT-pFL after one round."""
+    fed = assemble(settings, data, 0)
+    models: Models = engine.run(methods.create("kt_pfl"), fed, engine.Schedule(1)).state.models
+    fed.executor.close()
+    return models
+
+
+def largest_difference(models: Models, reference: Models) -> float:
+    """Return the largest ‖w - w'‖ / ‖w‖ among clients and weight tensors."""
+    return max(
+        float((models[n][name] - tensor).norm() / tensor.norm())
+        for n, own in reference.items()
+        for name, tensor in own.items()
+        if tensor.is_floating_point() and tensor.norm() > 0
+    )
+
+
+def rows(title: str, name: str, env: str, folder: Path, changes: dict[str, Any]) -> list[str]:
+    """Measure one dataset; return its table."""
+    base = experiment(name, env, {}, changes)
+    private = load_private(base, folder)
+    public = sample_public_set(base, private, load_public(base, folder, private))
+    data = FederatedData(private, public, {s: partition_for_seed(base, private, public, s) for s in SEEDS})
+    lines = [
+        f"## {title}, {base.rounds} rounds, {base.clients} clients, {', '.join(base.architectures)}",
+        "",
+        "| setting | KT-pFL, % | against float32 | local-only, % | against float32 | weights, relative |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    reference: dict[str, list[float]] = {}
+    weights = after_one_round(base, data)
+    for setting, compute in SETTINGS.items():
+        own = experiment(name, env, compute, changes)
+        cells = []
+        for method in METHODS:
+            found = [final(method, own, data, seed) for seed in SEEDS]
+            differences = [a - b for a, b in zip(found, reference.setdefault(method, found), strict=True)]
+            cells.append(f"{_spread(found)} | {_spread(differences, signed=True)}")
+        off = largest_difference(after_one_round(own, data), weights)
+        lines.append(f"| {setting} | {' | '.join(cells)} | {off:.1e} |")
+        print(lines[-1], flush=True)  # noqa: T201
+    return [*lines, ""]
+
+
+def _spread(values: list[float], *, signed: bool = False) -> str:
+    mean = f"{statistics.fmean(values):+.2f}" if signed else f"{statistics.fmean(values):.2f}"
+    return f"{mean} ± {statistics.stdev(values):.2f}"
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    torch.set_num_threads(1)
+    lines = [
+        f"# Faster settings against float32, {measure.today()}",
+        "",
+        f"{measure.hardware()}; seeds {', '.join(map(str, SEEDS))}; means ± standard deviations over seeds,",
+        "the differences paired, in points; of the weights after one round of KT-pFL the largest relative difference.",
+        "",
+    ]
+    lines += rows("Digits", "hetero_digits", "quick", ROOT / "data" / "01_raw", {})
+    if images := os.environ.get("KTPFL_REAL_DATA"):
+        sources = {"private": {"source": "npz:fashion_mnist.npz"}, "public": {"source": "npz:mnist.npz"}}
+        lines += rows("Fashion-MNIST", "hetero_fashion_mnist", "results", Path(images), sources)
+    else:
+        sys.stderr.write("KTPFL_REAL_DATA is not set: no Fashion-MNIST.\n")
+    measure.write("precision", lines[:-1])
+
+
+if __name__ == "__main__":
+    main()

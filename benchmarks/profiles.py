@@ -1,0 +1,92 @@
+"""Where the time of a round goes: operations as torch.profiler sees them, and lines of Python as py-spy does.
+
+    pip install py-spy && python benchmarks/profiles.py
+
+writes benchmarks/results/<date>-profiles.md.
+The workloads of `training.py` with one client of each architecture (and 500 public images), serial, with one thread, in
+float32 and in bfloat16, channels last. What they taught is told in benchmarks/README.md.
+"""
+
+import collections
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import measure
+import torch
+from torch.profiler import ProfilerActivity, profile
+from training import WORKLOADS, Workload, engine_rounds
+
+from ktpfl_pipeline.core.executors import resources
+
+SHOWN = 8
+WATCHED = 5.0  # seconds at least
+DTYPES = ("float32", "bfloat16")
+
+
+def reduced(work: Workload) -> Workload:
+    """Return the workload with one client of each architecture: shares of time stay as they are."""
+    return replace(work, architectures=tuple(dict.fromkeys(work.architectures)), public=min(work.public, 500), rounds=1)
+
+
+def rounds(name: str, dtype: str) -> Any:
+    """Prepare a round, and have made once what is made once."""
+    torch.set_num_threads(1)
+    resources.keep_freed_memory()  # as workers do
+    run = engine_rounds(reduced(WORKLOADS[name]), {"workers": 1, "dtype": dtype, "memory_format": "channels_last"})
+    run()
+    return run
+
+
+def operations(name: str, dtype: str) -> list[str]:
+    """Return the operations that take most time, with their shares."""
+    run = rounds(name, dtype)
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
+        run()
+    spent = {entry.key: entry.self_cpu_time_total for entry in seen.key_averages()}
+    total, largest = sum(spent.values()), sorted(spent, key=lambda key: -spent[key])[:SHOWN]
+    return [f"{key.removeprefix('aten::')} {spent[key] / total:.0%}" for key in largest]
+
+
+def lines_of_python(name: str, dtype: str) -> list[str]:
+    """Return the functions of this project and of torch in whose own lines most samples fall."""
+    with tempfile.TemporaryDirectory() as folder:
+        raw = Path(folder) / "stacks"
+        command = ["py-spy", "record", "--rate", "200", "--format", "raw", "--output", str(raw), "--"]
+        subprocess.run([*command, sys.executable, __file__, name, dtype], check=True, capture_output=True)
+        found: collections.Counter[str] = collections.Counter()
+        for line in raw.read_text().splitlines():
+            stack, _, samples = line.rpartition(" ")
+            if "repeat" in stack:  # after the preparation
+                found[stack.split(";")[-1].rpartition(":")[0].replace(")", "").replace("(", "")] += int(samples)
+    total = sum(found.values())
+    return [f"`{place}` {samples / total:.0%}" for place, samples in found.most_common(SHOWN)]
+
+
+def repeat(run: Any) -> None:
+    """Do the work for a while, under a name by which the samples are told from those of the preparation."""
+    end = time.monotonic() + WATCHED
+    while time.monotonic() < end:
+        run()
+
+
+def main() -> None:
+    """Profile each workload, or do the work of one for py-spy to watch."""
+    if len(sys.argv) > 1:
+        repeat(rounds(*sys.argv[1:]))
+        return
+    lines = [f"# Where the time goes, {measure.today()}", "", f"{measure.hardware()}; one thread, channels last.", ""]
+    for name in WORKLOADS:
+        for dtype in DTYPES:
+            lines += [f"## {name}, {dtype}", "", "torch.profiler, own time: " + ", ".join(operations(name, dtype)), ""]
+            lines += ["py-spy, own samples: " + ", ".join(lines_of_python(name, dtype)), ""]
+            print("\n".join(lines[-5:]), flush=True)  # noqa: T201
+    measure.write("profiles", lines[:-1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Rounds of training: the engine in several ways against the loop that is often written, in one run, in turn.
+
+    python benchmarks/training.py                  all workloads; an hour on two cores
+    python benchmarks/training.py fedavg lenet     some of them
+
+prints a table for each workload and writes them to benchmarks/results/<date>-training.md.
+
+| workload | what a round is |
+| --- | --- |
+| fedavg | FedAvg, 20 clients, McMahan's CNN without padding (582,026 parameters) at 1x28x28, 500 images each |
+| lenet, alexnet, resnet18, shufflenet_v2 | two clients of the architecture at 3x28x28, 500 images each, alone |
+| kt_pfl | KT-pFL, 5 clients of each of the four, 500 images each, 3,000 public images, batches of 256, one step |
+
+Batches of 128, one local epoch, plain SGD, all clients evaluated on 100 images each. Images are random, as only time is
+measured. The ratio is the median of the ratios of neighbouring runs. The share is that of a large matrix product in the
+way's precision on all its threads, counted over the whole round.
+"""
+
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import measure
+import torch
+from naive import Loop
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from ktpfl_pipeline import methods, models
+from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core.executors import resources
+from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.samples import Samples
+
+PAPER = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
+TRAIN, TEST, SIZE, CLASSES, RATE = 500, 100, 28, 10, 0.01
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is done in a turn.
+
+    Attributes:
+        method: of the registry, and of `naive.Loop`.
+        architectures: of the clients, one each.
+        channels: of an image.
+        public: images of the public set.
+        rounds: in one turn.
+        turns: of each way.
+    """
+
+    method: str
+    architectures: tuple[str, ...]
+    channels: int = 3
+    public: int = 1
+    rounds: int = 3
+    turns: int = 5
+
+
+WORKLOADS = {
+    "fedavg": Workload("fedavg", ("mcmahan_unpadded",) * 20, channels=1),
+    "lenet": Workload("local", ("lenet",) * 2, rounds=20),
+    "alexnet": Workload("local", ("alexnet",) * 2),
+    "resnet18": Workload("local", ("resnet18",) * 2, rounds=1, turns=3),
+    "shufflenet_v2": Workload("local", ("shufflenet_v2",) * 2, rounds=1),
+    "kt_pfl": Workload("kt_pfl", PAPER * 5, public=3000, rounds=1, turns=2),
+}
+
+WAYS: dict[str, dict[str, Any]] = {
+    "float32, one client after another": {"workers": 1},
+    "float32, workers": {},
+    "float32, workers, channels last": {"memory_format": "channels_last"},
+    "bfloat16, workers": {"dtype": "bfloat16"},
+    "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
+}
+"""Settings of `compute` that differ from those of the reference; workers: one a core."""
+
+
+def build(channels: int, name: str) -> nn.Module:
+    """Return a model of the registry, or McMahan's CNN without padding."""
+    if name != "mcmahan_unpadded":
+        return models.build(name, channels, SIZE, CLASSES)
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, CLASSES)),
+    )
+
+
+def samples(number: int, channels: int, seed: int) -> Samples:
+    """Return random images and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (number, channels, SIZE, SIZE), dtype=torch.uint8, generator=generator)
+    return Samples(images, torch.randint(0, CLASSES, (number,), generator=generator))
+
+
+def federation(work: Workload, workers: int = 1, **compute: Any) -> Federation:
+    """Return the workload for the engine."""
+    channels = work.channels
+    clients = tuple(
+        Client(n, name, samples(TRAIN, channels, n), samples(0, channels, n), samples(TEST, channels, 1000 + n))
+        for n, name in enumerate(work.architectures)
+    )
+    return Federation(
+        clients,
+        samples(work.public, channels, 2000).images,
+        public_batch_size=work.public,
+        classes=CLASSES,
+        build=partial(build, channels),
+        training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
+        distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
+        compute=Compute("cpu", **compute),
+        executor=executors.create(workers, 1, "cpu"),
+    )
+
+
+def naive_rounds(work: Workload) -> Callable[[], None]:
+    """Prepare the loop, with the threads that torch takes by itself."""
+    act = getattr(Loop(federation(work)), work.method)
+
+    def run() -> None:
+        for _ in range(work.rounds):
+            act()
+
+    return run
+
+
+def engine_rounds(work: Workload, settings: dict[str, Any]) -> Callable[[], Any]:
+    """Prepare the engine."""
+    fed = federation(work, **settings)
+    return lambda: engine.run(methods.create(work.method), fed, engine.Schedule(work.rounds))
+
+
+def operations(work: Workload) -> float:
+    """Return the floating-point operations of one round of all clients: products only, forward and backward."""
+    total = 0
+    for name in work.architectures:
+        module, image = build(work.channels, name).eval(), torch.zeros(2, work.channels, SIZE, SIZE)
+        with FlopCounterMode(display=False) as forward, torch.no_grad():
+            module(image)
+        with FlopCounterMode(display=False) as both:
+            module(image).sum().backward()
+        public = work.public if work.method == "kt_pfl" else 0
+        total += (TRAIN + public) * both.get_total_flops() // 2 + (TEST + public) * forward.get_total_flops() // 2
+    return total
+
+
+def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
+    """Measure one workload in all ways; return its table."""
+    cores = resources.cores()
+    ways = {f"naive loop, {torch.get_num_threads()} threads": measure.Way(naive_rounds, work)}
+    for way, settings in WAYS.items():
+        ways[way] = measure.Way(engine_rounds, work, {"workers": cores, **settings})
+    memory = {way: process.peak() for way, process in ways.items()}
+    times = measure.in_turn(ways, work.turns)
+    for process in ways.values():
+        process.close()
+    images = len(work.architectures) * TRAIN
+    first = next(iter(times.values()))
+    lines = [
+        f"## {name}",
+        "",
+        f"Medians of {work.turns} turns of {work.rounds} round{'s' if work.rounds > 1 else ''}.",
+        "",
+        "| way | seconds a round | private images a second | × the naive loop | share of ceiling | peak memory, GB |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for way, taken in times.items():
+        seconds = statistics.median(taken) / work.rounds
+        dtype = "bfloat16" if "bfloat16" in way else "float32"
+        share = operations(work) / seconds / 1e9 / peaks[f"{dtype}, {1 if 'after another' in way else cores}"]
+        lines.append(
+            f"| {way} | {seconds:.2f} | {images / seconds:,.0f} | {measure.ratio(first, taken):.2f} | {share:.0%} "
+            f"| {memory[way]:.1f} |"
+        )
+    print("\n".join(lines), flush=True)  # noqa: T201
+    return [*lines, ""]
+
+
+def main() -> None:
+    """Measure the workloads that are named, or all."""
+    chosen = sys.argv[1:] or list(WORKLOADS)
+    if unknown := set(chosen) - set(WORKLOADS):
+        sys.exit(f"There is no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}.")
+    peaks = {
+        f"{dtype}, {threads}": measure.ceiling(dtype, threads)
+        for dtype in ("float32", "bfloat16")
+        for threads in sorted({1, resources.cores()})
+    }
+    lines = [f"# Rounds of training, {measure.today()}", "", f"{measure.hardware()}.", ""]
+    lines += ["The ceiling, GFLOP/s of a product of two square matrices:", "", "| precision, threads | GFLOP/s |"]
+    lines += ["| --- | --- |", *(f"| {name} | {value:,.0f} |" for name, value in peaks.items()), ""]
+    print("\n".join(lines), flush=True)  # noqa: T201
+    for name in chosen:
+        lines += table(name, WORKLOADS[name], peaks)
+    measure.write("training", lines[:-1])
+
+
+if __name__ == "__main__":
+    main()
