@@ -49,8 +49,9 @@ class Workspace:
         self._public: Tensor | None = None
         if torch.get_num_threads() != fed.compute.threads:
             torch.set_num_threads(fed.compute.threads)
-        if self.device.type == "cuda":  # float32 is float32, and the same kernels every time
+        if self.device.type == "cuda":  # float32 is float32, sums of bfloat16 too, and the same kernels every time
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
 
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
