@@ -3,6 +3,7 @@
 That every method gets it is in the contract.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,6 +176,16 @@ class TestDropout:
             accuracies.append(sum(history[-1].accuracy["after_transfer"]) / 5)
         assert min(accuracies) > 0.75
         assert accuracies[1] == pytest.approx(accuracies[0], abs=0.1)
+
+
+    def test_resume_equals_a_straight_run(self, tmp_path: Path) -> None:
+        """Models; an evaluation's rounding may depend on who is evaluated with whom."""
+        straight, resumed = (toy.alike("both", executor=StackedExecutor(2)) for _ in range(2))
+        method, file = create("kt_pfl"), tmp_path / "run.ckpt"
+        expected = engine.run(method, straight, Schedule(rounds=3, participation=0.6))
+        for rounds in (1, 3):
+            run = engine.run(method, resumed, Schedule(rounds, participation=0.6), checkpoint_file=file)
+        assert toy.same(run.state, expected.state)
 
 
 class TestCreate:
