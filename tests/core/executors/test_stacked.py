@@ -177,7 +177,6 @@ class TestDropout:
         assert min(accuracies) > 0.75
         assert accuracies[1] == pytest.approx(accuracies[0], abs=0.1)
 
-
     def test_resume_equals_a_straight_run(self, tmp_path: Path) -> None:
         """Models; an evaluation's rounding may depend on who is evaluated with whom."""
         straight, resumed = (toy.alike("both", executor=StackedExecutor(2)) for _ in range(2))
