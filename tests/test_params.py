@@ -99,7 +99,8 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute; it has device, dtype, memory_format, threads, workers, prediction_batch, server_memory.",
+        "mine.compute; it has device, dtype, memory_format, threads, workers, stacked, prediction_batch, "
+        "server_memory.",
     ),
 ]
 
@@ -142,6 +143,8 @@ OUT_OF_RANGE = [
     ("compute.workers", 0, "auto or a whole number from 1 to 256"),
     ("compute.workers", "many", "auto or a whole number from 1 to 256"),
     ("compute.workers", True, "auto or a whole number from 1 to 256"),
+    ("compute.stacked", 0, "greater than or equal to 1"),
+    ("compute.stacked", "auto", "valid integer"),
     ("compute.prediction_batch", 0, "greater than or equal to 1"),
     ("image.channels", 2, "1 or 3"),
     ("image.size", 64, "28 or 32"),
@@ -254,6 +257,16 @@ def test_several_workers_have_one_thread_each() -> None:
         InputError, match=r"^mine\.compute\.workers is 3, but compute\.threads is 2, .*; take auto or 1"
     ):
         params.parse("mine", settings)
+
+
+def test_stacked_clients_are_in_one_process() -> None:
+    settings = changed("compute", {"stacked": 5, "workers": 3})
+    with pytest.raises(
+        InputError, match=r"^mine\.compute\.workers is 3, but compute\.stacked is 5, .*; take auto or 1"
+    ):
+        params.parse("mine", settings)
+    for workers in ("auto", 1):
+        assert params.parse("mine", changed("compute", {"stacked": 5, "workers": workers})).compute.stacked == 5
 
 
 def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,7 @@ class Compute(Settings):
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
+    stacked: Count = 1
     prediction_batch: Count = 1000
     server_memory: Count = 512
 
@@ -432,7 +433,7 @@ def _refuse_impossible_workers(name: str, compute: Compute) -> None:
 
     place = federation.Compute(compute.device).place()
     try:
-        executors.create(compute.workers, compute.threads, place.type)
+        executors.create(compute.workers, compute.threads, place.type, compute.stacked)
     except InputError as error:
         raise InputError(f"{name}.{error}") from None
 

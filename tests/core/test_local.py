@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import local
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.rules import Descent
 from ktpfl_pipeline.core.samples import Samples
 
 FOUR = (*toy.ARCHITECTURES, "both")
@@ -547,3 +548,17 @@ class TestSeeded:
             torch.rand(2)
             raise ZeroDivisionError
         assert torch.equal(torch.get_rng_state(), before)
+
+    def test_on_the_cpu_no_gpu_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A machine may have some: to ask one starts CUDA, and then no worker can be forked."""
+
+        def refuse(*arguments: Any) -> None:
+            raise AssertionError("a GPU was asked")
+
+        for name in ("_lazy_init", "get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
+            monkeypatch.setattr(torch.cuda, name, refuse)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        fed = toy.federation(architectures=FOUR)
+        trained = fed.train(fed.initial_models(), 1)
+        fed.evaluate(trained, "test")
+        fed.adapt(Descent(), trained, 1)

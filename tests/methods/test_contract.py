@@ -17,6 +17,8 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
 from ktpfl_pipeline.core.method import Method, Personal
@@ -170,6 +172,22 @@ class TestContract:
         """Cohorts of 3 of 5 clients: fewer than workers, and more."""
         with closing(WorkersExecutor(workers)) as executor:
             assert_same_run(engine.run(method, toy.again(fed, executor=executor), SCHEDULE), straight)
+
+    def test_stacked_clients_change_nothing_but_the_rounding(self, method: Method[Any]) -> None:
+        """Cohorts of 3 of 5 clients of one architecture, with BatchNorm and without dropout, two to a stack."""
+        found = []
+        for executor in (SerialExecutor(), StackedExecutor(2)):
+            fed = toy.alike("conv", dtype="float64", executor=executor)
+            run = engine.run(method, fed, SCHEDULE)
+            found.append((personal(method, run.state, fed), run))
+        (serial, one), (stacked, other) = found
+        assert toy.distance(serial, stacked) < 1e-12
+        for record, counterpart in zip(one.history, other.history, strict=True):
+            assert counterpart.accuracy == record.accuracy
+            assert counterpart.traffic == record.traffic
+            assert counterpart.loss.keys() == record.loss.keys()
+            for phase, losses in record.loss.items():
+                assert counterpart.loss[phase] == pytest.approx(losses, rel=1e-10)
 
     @pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
     def test_relabelling_permutes_everything(self, method: Method[Any], order: tuple[int, ...]) -> None:

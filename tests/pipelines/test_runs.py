@@ -10,6 +10,7 @@ from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline import params
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.samples import Samples
@@ -72,9 +73,14 @@ class TestAssemble:
         fed = runs.assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            assert vars(getattr(fed, group)) == getattr(settings, group).model_dump(exclude={"workers"}), group
+            assert vars(getattr(fed, group)) == getattr(settings, group).model_dump(exclude={"workers", "stacked"}), (
+                group
+            )
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
+        stacked = runs.assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor
+        assert isinstance(stacked, StackedExecutor)
+        assert stacked.clients == 4
         assert fed.build("mlp")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
@@ -98,6 +104,7 @@ class TestIdentity:
             {"distillation": {"temperature": 2.0}},
             {"compute": {"dtype": "float64"}},
             {"compute": {"threads": 2}},
+            {"compute": {"stacked": 2}},
             {"methods": {"kt_pfl": {"rho": 0.6}}},
         ],
         ids=str,

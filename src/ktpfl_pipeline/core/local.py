@@ -49,8 +49,9 @@ class Workspace:
         self._public: Tensor | None = None
         if torch.get_num_threads() != fed.compute.threads:
             torch.set_num_threads(fed.compute.threads)
-        if self.device.type == "cuda":  # float32 is float32, and the same kernels every time
+        if self.device.type == "cuda":  # float32 is float32, sums of bfloat16 too, and the same kernels every time
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
 
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
@@ -98,10 +99,17 @@ def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generators (initialisation, dropout) inside the block, and put them back after it."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's global generators (initialisation, dropout) inside the block, and put them back after it.
+
+    Only the CPU's and that of `device`: to ask for the state of a GPU starts CUDA, which a forked worker cannot.
+    """
+    gpus = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(gpus):
+        torch.default_generator.manual_seed(seed)
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
         yield
 
 
@@ -114,7 +122,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
     def loss(batch: Tensor) -> Tensor:
         return F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch])
 
-    with seeded(rng.derive(space.fed.seed, "dropout", t, n)):
+    with seeded(rng.derive(space.fed.seed, "dropout", t, n), space.device):
         value = descend(module, loss, len(samples), settings, space.fed.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
 
@@ -128,7 +136,7 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     def loss(batch: Tensor) -> Tensor:
         return distillation_loss(module(space.pixels(images[batch])), target[batch], settings.temperature)
 
-    with seeded(rng.derive(space.fed.seed, "distillation dropout", t, n)):
+    with seeded(rng.derive(space.fed.seed, "distillation dropout", t, n), space.device):
         value = descend(module, loss, len(images), settings, space.fed.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
 
@@ -199,8 +207,8 @@ def descend(
     total = torch.zeros((), device=device, dtype=torch.float64)
     for _ in range(settings.epochs):
         total.zero_()
-        for batch in batches(samples, settings.batch_size, shuffle):
-            value = loss(batch.to(device))
+        for batch in batches(samples, settings.batch_size, shuffle, device):
+            value = loss(batch)
             step(parameters, torch.autograd.grad(value, parameters), settings.learning_rate)
             total += value.detach() * len(batch)
     return float(total) / samples
@@ -217,12 +225,14 @@ def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning
         parameter.sub_(gradient, alpha=learning_rate)
 
 
-def batches(samples: int, size: int, shuffle: torch.Generator) -> list[Tensor]:
+def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:
     """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
 
-    A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped.
+    A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped. They
+    are drawn on the CPU, and go to `device` all at once: a GPU would be waited for at each step otherwise.
     """
-    parts = list(torch.split(torch.randperm(samples, generator=shuffle), size))
+    order = torch.randperm(samples, generator=shuffle).to(device, non_blocking=True)
+    parts = list(torch.split(order, size))
     if len(parts) > 1 and len(parts[-1]) == 1 < size:
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts

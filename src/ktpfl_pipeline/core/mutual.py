@@ -39,7 +39,9 @@ def train(
     def loss(batch: Tensor) -> Tensor:
         images, labels = space.pixels(samples.images[batch]), samples.labels[batch]
         mine = module(images)
-        with seeded(rng.derive(fed.seed, "common dropout", t, n, next(step))):  # the own one's: as if alone
+        with seeded(
+            rng.derive(fed.seed, "common dropout", t, n, next(step)), space.device
+        ):  # the own one's as if alone
             theirs = companion(images)
         return (
             alpha * F.cross_entropy(mine, labels)
@@ -48,7 +50,7 @@ def train(
             + (1.0 - beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
         )
 
-    with seeded(rng.derive(fed.seed, "dropout", t, n)):
+    with seeded(rng.derive(fed.seed, "dropout", t, n), space.device):
         both = torch.nn.ModuleList([module, companion])
         value = descend(both, loss, len(samples), fed.training, fed.stream("private shuffle", t, n))
     return Outcome((params_of(module), params_of(companion)), value)

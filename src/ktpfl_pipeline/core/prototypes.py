@@ -67,7 +67,7 @@ def train(
             error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
             return fit + weight * (error * counted[labels]).mean()
 
-        with seeded(rng.derive(fed.seed, "dropout", t, n)):
+        with seeded(rng.derive(fed.seed, "dropout", t, n), space.device):
             value = descend(module, loss, len(samples), fed.training, fed.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
 

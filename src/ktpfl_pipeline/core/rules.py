@@ -105,10 +105,10 @@ def train(
     vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
     names = (t, n, part) if part else (t, n)
     shuffle = fed.stream("private shuffle", *names)
-    with seeded(rng.derive(fed.seed, "dropout", *names)):
+    with seeded(rng.derive(fed.seed, "dropout", *names), space.device):
         for _ in range(limit.epochs):
             losses.clear()
-            order = [batch.to(space.device) for batch in batches(len(samples), fed.training.batch_size, shuffle)]
+            order = batches(len(samples), fed.training.batch_size, shuffle, space.device)
             for group in islice(groups(order, rule.batches), limit.steps):
                 vectors = rule.step(vectors, gradient, group, fed.training.learning_rate)
     load(parameters, vectors[0])
@@ -140,7 +140,8 @@ def load(parameters: Sequence[nn.Parameter], weights: Tensor) -> None:
 def kept(module: nn.Module, asked: bool) -> Iterator[None]:
     """Leave the module's buffers, and torch's global generators, as they were before the block, if asked to."""
     buffers = [(buffer, buffer.clone()) for buffer in module.buffers()] if asked else []
-    with torch.random.fork_rng(enabled=asked):
+    device = next(module.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=asked):
         yield
     for buffer, before in buffers:
         buffer.copy_(before)

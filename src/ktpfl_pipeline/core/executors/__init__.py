@@ -6,23 +6,27 @@ from typing import Literal
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 
 
-def create(workers: int | Literal["auto"], threads: int, device: str) -> SerialExecutor:
-    """Return the executor for so many worker processes: one is none, and all give the same result.
+def create(workers: int | Literal["auto"], threads: int, device: str, stacked: int = 1) -> SerialExecutor:
+    """Return the executor for so many worker processes, one is none and all give the same result; or the stacked one.
 
     Args:
         workers: how many; ``"auto"`` is one for each core that may be used, as far as memory goes, and 1 where several
-            are impossible: with several threads, on a GPU, or where processes cannot be forked.
+            are impossible: with several threads, on a GPU, with stacked clients, or where processes cannot be forked.
         threads: torch threads.
         device: what the arithmetic runs on, ``"cpu"`` or ``"cuda"``.
+        stacked: how many clients of one architecture are computed as one, at most; 1 is none, and others round
+            differently.
 
     Raises:
         InputError: if several workers are asked for and impossible.
     """
     why = {
-        "a GPU runs one client at a time": device != "cpu",
+        "a GPU is used by one process": device != "cpu",
+        f"compute.stacked is {stacked}, and stacked clients are computed in one process": stacked != 1,
         f"compute.threads is {threads}, and several threads in each of several workers would fight for the same "
         "cores (set it to 1)": threads != 1,
         "this system cannot fork processes": "fork" not in multiprocessing.get_all_start_methods(),
@@ -32,4 +36,6 @@ def create(workers: int | Literal["auto"], threads: int, device: str) -> SerialE
         workers = 1 if impossible else resources.default_workers()
     if workers > 1 and impossible:
         raise InputError(f"compute.workers is {workers}, but {impossible[0]}; take auto or 1.")
+    if stacked > 1:
+        return StackedExecutor(stacked)
     return WorkersExecutor(workers) if workers > 1 else SerialExecutor()

@@ -40,18 +40,22 @@ class SerialExecutor:
 
         n is a client, or the architecture of a model of the server.
         """
-        if self._space is None or self._space.fed is not fed:
-            self._space = Workspace(fed)
+        space = self._workspace(fed)
         start = time.perf_counter()
         values = {}
         for done, (n, arguments) in enumerate(calls.items(), start=1):
-            outcome = verb(self._space, n, *arguments)
+            outcome = verb(space, n, *arguments)
             values[n] = outcome.value
             if outcome.loss is not None:
                 self.losses.setdefault(phase, {})[n] = outcome.loss
             self.progress(phase, done, len(calls))
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
         return values
+
+    def _workspace(self, fed: "Federation") -> Workspace:
+        if self._space is None or self._space.fed is not fed:
+            self._space = Workspace(fed)
+        return self._space
 
     def close(self) -> None:
         """Let go of what was loaded; the next verb loads it again."""

@@ -128,7 +128,8 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         for n, own in sorted(data.partitions[seed].items())
     )
     image = experiment.image
-    compute = core.Compute(**experiment.compute.model_dump(exclude={"workers"}))
+    settings = experiment.compute
+    compute = core.Compute(**settings.model_dump(exclude={"workers", "stacked"}))
     return core.Federation(
         clients=clients,
         public=data.public_images(seed),
@@ -140,7 +141,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
-        executor=executors.create(experiment.compute.workers, compute.threads, compute.place().type),
+        executor=executors.create(settings.workers, settings.threads, compute.place().type, settings.stacked),
     )
 
 
