@@ -445,7 +445,7 @@ def claim(shape) -> bytes:
 def test_a_zip_bomb_is_refused_before_it_is_read(tmp_path, monkeypatch):
     zipped(tmp_path / "bomb.npz", images=claim((10**6, 10**6, 10**3)), labels=claim((10**6,)) + bytes(10**6))
     monkeypatch.setattr(sources.np, "load", lambda *_, **__: pytest.fail("the arrays were read"))
-    with refused("claims 931,323 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
+    with refused("claims 931,322 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
         load("npz:bomb.npz", tmp_path)
 
 
@@ -580,7 +580,7 @@ def test_chunks_do_not_change_the_result(monkeypatch):
     [
         (2, 8, ("2 image channels", "1 (grey) or 3 (RGB)")),
         (1, 0, ("size 0", "1 pixel or more")),
-        (1, 10**6, ("2 images of 1000000 x 1000000", "more than 16 GiB", "smaller size")),
+        (1, 10**6, ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
     ],
 )
 def test_impossible_shapes_are_refused(channels, size, words):
