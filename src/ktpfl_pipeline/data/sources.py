@@ -218,8 +218,8 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
     def read(root: Path, download: bool) -> list[Any]:
         return [kind(root, train=train, download=download, **options) for train in (True, False)]
 
+    damaged = [str(path) for path in _idx_files(kind, folder, **options) if path.is_file() and not _whole_idx(path)]
     try:
-        damaged = _damaged_idx(_idx_files(kind, folder, **options))
         parts = [] if damaged else read(folder, download=False)
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError):  # absent, or cut short
         parts = []
@@ -244,22 +244,19 @@ def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:
     return [place / f"{stem}-{end}" for stem in stems for end in ("images-idx3-ubyte", "labels-idx1-ubyte")]
 
 
-def _damaged_idx(paths: list[Path]) -> list[str]:
-    """Return the files that are not as long as their headers say, as text, and refuse those too long to be read."""
-    found = []
-    for path in paths:
-        if not path.is_file():
-            continue
+def _whole_idx(path: Path) -> bool:
+    """Return whether a file holds the images or labels that its header claims; refuse one too large to be read."""
+    dimensions = 3 if "idx3" in path.name else 1
+    try:
         with path.open("rb") as file:
-            head = file.read(16)
-        dimensions = 3 if "idx3" in path.name else 1
-        shape = [int.from_bytes(head[at : at + 4], "big") for at in range(4, 4 + 4 * dimensions, 4)]
-        whole = 4 + 4 * dimensions + math.prod(shape)
-        if head[:4] != bytes([0, 0, 8, dimensions]) or path.stat().st_size != whole or not math.prod(shape):
-            found.append(str(path))
-        else:
-            _refuse_too_much(path, whole, "replace it by the real one")
-    return found
+            head = file.read(4 + 4 * dimensions)
+    except OSError:
+        return False
+    values = math.prod(int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4))
+    if head[:4] != bytes([0, 0, 8, dimensions]) or path.stat().st_size != 4 + 4 * dimensions + values or not values:
+        return False
+    _refuse_too_much(path, values, "replace it by the real one")
+    return True
 
 
 def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]], unusable: list[str]) -> list[Any]:
