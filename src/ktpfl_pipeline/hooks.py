@@ -43,8 +43,11 @@ class ProjectHooks:
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can mend as one sentence; anything else keeps its traceback."""
-        if isinstance(error, InputError):
-            raise ClickException(str(error)) from error
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, InputError):
+            cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
+        if cause is not None:
+            raise ClickException(str(cause)) from error
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
