@@ -443,6 +443,8 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     Raises:
         InputError: if ``--params`` speaks of an experiment, a sweep or a tuning that does not exist.
     """
+    if odd := [name for name in configured if not isinstance(name, str)]:
+        raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
     result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
         if name not in result:
