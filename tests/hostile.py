@@ -4,7 +4,9 @@
 """
 
 import gzip
+import hashlib
 import io
+import json
 import lzma
 import os
 import pickle
@@ -16,7 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
+
+import ktpfl_pipeline
+from ktpfl_pipeline.core import checkpoint
 
 NUMBERS = np.random.default_rng(0)
 IMAGES = NUMBERS.integers(0, 256, (6, 8, 8), dtype=np.uint8)
@@ -150,8 +156,9 @@ def link(target: Callable[[Path], Any], name: str = "1.png") -> Make:
 
 def outside(raw: Path) -> Path:
     """An image beside the data folder."""
-    Image.fromarray(IMAGES[0]).save(raw.parent / "secret.png")
-    return raw.parent / "secret.png"
+    file = raw.resolve().parent / "secret.png"
+    Image.fromarray(IMAGES[0]).save(file)
+    return file
 
 
 def linked_class(raw: Path) -> None:
@@ -301,10 +308,10 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "npz: a single number for labels": (NPZ, saved(labels=np.array(3)), "must be integers of shape (N,)"),
     "npz: a folder": (NPZ, lambda raw: (raw / "mine.npz").mkdir(), "is a folder and not a file"),
     "npz: a pipe": (NPZ, lambda raw: os.mkfifo(raw / "mine.npz"), "is neither file nor folder"),
-    "npz: a broken link": (NPZ, lambda raw: (raw / "mine.npz").symlink_to(raw / "gone"), "is neither file nor folder"),
+    "npz: a broken link": (NPZ, lambda raw: (raw / "mine.npz").symlink_to("gone"), "is neither file nor folder"),
     "npz: a link to itself": (
         NPZ,
-        lambda raw: (raw / "mine.npz").symlink_to(raw / "mine.npz"),
+        lambda raw: (raw / "mine.npz").symlink_to("mine.npz"),
         "is neither file nor folder",
     ),
     "npz: endless zeros": ("npz:/dev/zero", lambda raw: None, "is neither file nor folder"),
@@ -315,10 +322,22 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "npz: a path of 100,000 letters": ("npz:" + "long/" * 20_000, lambda raw: None, "there is no file"),
     "npz: a line break in the path": ("npz:a\nb\x1b[2J.npz", lambda raw: None, r"a\nb\x1b[2J.npz"),
     # A folder of images.
-    "folder: 50,000 x 50,000 pixels": (FOLDER, image(png(50_000, 50_000)), "1.png"),
+    "folder: 50,000 x 50,000 pixels": (
+        FOLDER,
+        image(png(50_000, 50_000)),
+        "1.png has more than the 67,108,864 pixels allowed",
+    ),
     "folder: 2^31 x 2^31 pixels": (FOLDER, image(png(2**31 - 1, 2**31 - 1)), "1.png"),
-    "folder: 12,000 x 12,000 pixels": (FOLDER, image(png(12_000, 12_000)), "1.png"),
-    "folder: 9,000 x 9,000 pixels": (FOLDER, image(png(9_000, 9_000)), "more than the 67,108,864 allowed"),
+    "folder: 12,000 x 12,000 pixels": (
+        FOLDER,
+        image(png(12_000, 12_000)),
+        "1.png has more than the 67,108,864 pixels allowed",
+    ),
+    "folder: 9,000 x 9,000 pixels": (
+        FOLDER,
+        image(png(9_000, 9_000)),
+        "1.png has more than the 67,108,864 pixels allowed",
+    ),
     "folder: a BMP of 2^31 rows": (
         FOLDER,
         image(b"BM" + struct.pack("<IIIIiiHHIIIIII", 100, 0, 54, 40, 2**30, 2**30, 1, 24, 0, 0, 0, 0, 0, 0), "1.bmp"),
@@ -363,7 +382,7 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "folder: a link to a device": (FOLDER, link(lambda raw: "/dev/zero"), "is a symbolic link out of its folder"),
     "folder: a class that is a link out of it": (FOLDER, linked_class, "is a symbolic link out of its folder"),
     "folder: a broken link": (FOLDER, link(lambda raw: "gone.png"), "is no file that can be read"),
-    "folder: a link to itself": (FOLDER, link(lambda raw: "1.png"), "1.png"),
+    "folder: a link to itself": (FOLDER, link(lambda raw: "1.png"), "is no file that can be read"),
     "folder: a name with a line break": (FOLDER, image(b"", "1\n\x1b[31m.png"), r"1\n\x1b[31m.png cannot be read"),
     "folder: a file": (FOLDER, lambda raw: (raw / "mine").write_text(""), "is a file and not a folder"),
     "folder: a pipe instead": (FOLDER, lambda raw: os.mkfifo(raw / "mine"), "is neither file nor folder"),
@@ -411,3 +430,88 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "cifar10: pickles with code in them": ("cifar10", cifar, "could not be downloaded"),
 }
 """{what: (source, how it is made below the data folder, words of the refusal)}."""
+
+
+# ---------------------------------------------------------------------------------------------------------- checkpoints
+
+SETTINGS: dict[str, Any] = {"method": "kt_pfl", "seed": 0, "training.learning_rate": 0.01}
+VERSION = ktpfl_pipeline.__version__
+
+
+def stamped(file: Path, **stamp: Any) -> None:
+    """End a file as a checkpoint ends, with the right sum: what someone with bad intentions can do, too."""
+    made = {"version": VERSION, "settings": checkpoint.settings_hash(SETTINGS), **stamp}
+    body = file.read_bytes() + checkpoint.MARK + json.dumps(made).encode() + b" "
+    file.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
+
+
+def kept(file: Path, **changes: Any) -> None:
+    content = {"settings": SETTINGS, "state": {"weights": torch.arange(6.0)}, "history": [], **changes}
+    checkpoint.save(file, content)
+
+
+def of_torch(content: Any) -> Make:
+    return lambda file: [torch.save(content, file), stamped(file)]
+
+
+def spoilt_checkpoint(spoil: Callable[[bytes], bytes]) -> Make:
+    return lambda file: [kept(file), file.write_bytes(spoil(file.read_bytes()))]
+
+
+def flipped(content: bytes, part: bytes) -> bytes:
+    at = content.index(part)
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def packed(file: Path) -> None:
+    """16 MiB of zeros in some kilobytes, where torch keeps what it reads unpacked."""
+    torch.save({"settings": SETTINGS, "state": torch.zeros(1)}, file)
+    with zipfile.ZipFile(file) as given:
+        members = {name: given.read(name) for name in given.namelist()}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            archive.writestr(name, bytes(2**24) if name.endswith("/data/0") else member)
+    stamped(file)
+
+
+CHECKPOINTS: dict[str, tuple[Make, str]] = {
+    "an empty file": (lambda file: file.touch(), "its end, with the checksum, is missing"),
+    "the first half": (spoilt_checkpoint(lambda c: c[: len(c) // 2]), "its end, with the checksum, is missing"),
+    "all but the last byte": (spoilt_checkpoint(lambda c: c[:-1]), "its checksum is not that of its content"),
+    "a flipped bit in a weight": (
+        spoilt_checkpoint(lambda c: flipped(c, torch.tensor(5.0).numpy().tobytes())),
+        "its checksum is not that of its content",
+    ),
+    "a flipped bit in the version": (
+        spoilt_checkpoint(lambda c: flipped(c, VERSION.encode())),
+        "its checksum is not that of its content",
+    ),
+    "a flipped bit in the checksum": (
+        spoilt_checkpoint(lambda c: flipped(c, c[-9:])),
+        "its checksum is not that of its content",
+    ),
+    "two checkpoints in one file": (
+        spoilt_checkpoint(lambda c: c + c),
+        "its checksum is not that of its content",
+    ),
+    "one of torch alone": (lambda file: torch.save({"settings": SETTINGS}, file), "its end, with the checksum"),
+    "a text": (lambda file: [file.write_text("hello"), stamped(file)], "cannot be read"),
+    "a pickle with code": (lambda file: [file.write_bytes(pickle.dumps(Code(), 2)), stamped(file)], "cannot be read"),
+    "a file of torch with code": (of_torch(Code()), "could run code when read"),
+    "code among the weights": (of_torch({"settings": SETTINGS, "state": Code()}), "could run code when read"),
+    "a list": (of_torch([1, 2]), "names no settings"),
+    "no settings": (of_torch({"state": {}}), "names no settings"),
+    "packed zeros": (packed, "it is packed, which torch's own are not"),
+    "another version's": (
+        lambda file: (
+            [kept(file), file.write_bytes(file.read_bytes().rpartition(checkpoint.MARK)[0])]
+            and stamped(file, version="99.1")
+        ),
+        f"made with version 99.1 of ktpfl_pipeline, and this is {VERSION}",
+    ),
+    "other settings": (lambda file: kept(file, settings={**SETTINGS, "seed": 1}), "(seed=1, now 0); put them back"),
+    "a folder": (lambda file: file.mkdir(), "it is not a file"),
+    "a pipe": (os.mkfifo, "it is not a file"),
+    "a broken link": (lambda file: file.symlink_to("gone"), "it is not a file"),
+}
+"""{what: (how it is made, words of the refusal)}."""

@@ -42,7 +42,7 @@ YAML: dict[str, tuple[str, str]] = {
     "an interpolation that does not end": ("x: ${", UNREADABLE),
     "a section twice": ("x: {}\nx: {}", UNREADABLE),
     "an alias of nothing": ("x: *nothing", UNREADABLE),
-    "a list": ("- 1\n- 2", UNREADABLE),
+    "a list": ("- 1\n- 2", "parameters*.yml under conf/ must hold names with values"),
     "a number": ("5", UNREADABLE),
     "bytes": ("\x00\x01", UNREADABLE),
     "a list for a name": ("? [a, b]\n: 1", UNREADABLE),

@@ -73,6 +73,11 @@ def _read(loader: Any, name: str) -> dict[str, Any]:
         return dict(loader[name])
     except MissingConfigException:
         raise
-    except (YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, OSError, RecursionError) as error:
+    except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
+        raise InputError(
+            f"The files {name}*.yml under conf/ must hold names with values, as in `rounds: 30`, and one has none at "
+            "its top: correct it."
+        ) from error
+    except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"The files {name}*.yml under conf/ cannot be read ({reason}): correct them.") from error

@@ -5,13 +5,14 @@ import json
 import os
 import pickle
 import random
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import toy
+from hostile import CHECKPOINTS, stamped
+from hostile import SETTINGS as HOSTILE_SETTINGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,13 +48,6 @@ def refused(file: Path, **changes: Any) -> str:
     message = str(error.value)
     assert str(file) in message
     return message
-
-
-def stamped(file: Path, **stamp: Any) -> None:
-    """End a file as a checkpoint ends, with the right sum: what someone with bad intentions can do, too."""
-    made = {"version": VERSION, "settings": checkpoint.settings_hash(SETTINGS), **stamp}
-    body = file.read_bytes() + checkpoint.MARK + json.dumps(made).encode() + b" "
-    file.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
 
 
 class TestRoundTrip:
@@ -243,33 +237,20 @@ class TestUnreadable:
         file.parent.mkdir()
         torch.save(content, file)
         stamped(file)
-        assert "cannot be read" in refused(file)
+        assert "; delete it to start the run anew" in refused(file)
 
-    def test_packed_zeros_are_not_unpacked(self, file: Path) -> None:
-        """A gigabyte in a megabyte, with a right sum."""
+    @pytest.mark.parametrize("what", CHECKPOINTS)
+    def test_a_hostile_file(self, file: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(file.parent.parent)
         file.parent.mkdir()
-        torch.save({**CONTENT, "state": torch.zeros(1)}, file)
-        with zipfile.ZipFile(file) as given:
-            members = {name: given.read(name) for name in given.namelist()}
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
-            for name, member in members.items():
-                packed.writestr(name, bytes(2**24) if name.endswith("/data/0") else member)
-        stamped(file)
-        assert "it is packed, which torch's own are not" in refused(file)
-
-    def test_a_pipe_is_not_waited_for(self, file: Path) -> None:
-        file.parent.mkdir()
-        os.mkfifo(file)
-        assert "cannot be read (it is not a file)" in refused(file)
-
-    def test_a_broken_link(self, file: Path) -> None:
-        file.parent.mkdir()
-        file.symlink_to("gone")
-        assert "cannot be read (it is not a file)" in refused(file)
-
-    def test_a_folder(self, file: Path) -> None:
-        file.mkdir(parents=True)
-        assert "cannot be read" in refused(file)
+        make, words = CHECKPOINTS[what]
+        make(file)
+        with pytest.raises(InputError) as error:
+            checkpoint.load(file, HOSTILE_SETTINGS, CPU)
+        assert words in str(error.value)
+        assert str(file) in str(error.value)
+        assert "delete" in str(error.value)
+        assert os.listdir() == ["folder"], "code of theirs ran"
 
     @pytest.mark.parametrize("how", ["pickle", "torch", "inside"])
     def test_code_in_it_is_refused_and_not_run(self, file: Path, tmp_path: Path, how: str) -> None:
@@ -280,7 +261,7 @@ class TestUnreadable:
         else:
             torch.save(Bomb(trace) if how == "torch" else {**CONTENT, "state": Bomb(trace)}, file)
         stamped(file)
-        assert "cannot be read" in refused(file)
+        assert "delete it to start the run anew" in refused(file)
         assert not trace.exists()
         torch.load(file, weights_only=False) if how != "pickle" else pickle.loads(file.read_bytes())
         assert trace.exists()  # it would have run

@@ -7,6 +7,7 @@ then the SHA-256 sum of all that comes before the sum. torch itself reads flippe
 import hashlib
 import json
 import os
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -65,6 +66,13 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         if version == __version__:
             content = torch.load(path, map_location=device, weights_only=True)
             made_with = dict(content["settings"])
+    except pickle.UnpicklingError as error:  # torch's own message tells how to run the code all the same
+        raise InputError(
+            f"The checkpoint {path} holds other things than tensors and numbers, which could run code when read; "
+            "delete it to start the run anew."
+        ) from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"The checkpoint {path} names no settings; delete it to start the run anew.") from error
     except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
         reason = str(error).partition("\n")[0]
         raise InputError(

@@ -470,7 +470,8 @@ def _images_in(place: Path, root: Path) -> list[Path]:
 
 def _refuse_outside(path: Path, root: Path) -> None:
     """Refuse a symbolic link that leads out of the folder: a folder from elsewhere must not name files of yours."""
-    if path.is_symlink() and not (target := path.resolve()).is_relative_to(root):
+    target = Path(os.path.realpath(path))  # unlike Path.resolve, for a link to itself too
+    if path.is_symlink() and not target.is_relative_to(root):
         raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")
 
 
@@ -478,15 +479,17 @@ def _open(path: Path) -> Any:
     """Return Pillow's image with its header read, and no pixel yet."""
     from PIL import Image
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        image = Image.open(path, formats=IMAGE_FORMATS)
-    if math.prod(image.size) > MAX_PIXELS:
-        image.close()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path, formats=IMAGE_FORMATS)
+        if (pixels := math.prod(image.size)) > MAX_PIXELS:
+            image.close()
+            raise Image.DecompressionBombError(f"{pixels} pixels")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(
-            f"{path} has {image.width:,} x {image.height:,} pixels, more than the {MAX_PIXELS:,} allowed: make it"
-            " smaller."
-        )
+            f"{path} has more than the {MAX_PIXELS:,} pixels allowed ({_brief(error)}): make it smaller."
+        ) from error
     return image
 
 
