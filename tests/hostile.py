@@ -200,6 +200,15 @@ def mnist(**changed: bytes | Make) -> Make:
     return make
 
 
+def letters(raw: Path) -> None:
+    """EMNIST's letters with a label 0, where A is 1."""
+    place = raw / "EMNIST" / "raw"
+    place.mkdir(parents=True)
+    for part in ("train", "test"):
+        (place / f"emnist-letters-{part}-images-idx3-ubyte").write_bytes(idx(IMAGES))
+        (place / f"emnist-letters-{part}-labels-idx1-ubyte").write_bytes(idx(LABELS))
+
+
 def pipe(file: Path) -> None:
     file.unlink(missing_ok=True)
     os.mkfifo(file)
@@ -427,6 +436,7 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "mnist: fewer labels than images": (MNIST, mnist(train_labels_idx1=idx(LABELS[:-1])), "do not go together"),
     "mnist: images of two sizes": (MNIST, mnist(t10k_images_idx3=idx(IMAGES[:, :4])), "do not go together"),
     "mnist: a pipe": (MNIST, mnist(train_images_idx3=pipe), "could not be downloaded"),
+    "emnist: a label 0": ("emnist", letters, "has a label 0, and A is 1"),
     "cifar10: pickles with code in them": ("cifar10", cifar, "could not be downloaded"),
 }
 """{what: (source, how it is made below the data folder, words of the refusal)}."""
