@@ -36,7 +36,7 @@ run: $(READY)  ## all methods on real digits, in minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
-	@$(BIN)/kedro viz run --pipeline=compare_hetero_digits --env=quick
+	@$(BIN)/kedro viz run --host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick
 
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui

@@ -1,16 +1,32 @@
 """A report is replaced whole or not at all; a folder is there when it is asked for."""
 
+import hashlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
+import plotly.graph_objects as go
 import pytest
+from click import ClickException
 from kedro.io import DatasetError
 from matplotlib.figure import Figure
 
-from ktpfl_pipeline.datasets import FolderDataset, ReportDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.datasets import CSVDataset, FigureDataset, FolderDataset, JSONDataset, ReportDataset
+from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
+from ktpfl_pipeline.pipelines.tune.dataset import WholeTextDataset
 
-FILES = {"report.html", "report.md", "runs.csv", "table.txt", "figures/accuracy.png", "figures/accuracy.svg"}
+FILES = {
+    "report.html",
+    "report.md",
+    "runs.csv",
+    "table.txt",
+    "figures/accuracy.png",
+    "figures/accuracy.svg",
+    "SHA256SUMS",
+}
 
 
 def report(text: str = "new", **changes: Any) -> Any:
@@ -22,6 +38,115 @@ def report(text: str = "new", **changes: Any) -> Any:
 
 def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+RESULT = {"runs": [{"seed": 0, "accuracy": [0.5, 0.25]}]}
+TABLE = pd.DataFrame({"seed": [0, 0, 1], "client": [0, 1, 0], "index": [7, 8, 9]})
+KINDS: dict[str, tuple[Any, Any]] = {
+    "result.json": (JSONDataset, RESULT),
+    "partition.csv": (CSVDataset, TABLE),
+    "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
+    "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),
+}
+
+
+@pytest.fixture(params=KINDS)
+def single(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
+    """A dataset of one file, saved."""
+    file = tmp_path / "model_output" / request.param
+    kind, content = KINDS[request.param]
+    dataset = kind(filepath=str(file))
+    assert not dataset.exists()
+    dataset.save(content)
+    return dataset, file
+
+
+class TestWhole:
+    """`--only-missing-outputs` takes for done what exists: only what is as it was written does."""
+
+    def test_a_whole_file_exists(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        assert dataset.exists()
+        assert files(file.parent) == {file.name, f"{file.name}.sha256"}
+        dataset.load()
+
+    def test_its_sum_is_what_sha256sum_writes(self, single: tuple[Any, Path]) -> None:
+        _, file = single
+        expected = f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
+        assert file.with_name(f"{file.name}.sha256").read_text() == expected
+
+    def test_cut_or_changed_anywhere_it_does_not(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        whole = file.read_bytes()
+        step = max(1, len(whole) // 50)
+        for at in range(0, len(whole), step):
+            for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+                file.write_bytes(damaged)
+                assert not dataset.exists()
+        file.write_bytes(whole)
+        assert dataset.exists()
+
+    def test_without_the_file_or_a_whole_sum_it_does_not(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        sum_of = file.with_name(f"{file.name}.sha256")
+        for content in (b"", b"\xff\xfe", sum_of.read_bytes()[:-1]):
+            sum_of.write_bytes(content)
+            assert not dataset.exists()
+        sum_of.unlink()
+        assert not dataset.exists()
+        file.unlink()
+        assert not dataset.exists()
+
+    @pytest.mark.parametrize("name", [name for name in KINDS if name != "tuned.json"])
+    def test_a_failure_leaves_the_old_file(self, tmp_path: Path, name: str) -> None:
+        kind, content = KINDS[name]
+        dataset = kind(filepath=str(tmp_path / name))
+        dataset.save(content)
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(DatasetError):
+            dataset.save(object())
+        assert (tmp_path / name).read_bytes() == before
+        assert dataset.exists()
+        dataset.save(content)
+        assert files(tmp_path) == {name, f"{name}.sha256"}
+
+    def test_a_kill_while_it_is_written_leaves_the_old_file(
+        self, single: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dataset, file = single
+        before = file.read_bytes()
+
+        def killed(self: Path, target: Path) -> Path:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Path, "replace", killed)
+            dataset.save(KINDS[file.name][1])
+        assert file.read_bytes() == before
+        assert dataset.exists()
+
+    @pytest.mark.parametrize("name", ["result.json", "figure.json", "partition.csv"])
+    def test_a_damaged_file_is_refused_in_a_sentence(self, tmp_path: Path, name: str) -> None:
+        dataset = KINDS[name][0](filepath=str(tmp_path / name))
+        dataset.save(KINDS[name][1])
+        (tmp_path / name).write_bytes(b'{"runs": [\xff' if name.endswith("json") else b"")
+        with pytest.raises(DatasetError) as refused:
+            dataset.load()
+        with pytest.raises(ClickException, match=rf"^{tmp_path / name} cannot be read \(.*\): delete it and give the"):
+            ProjectHooks().on_pipeline_error(refused.value)
+
+    def test_a_damaged_text_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
+        (tmp_path / "tuned.json").write_bytes(b"\xff")
+        with pytest.raises(DatasetError) as refused:
+            WholeTextDataset(filepath=str(tmp_path / "tuned.json")).load()
+        assert isinstance(refused.value.__cause__, InputError)
+
+    def test_a_damaged_comparison_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
+        for content in (b"{", b"\xff", b"[" * 10**5):
+            (tmp_path / "comparison.json").write_bytes(content)
+            with pytest.raises(DatasetError) as refused:
+                ComparisonsDataset(filepath=str(tmp_path)).load()
+            assert isinstance(refused.value.__cause__, InputError)
 
 
 class BrokenFigure:
@@ -71,6 +196,19 @@ class TestReport:
         with pytest.raises(DatasetError):
             dataset.save(report(figures={"accuracy": BrokenFigure()}))
         assert not dataset.exists()
+
+    @pytest.mark.parametrize("name", sorted(FILES))
+    def test_with_a_file_cut_short_it_does_not_exist(self, dataset: ReportDataset, name: str) -> None:
+        dataset.save(report())
+        file = dataset.folder / name
+        whole = file.read_bytes()
+        for length in (0, len(whole) // 2, len(whole) - 1):
+            file.write_bytes(whole[:length])
+            assert not dataset.exists()
+        file.unlink()
+        assert not dataset.exists()
+        file.write_bytes(whole)
+        assert dataset.exists()
 
     def test_the_page_of_another_report_is_left_alone(self, dataset: ReportDataset) -> None:
         other = ReportDataset(filepath=str(dataset.folder.with_name("digits_2")))

@@ -1,6 +1,7 @@
 """What the user can mend is one sentence; anything else keeps its traceback."""
 
-from collections import UserDict
+import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,37 @@ EXPERIMENT = {
     "methods": {"kt_pfl": {}},
 }
 TRACKING = {"enabled": False, "store": "sqlite:///mlflow.db", "artifacts": "mlruns", "checkpoints": "data/06_models"}
+
+
+TRACE = Path(tempfile.gettempdir()) / "ktpfl-the-code-ran"
+UNREADABLE = "The files parameters*.yml under conf/ cannot be read ("
+TOO_MUCH = "parameters.yml stands for more than 1,000,000 values"
+YAML: dict[str, tuple[str, str]] = {
+    "a tag that runs code": (f"x: !!python/object/apply:os.mkdir [{TRACE}]", UNREADABLE),
+    "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.params.Sweep {}", UNREADABLE),
+    "a tag that imports a module": ("x: !!python/module:antigravity", UNREADABLE),
+    "a tag that evaluates": ("x: !!python/object/new:eval ['1+1']", UNREADABLE),
+    "a resolver that evaluates": ("x: ${eval:1+1}", UNREADABLE),
+    "the environment": ("x: ${oc.env:HOME}", UNREADABLE),
+    "an interpolation of nothing": ("x: ${nowhere}", UNREADABLE),
+    "an interpolation that does not end": ("x: ${", UNREADABLE),
+    "a section twice": ("x: {}\nx: {}", UNREADABLE),
+    "an alias of nothing": ("x: *nothing", UNREADABLE),
+    "a list": ("- 1\n- 2", "parameters*.yml under conf/ must hold names with values"),
+    "a number": ("5", UNREADABLE),
+    "bytes": ("\x00\x01", UNREADABLE),
+    "a list for a name": ("? [a, b]\n: 1", UNREADABLE),
+    "a number of 5,000 digits": ("x: " + "9" * 5000, UNREADABLE),
+    "a number for a name": ("5: {a: 1}", "A section in conf/ is called 5"),
+    "a billion laughs": (
+        "\n".join([f"_{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10) if n else '1'}]" for n in range(10)]),
+        TOO_MUCH,
+    ),
+    "a list of itself": ("x: &a [*a]", TOO_MUCH),
+    "3,000 brackets": ("x: " + "[" * 3000, TOO_MUCH),
+    "500 sections within each other": ("x: " + "{a: " * 500 + "1" + "}" * 500, TOO_MUCH),
+}
+"""Configuration files made to break their reader, and what is said of them."""
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +107,7 @@ class TestAfterContextCreated:
             ({"digits": 3}, {}, "digits is 3; it must be a section with the settings of an experiment."),
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
             (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),
+            *((None, {"parameters": text}, message) for text, message in YAML.values()),
             (None, {"env": "tset"}, "conf/tset"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
             (None, {"tracking": {**TRACKING, "uri": "x"}}, "mend uri."),
@@ -84,10 +117,17 @@ class TestAfterContextCreated:
         with pytest.raises(ClickException) as refused:
             ProjectHooks().after_context_created(context(tmp_path, runtime, **files))
         assert message in refused.value.message
+        assert "\n" not in refused.value.message
+
+    def test_no_code_in_them_ran(self) -> None:
+        assert not TRACE.exists()
+        assert "antigravity" not in sys.modules
 
     def test_another_error_is_not_dressed_up(self, tmp_path: Path) -> None:
         with pytest.raises(KeyError):
-            ProjectHooks().after_context_created(SimpleNamespace(config_loader=UserDict(), project_path=tmp_path))
+            broken = context(tmp_path)
+            del broken.config_loader.config_patterns["tracking"]
+            ProjectHooks().after_context_created(broken)
 
 
 class TestOnPipelineError:

@@ -1,6 +1,8 @@
 """`make ui`: links to the pages that compare runs, then MLflow itself, small and quick to start."""
 
+import ipaddress
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -63,6 +65,20 @@ def test_links_and_command(
     }
     assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"  # 0.5 GB in 7 s instead of 2.7 GB in 27 s
     assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_both_servers_are_reached_from_this_machine_alone() -> None:
+    """Unless told otherwise: `kedro viz run --host=...` and `mlflow ui --host=...` are there for those who mean it."""
+    from kedro_viz.constants import DEFAULT_HOST
+
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    assert re.findall(r"kedro viz run (.*)", makefile) == [
+        "--host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick"
+    ]
+    for host in (ui.HOST, DEFAULT_HOST):
+        assert ipaddress.ip_address(host).is_loopback
+    scripts = [file for folder in ("src", "conf") for file in (Path(__file__).parents[1] / folder).rglob("*.*")]
+    assert [file for file in scripts if file.is_file() and b"0.0.0.0" in file.read_bytes()] == []
 
 
 def test_the_page_opens_once_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:

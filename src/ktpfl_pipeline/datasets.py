@@ -1,14 +1,98 @@
-"""The two kinds of dataset that kedro-datasets does not have: a folder to work in, and a finished report."""
+"""Datasets that kedro-datasets does not have: a folder to work in, a finished report, and files that are always whole.
 
+`kedro run --only-missing-outputs` takes for done what exists. So a file is written beside the old one and takes its
+place in one step, with the checksum of its content in a file beside it, and exists only if the two agree.
+"""
+
+import hashlib
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kedro.io import AbstractDataset
+from kedro.io import AbstractDataset, DatasetError
 from kedro_datasets._typing import HTMLPreview
+from kedro_datasets.json.json_dataset import JSONDataset as PlainJSONDataset
+from kedro_datasets.pandas.csv_dataset import CSVDataset as PlainCSVDataset
+from kedro_datasets.plotly.json_dataset import JSONDataset as PlainFigureDataset
+
+from ktpfl_pipeline.core.errors import InputError
 
 PARTIAL = ".partial"
 """Suffix of a folder that is not, or no longer, a report; whoever gathers reports passes over it."""
+SUMS = "SHA256SUMS"
+"""The file with the checksums of a report's files."""
+
+
+def sums(folder: Path, files: Iterable[Path]) -> str:
+    """Return the checksums of files in a folder as ``sha256sum`` writes them, sorted by name."""
+    lines = []
+    for file in sorted(files):
+        with file.open("rb") as opened:
+            lines.append(
+                f"{hashlib.file_digest(opened, 'sha256').hexdigest()}  {file.relative_to(folder).as_posix()}\n"
+            )
+    return "".join(lines)
+
+
+def put(partial: Path, file: Path) -> None:
+    """Let the file `partial` take the place of `file`, and keep its checksum beside it."""
+    partial.replace(file)
+    _sum_of(file).write_text(sums(file.parent, [file]), encoding="utf-8")
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a file is as `put` left it."""
+    try:
+        return _sum_of(file).read_text(encoding="utf-8") == sums(file.parent, [file])
+    except (OSError, UnicodeDecodeError):  # one of the two is not there
+        return False
+
+
+def _sum_of(file: Path) -> Path:
+    return file.with_name(file.name + ".sha256")
+
+
+class _Whole:
+    """What makes a dataset of one file, as kedro-datasets has them, write it whole and know whether it is."""
+
+    _filepath: Any
+
+    def load(self) -> Any:
+        """Return what is in the file; one that cannot be read is the user's to mend."""
+        try:
+            return super().load()  # type: ignore[misc]
+        except DatasetError as error:
+            reason = str(error.__cause__ or error).partition("\n")[0]
+            raise InputError(
+                f"{self._filepath} cannot be read ({reason}): delete it and give the same command again, which takes "
+                "finished runs from their checkpoints."
+            ) from error
+
+    def save(self, data: Any) -> None:
+        """Write the file beside the old one, then put it in its place."""
+        place = self._filepath
+        self._filepath = place.with_name(place.name + PARTIAL)
+        try:
+            super().save(data)  # type: ignore[misc]
+            put(Path(self._filepath), Path(place))
+        finally:
+            self._filepath = place
+
+    def _exists(self) -> bool:
+        return is_whole(Path(self._filepath))
+
+
+class JSONDataset(_Whole, PlainJSONDataset):  # type: ignore[misc]
+    """A JSON file."""
+
+
+class CSVDataset(_Whole, PlainCSVDataset):  # type: ignore[misc]
+    """A table."""
+
+
+class FigureDataset(_Whole, PlainFigureDataset):  # type: ignore[misc]
+    """An interactive figure, which kedro-viz shows."""
 
 
 class FolderDataset(AbstractDataset[Any, Path]):
@@ -75,6 +159,7 @@ class ReportDataset(AbstractDataset[Any, str]):
         for name, figure in data.figures.items():
             figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
             figure.savefig(partial / "figures" / f"{name}.svg")
+        (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
         _put(partial, place)
 
     def console(self) -> str:
@@ -86,10 +171,20 @@ class ReportDataset(AbstractDataset[Any, str]):
         return HTMLPreview(self.page.read_text(encoding="utf-8"))
 
     def _exists(self) -> bool:
-        return self.page.exists()
+        place = self.page.parent
+        try:
+            return self.page.is_file() and (place / SUMS).read_text(encoding="utf-8") == _report_sums(place)
+        except (OSError, UnicodeDecodeError):
+            return False
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self.folder)}
+
+
+def _report_sums(place: Path) -> str:
+    """Return the checksums of a report: of its files, and not of other reports in folders below."""
+    files = [*place.glob("*"), *place.glob("figures/*")]
+    return sums(place, (file for file in files if file.is_file() and file.name != SUMS))
 
 
 def _put(partial: Path, place: Path) -> None:

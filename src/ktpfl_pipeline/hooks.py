@@ -10,7 +10,8 @@ from click import ClickException
 from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
-from yaml.parser import ParserError
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from ktpfl_pipeline.core.errors import InputError
 
@@ -28,9 +29,9 @@ class ProjectHooks:
         try:
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-            params.check(params.merged(files["parameters"], context.config_loader.runtime_params or {}))
-            tracking.configure(files["tracking"], Path(context.project_path))
-        except (InputError, MissingConfigException, ParserError) as error:
+            params.check(params.merged(_read(files, "parameters"), context.config_loader.runtime_params or {}))
+            tracking.configure(_read(files, "tracking"), Path(context.project_path))
+        except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
 
     @hook_impl
@@ -43,8 +44,11 @@ class ProjectHooks:
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can mend as one sentence; anything else keeps its traceback."""
-        if isinstance(error, InputError):
-            raise ClickException(str(error)) from error
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, InputError):
+            cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
+        if cause is not None:
+            raise ClickException(str(cause)) from error
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
@@ -53,3 +57,27 @@ class ProjectHooks:
             if name.endswith("/report"):
                 dataset = catalog.get(name)
                 print(f"\n{dataset.console()}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
+
+
+def _read(loader: Any, name: str) -> dict[str, Any]:
+    """Return what the configuration's files of this name say together.
+
+    Raises:
+        InputError: if they cannot be read.
+    """
+    from ktpfl_pipeline import conf_files
+
+    for environment in {loader.base_env, loader.env or loader.default_run_env}:
+        conf_files.check(Path(loader.conf_source) / environment)
+    try:
+        return dict(loader[name])
+    except MissingConfigException:
+        raise
+    except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
+        raise InputError(
+            f"The files {name}*.yml under conf/ must hold names with values, as in `rounds: 30`, and one has none at "
+            "its top: correct it."
+        ) from error
+    except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"The files {name}*.yml under conf/ cannot be read ({reason}): correct them.") from error

@@ -19,7 +19,8 @@ Model = TypeVar("Model", bound=BaseModel)
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
 LearningRate = Annotated[float, Field(ge=0, le=1e6)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 SWEEP = "sweep_"
 """What the names of sweeps begin with."""
 TUNE = "tune_"
@@ -70,7 +71,7 @@ class Partition(Settings):
 class Training(Settings):
     """Local SGD on private data."""
 
-    epochs: Annotated[int, Field(ge=0)] = 20
+    epochs: Annotated[int, Field(ge=0, le=2**31 - 1)] = 20
     batch_size: Count = 128
     learning_rate: LearningRate = 0.01
 
@@ -78,7 +79,7 @@ class Training(Settings):
 class Distillation(Settings):
     """SGD on the teacher's soft predictions of public data."""
 
-    epochs: Annotated[int, Field(ge=0)] = 1
+    epochs: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
     batch_size: Count = 256
     learning_rate: LearningRate = 0.01
     temperature: Positive = 1.0
@@ -111,10 +112,10 @@ def _as_list(value: Any) -> Any:
 class Experiment(Settings):
     """One experiment: everything that all methods of a comparison share, and each method's hyperparameters."""
 
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_as_list), Field(min_length=1)]
+    seeds: Annotated[list[Seed], BeforeValidator(_as_list), Field(min_length=1)]
     rounds: Count = 30
     evaluate_every: Count = 1
-    theorem_samples: Annotated[int, Field(ge=0)] = 100
+    theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
     clients: Count = 20
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     architectures: Annotated[list[str], Field(min_length=1)]
@@ -173,7 +174,7 @@ class Tune(Settings):
     """
 
     trials: Count
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_as_list), Field(min_length=1)]
+    seeds: Annotated[list[Seed], BeforeValidator(_as_list), Field(min_length=1)]
     spaces: dict[str, dict[str, Any]]
 
     def space(self, method: str) -> dict[str, list[Any] | Range]:
@@ -211,6 +212,7 @@ def parse(name: str, values: Any) -> Experiment:
     Raises:
         InputError: one sentence for each value that cannot be.
     """
+    _refuse_unprintable(name, values)
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of an experiment.")
     experiment = _checked(Experiment, values, name)
@@ -235,6 +237,7 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     """
     from ktpfl_pipeline.methods import METHODS
 
+    _refuse_unprintable(name, values)
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of a sweep.")
     sweep = _checked(Sweep, values, name)
@@ -286,6 +289,7 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
     Raises:
         InputError: one sentence for what cannot be.
     """
+    _refuse_unprintable(name, values)
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of a tuning.")
     tune = _checked(Tune, values, name)
@@ -381,6 +385,16 @@ def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
     return list(model.model_fields)
 
 
+def _refuse_unprintable(name: str, values: Any) -> None:
+    """Refuse numbers of thousands of digits: Python would not write them into any message."""
+    try:
+        repr(values)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{name} has a number of more than 4,300 digits, or a value within itself; correct it."
+        ) from None
+
+
 def _refuse_repeats(where: str, values: list[Any], kind: str) -> None:
     for i, value in enumerate(values):
         if value in values[:i]:
@@ -444,6 +458,8 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     Raises:
         InputError: if ``--params`` speaks of an experiment, a sweep or a tuning that does not exist.
     """
+    if odd := [name for name in configured if not isinstance(name, str)]:
+        raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
     result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
         if name not in result:

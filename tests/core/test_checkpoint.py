@@ -1,5 +1,7 @@
 """Checkpoints: whole or absent, of the same settings, and never a way to run code."""
 
+import hashlib
+import json
 import os
 import pickle
 import random
@@ -9,7 +11,12 @@ from typing import Any
 import pytest
 import torch
 import toy
+from hostile import CHECKPOINTS, stamped
+from hostile import SETTINGS as HOSTILE_SETTINGS
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ktpfl_pipeline import __version__ as VERSION
 from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
 
@@ -120,6 +127,79 @@ class TestOtherSettings:
         assert load(file) is not None
 
 
+class TestStamp:
+    """The last line: who made it, and a sum over everything before the sum."""
+
+    def test_it_names_version_and_settings(self, file: Path) -> None:
+        checkpoint.save(file, CONTENT)
+        stamp, _, digits = file.read_bytes().rpartition(checkpoint.MARK)[2].rpartition(b" ")
+        assert json.loads(stamp) == {"version": VERSION, "settings": checkpoint.settings_hash(SETTINGS)}
+        assert digits.decode() == hashlib.sha256(file.read_bytes()[:-64]).hexdigest()
+
+    def test_the_hash_of_settings_knows_no_order(self) -> None:
+        assert checkpoint.settings_hash(SETTINGS) == checkpoint.settings_hash(dict(reversed(SETTINGS.items())))
+        assert checkpoint.settings_hash(SETTINGS) != checkpoint.settings_hash({**SETTINGS, "seed": 1})
+
+    def test_torch_alone_reads_it_too(self, file: Path) -> None:
+        checkpoint.save(file, CONTENT)
+        assert toy.same(torch.load(file, weights_only=True), CONTENT)
+
+    def test_another_version_is_refused_with_both(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        checkpoint.save(file, CONTENT)
+        monkeypatch.setattr(checkpoint, "__version__", "99")
+        message = refused(file)
+        assert f"made with version {VERSION} of ktpfl_pipeline, and this is 99;" in message
+        assert "delete the checkpoint to start the run anew" in message
+
+    def test_a_checkpoint_of_torch_alone_is_refused(self, file: Path) -> None:
+        """As before checkpoints had a sum."""
+        file.parent.mkdir()
+        torch.save(CONTENT, file)
+        assert "cannot be read (its end, with the checksum, is missing); delete it to start the run anew" in refused(
+            file
+        )
+
+    def test_torch_takes_a_flipped_bit_for_another_number(self, file: Path) -> None:
+        """Why there is a sum."""
+        checkpoint.save(file, CONTENT)
+        content = bytearray(file.read_bytes())
+        content[content.index(torch.tensor(5.0).numpy().tobytes()) + 3] ^= 0x80  # the sign
+        file.write_bytes(content)
+        assert torch.load(file, weights_only=True)["state"]["models"][3]["w"].min() == -5
+        assert "its checksum is not that of its content" in refused(file)
+
+    @settings(derandomize=True, max_examples=150, deadline=None)
+    @given(data=st.data())
+    def test_any_damage_is_refused(self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+        """A flipped bit, a cut, bytes in between: never another exception, and never loaded."""
+        file = tmp_path_factory.getbasetemp() / "damaged.ckpt"
+        checkpoint.save(file, CONTENT)
+        whole = file.read_bytes()
+        at = data.draw(st.integers(0, len(whole) - 1))
+        kind = data.draw(st.sampled_from(["flip", "cut", "insert", "remove", "append"]))
+        damaged = {
+            "flip": whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :],
+            "cut": whole[:at],
+            "insert": whole[:at] + data.draw(st.binary(min_size=1, max_size=9)) + whole[at:],
+            "remove": whole[:at] + whole[at + data.draw(st.integers(1, 900)) :],
+            "append": whole + data.draw(st.binary(min_size=1, max_size=200)),
+        }[kind]
+        file.write_bytes(damaged)
+        message = refused(file)
+        assert "delete it to start the run anew" in message or VERSION in message
+        assert file.read_bytes() == damaged
+
+    @settings(derandomize=True, max_examples=100, deadline=None)
+    @given(content=st.binary(max_size=300))
+    def test_any_bytes_with_a_right_sum_are_refused(
+        self, tmp_path_factory: pytest.TempPathFactory, content: bytes
+    ) -> None:
+        file = tmp_path_factory.getbasetemp() / "any.ckpt"
+        file.write_bytes(content)
+        stamped(file)
+        assert "delete it to start the run anew" in refused(file)
+
+
 class Bomb:
     """Writes a file when it is unpickled."""
 
@@ -154,12 +234,23 @@ class TestUnreadable:
         "content", [[1, 2], {}, torch.zeros(3), "text", {"settings": None}, {"settings": [1]}], ids=str
     )
     def test_a_torch_file_of_something_else(self, file: Path, content: Any) -> None:
-        checkpoint.save(file, content)
-        assert "cannot be read" in refused(file)
+        file.parent.mkdir()
+        torch.save(content, file)
+        stamped(file)
+        assert "; delete it to start the run anew" in refused(file)
 
-    def test_a_folder(self, file: Path) -> None:
-        file.mkdir(parents=True)
-        assert "cannot be read" in refused(file)
+    @pytest.mark.parametrize("what", CHECKPOINTS)
+    def test_a_hostile_file(self, file: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(file.parent.parent)
+        file.parent.mkdir()
+        make, words = CHECKPOINTS[what]
+        make(file)
+        with pytest.raises(InputError) as error:
+            checkpoint.load(file, HOSTILE_SETTINGS, CPU)
+        assert words in str(error.value)
+        assert str(file) in str(error.value)
+        assert "delete" in str(error.value)
+        assert os.listdir() == ["folder"], "code of theirs ran"
 
     @pytest.mark.parametrize("how", ["pickle", "torch", "inside"])
     def test_code_in_it_is_refused_and_not_run(self, file: Path, tmp_path: Path, how: str) -> None:
@@ -169,7 +260,8 @@ class TestUnreadable:
             file.write_bytes(pickle.dumps(Bomb(trace), protocol=2))
         else:
             torch.save(Bomb(trace) if how == "torch" else {**CONTENT, "state": Bomb(trace)}, file)
-        assert "cannot be read" in refused(file)
+        stamped(file)
+        assert "delete it to start the run anew" in refused(file)
         assert not trace.exists()
         torch.load(file, weights_only=False) if how != "pickle" else pickle.loads(file.read_bytes())
         assert trace.exists()  # it would have run

@@ -445,8 +445,32 @@ def claim(shape) -> bytes:
 def test_a_zip_bomb_is_refused_before_it_is_read(tmp_path, monkeypatch):
     zipped(tmp_path / "bomb.npz", images=claim((10**6, 10**6, 10**3)), labels=claim((10**6,)) + bytes(10**6))
     monkeypatch.setattr(sources.np, "load", lambda *_, **__: pytest.fail("the arrays were read"))
-    with refused("claims 931,323 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
+    with refused("claims 931,322 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
         load("npz:bomb.npz", tmp_path)
+
+
+def test_more_than_half_of_the_free_memory_is_refused(tmp_path, monkeypatch):
+    """A machine of 8 GiB has none of the 16 that are allowed."""
+    save(tmp_path / "mine.npz", images=np.zeros((64, 256, 256), np.uint8), labels=np.zeros(64, int))
+    monkeypatch.setattr(sources, "free_memory", lambda: 10 * 2**20)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert len(load("npz:mine.npz", tmp_path)) == 64
+    monkeypatch.setattr(sources, "free_memory", lambda: 6 * 2**20)
+    with refused("mine.npz claims 4 MiB of images, more than half of the free memory (3 MiB)", "fewer or smaller"):
+        load("npz:mine.npz", tmp_path)
+    monkeypatch.setattr(sys, "platform", "darwin")  # where it is not known
+    assert len(load("npz:mine.npz", tmp_path)) == 64
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_refused(tmp_path):
+    save(tmp_path / "mine.npz", images=GREY, labels=LABELS).chmod(0)
+    with refused("mine.npz is not a whole .npz file", "Permission denied"):
+        load("npz:mine.npz", tmp_path)
+    draw(tmp_path / "mine/cats/1.png", GREY[0])
+    (tmp_path / "mine/cats/1.png").chmod(0)
+    with refused("1.png cannot be read", "Permission denied"):
+        load("folder:mine", tmp_path)
 
 
 def test_a_negative_size_is_refused(tmp_path):
@@ -580,7 +604,7 @@ def test_chunks_do_not_change_the_result(monkeypatch):
     [
         (2, 8, ("2 image channels", "1 (grey) or 3 (RGB)")),
         (1, 0, ("size 0", "1 pixel or more")),
-        (1, 10**6, ("2 images of 1000000 x 1000000", "more than 16 GiB", "smaller size")),
+        (1, 10**6, ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
     ],
 )
 def test_impossible_shapes_are_refused(channels, size, words):

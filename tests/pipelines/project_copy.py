@@ -51,7 +51,9 @@ class Project:
         """Overlay the file `name` of the environment `test`."""
         (self.folder / "conf" / "test" / f"{name}.yml").write_text(yaml.safe_dump(settings))
 
-    def run(self, pipeline: str = EXPERIMENT, /, experiment: str = EXPERIMENT, **settings: Any) -> None:
+    def run(
+        self, pipeline: str = EXPERIMENT, /, experiment: str = EXPERIMENT, only_missing: bool = False, **settings: Any
+    ) -> None:
         """Do `kedro run --env=test` with these settings of the experiment, in this process."""
         configure_project("ktpfl_pipeline")
         parameters = {experiment: settings} if settings else {}
@@ -59,7 +61,7 @@ class Project:
             contextlib.chdir(self.folder),
             KedroSession.create(project_path=self.folder, env="test", runtime_params=parameters) as session,
         ):
-            session.run(pipeline_names=[pipeline], runner=SequentialRunner())
+            session.run(pipeline_names=[pipeline], runner=SequentialRunner(), only_missing_outputs=only_missing)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `kedro run --env=test` in a process of its own."""

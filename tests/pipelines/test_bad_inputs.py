@@ -7,6 +7,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,15 @@ def refusal(raw: Path, prepare: Prepare | None, settings: dict[str, Any]) -> str
     return message
 
 
+@cache
+def configuration() -> dict[str, Any]:
+    """Return what stands in conf/test."""
+    return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
+
+
 def data_box(raw: Path, settings: dict[str, Any]) -> Any:
     """Do what the data box does with the digits of conf/test and these changes, up to the partition."""
-    loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)
-    configured = params.merged(loader["parameters"], {EXPERIMENT: settings})
+    configured = params.merged(configuration(), {EXPERIMENT: settings})
     experiment = params.parse(EXPERIMENT, configured[EXPERIMENT])
     private = load_private(experiment, raw)
     public_set = sample_public_set(experiment, private, load_public(experiment, raw, private))

@@ -211,6 +211,16 @@ class TestComparison:
         with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
             comparable(stored, {})
 
+    @pytest.mark.parametrize("spoil", ["runs", "settings", "final", "method"])
+    @pytest.mark.parametrize("value", [None, 5, "text", [5], {"after_local": 5}])
+    def test_what_is_no_result_is_refused(self, study, spoil, value):
+        stored = {"settings": {}, **json.loads(json.dumps(study[0].to_dict()))}
+        for content in ({}, [], value, {name: part for name, part in stored.items() if name != spoil}):
+            with pytest.raises(
+                InputError, match=r"does not read as one \(.*\): delete it and run the comparison again"
+            ):
+                comparable([content], {})
+
 
 @pytest.mark.parametrize(
     ("partition", "public", "name"),

@@ -1,12 +1,26 @@
-"""Checkpoints: one file per run, replaced whole after each round, readable without running any code from it."""
+"""Checkpoints: one file per run, replaced whole after each round, readable without running any code from it.
 
+A checkpoint is what torch writes, followed by one line: the version of this package and a hash of the run's settings,
+then the SHA-256 sum of all that comes before the sum. torch itself reads flipped bits as other numbers.
+"""
+
+import hashlib
+import json
 import os
+import pickle
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
+from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError
+
+MARK = b"\nktpfl checkpoint "
+SUM = 64  # hexadecimal digits
+LINE = 1000  # bytes; the last line has some 200
+CHUNK = 2**20
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
@@ -14,11 +28,19 @@ def save(path: Path, content: dict[str, Any]) -> None:
 
     A process killed at any moment leaves either the checkpoint that was there or the new one: the content goes to a
     file beside it, is forced to the disk, and takes the name in one step.
+
+    Args:
+        path: the file.
+        content: what to keep; its ``settings`` are what the run was asked to do.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
+    stamp = {"version": __version__, "settings": settings_hash(content["settings"])}
+    with partial.open("w+b") as file:
         torch.save(content, file)
+        file.seek(0, os.SEEK_END)
+        file.write(MARK + json.dumps(stamp).encode() + b" ")
+        file.write(_sum(file, file.tell()).encode())
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
@@ -33,18 +55,34 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         device: where its tensors go.
 
     Raises:
-        InputError: if the file cannot be read, or was made with other settings.
+        InputError: if the file is not as it was written, or was made with other settings or another version.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        content: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-        made_with = dict(content["settings"])
+        stamp = _verified(path)
+        version = str(stamp["version"])
+        content: dict[str, Any] | None = None
+        if version == __version__:
+            content = torch.load(path, map_location=device, weights_only=True)
+            made_with = dict(content["settings"])
+    except pickle.UnpicklingError as error:  # torch's own message tells how to run the code all the same
+        raise InputError(
+            f"The checkpoint {path} holds other things than tensors and numbers, which could run code when read; "
+            "delete it to start the run anew."
+        ) from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"The checkpoint {path} names no settings; delete it to start the run anew.") from error
     except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
         reason = str(error).partition("\n")[0]
         raise InputError(
             f"The checkpoint {path} cannot be read ({reason}); delete it to start the run anew."
         ) from error
+    if content is None:
+        raise InputError(
+            f"The checkpoint {path} was made with version {version} of ktpfl_pipeline, and this is {__version__}; go on"
+            " with that version, or delete the checkpoint to start the run anew."
+        )
     different = sorted(name for name in made_with.keys() | settings.keys() if made_with.get(name) != settings.get(name))
     if different:
         changes = ", ".join(f"{name}={made_with.get(name)!r}, now {settings.get(name)!r}" for name in different)
@@ -52,3 +90,44 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
             f"The checkpoint {path} was made with other settings ({changes}); put them back, or delete the checkpoint."
         )
     return content
+
+
+def settings_hash(settings: Any) -> str:
+    """Return a hash of a run's settings, whatever their order."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _verified(path: Path) -> dict[str, Any]:
+    """Return what the last line says of the checkpoint, having found that the file is as it was written.
+
+    Raises:
+        ValueError: if it is not; if it is torch's, but packed, so that little on the disk could be much in memory.
+    """
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("it is not a file")
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END) - SUM
+        file.seek(max(0, size - LINE))
+        line = file.read(LINE + SUM)
+        mark = line.rfind(MARK)
+        if mark < 0:
+            raise ValueError("its end, with the checksum, is missing")
+        if line[-SUM:].decode("ascii", "replace") != _sum(file, size):
+            raise ValueError("its checksum is not that of its content: bytes changed on the disk")
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            plain = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+            if not plain or sum(member.file_size for member in members) > size:
+                raise ValueError("it is packed, which torch's own are not")
+    stamp: dict[str, Any] = json.loads(line[mark + len(MARK) : -SUM])
+    return stamp
+
+
+def _sum(file: BinaryIO, size: int) -> str:
+    """Return the SHA-256 sum of the first `size` bytes; the file is left behind them."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while size > 0 and (chunk := file.read(min(CHUNK, size))):
+        digest.update(chunk)
+        size -= len(chunk)
+    return digest.hexdigest()

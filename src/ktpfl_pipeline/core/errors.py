@@ -4,13 +4,23 @@ import difflib
 import math
 from collections.abc import Collection, Iterable
 
+MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
+
 
 class InputError(ValueError):
     """Something the user gave cannot be used.
 
     The message is one sentence or two: the value, what is allowed, and how to mend it. The command line shows the
-    message alone, without a traceback.
+    message alone, without a traceback. It quotes names and values from files and settings, so line breaks, escape
+    sequences and whatever else does not print are written as `repr` writes them, and the middle of a very long one is
+    left out.
     """
+
+    def __init__(self, message: str) -> None:
+        """Keep the message in one line that a terminal can show."""
+        line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
+        half = MAX_MESSAGE // 2
+        super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[:half]} ... {line[-half:]}")
 
 
 class DivergedError(InputError):

@@ -92,5 +92,5 @@ def check_size(available: int, batch: int) -> None:
 
 def _digests(images: Tensor) -> list[bytes]:
     """Return a hash of each image: equal images have equal ones, and no two others in practice (128 bits)."""
-    rows = images.reshape(len(images), -1).numpy()
+    rows = images.flatten(1).numpy()
     return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]

@@ -5,14 +5,16 @@
 """
 
 import hashlib
+import io
 import math
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import textwrap
+import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from http.client import HTTPException
@@ -25,11 +27,18 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.executors.resources import free_memory
 from ktpfl_pipeline.core.samples import Samples
 
-MAX_BYTES = 16 * 2**30  # larger arrays are refused before anything is allocated: a zip may claim petabytes
+# What is larger is refused by its headers, before anything is allocated or unpacked (docs/running.md, "Limits").
+MAX_BYTES = 16 * 2**30  # of all images of a source: a zip of a few megabytes may claim petabytes
+MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192, and they end as 28 or 32 pixels
+MAX_FILE = 4 * MAX_PIXELS  # bytes of one image file: some decoders read it whole, and no format needs more a pixel
+MAX_HEADER = 10_000  # bytes of an array's header: numpy writes a hundred, and reads the 4 GiB that one may claim
+MAX_READ = 2**24  # bytes of a .npz read at once: its directory is, and one of gigabytes may be claimed
 MAX_CLASSES = 10_000
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
 
 Source = Callable[[str, Path], Samples]
@@ -90,9 +99,9 @@ def adapt(images: Tensor, channels: int, size: int) -> Tensor:
     number, given, height, width = images.shape
     if (given, height, width) == (channels, size, size):
         return images
-    if number * channels * size**2 > MAX_BYTES:
+    if number * channels * size**2 > _room():
         raise InputError(
-            f"{number:,} images of {size} x {size} pixels need more than {_gib(MAX_BYTES)}: choose a smaller size."
+            f"{number:,} images of {size} x {size} pixels need more than {_gib(_room())}: choose a smaller size."
         )
     adapted = torch.empty(number, channels, size, size, dtype=torch.uint8)
     rows = max(1, _CHUNK_VALUES // (given * max(height, size) * max(width, size)))
@@ -136,7 +145,21 @@ def _brief(error: Exception) -> str:
 
 
 def _gib(size: int) -> str:
-    return f"{size / 2**30:,.0f} GiB"
+    return f"{size // 2**30:,} GiB" if size >= 2**30 else f"{size // 2**20:,} MiB"
+
+
+def _room() -> int:
+    """Return how many bytes of images may be read: RGB images are copied once, so half of the memory that is free."""
+    return min(MAX_BYTES, free_memory() // 2) if sys.platform == "linux" else MAX_BYTES
+
+
+def _refuse_too_much(path: Path, claimed: int, mend: str) -> None:
+    if claimed > MAX_BYTES:
+        raise InputError(f"{path} claims {_gib(claimed)} of images, more than the {_gib(MAX_BYTES)} allowed: {mend}.")
+    if claimed > (room := _room()):
+        raise InputError(
+            f"{path} claims {_gib(claimed)} of images, more than half of the free memory ({_gib(room)}): {mend}."
+        )
 
 
 # ----------------------------------------------------------------------------------------------- scikit-learn's digits
@@ -177,7 +200,10 @@ def _emnist(argument: str, folder: Path) -> Samples:
         raise unknown("the split of emnist:<split>", split, EMNIST_SPLITS)
     samples = _both_parts("EMNIST", folder, split=split)
     upright = samples.images.transpose(2, 3).contiguous()  # the files hold every image column by column
-    return Samples(upright, samples.labels - 1 if split == "letters" else samples.labels)  # A is 1 in the files
+    labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
+    if labels.min() < 0:
+        raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them anew.")
+    return Samples(upright, labels)
 
 
 def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
@@ -192,16 +218,48 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
     def read(root: Path, download: bool) -> list[Any]:
         return [kind(root, train=train, download=download, **options) for train in (True, False)]
 
+    damaged = [str(path) for path in _idx_files(kind, folder, **options) if path.is_file() and not _whole_idx(path)]
     try:
-        parts = read(folder, download=False)
+        parts = [] if damaged else read(folder, download=False)
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError):  # absent, or cut short
-        parts = _fetch(kind, folder, partial(read, download=True))
-    images = torch.cat([torch.as_tensor(part.data) for part in parts])
-    images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2)
-    return Samples(images.contiguous(), torch.cat([torch.as_tensor(part.targets) for part in parts]).long())
+        parts = []
+    parts = parts or _fetch(kind, folder, partial(read, download=True), damaged)
+    images, labels = ([torch.as_tensor(getattr(part, name)) for part in parts] for name in ("data", "targets"))
+    if [len(part) for part in images] != [len(part) for part in labels] or images[0].shape[1:] != images[1].shape[1:]:
+        raise InputError(
+            f"The files of {dataset} in {folder} do not go together (images {[tuple(part.shape) for part in images]},"
+            f" labels {[tuple(part.shape) for part in labels]}): delete them, and they are fetched anew."
+        )
+    both = torch.cat(images)
+    both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
+    return Samples(both.contiguous(), torch.cat(labels).long())
 
 
-def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]]) -> list[Any]:
+def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:
+    """Return the unpacked files of MNIST and its like that torchvision would read whole; none of CIFAR."""
+    if hasattr(kind, "tgz_md5"):  # its files are read only if their MD5 sums are those of the real ones
+        return []
+    stems = [f"emnist-{split}-train", f"emnist-{split}-test"] if split else ["train", "t10k"]
+    place = folder / _archives(kind)[0]
+    return [place / f"{stem}-{end}" for stem in stems for end in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+
+
+def _whole_idx(path: Path) -> bool:
+    """Return whether a file holds the images or labels that its header claims; refuse one too large to be read."""
+    dimensions = 3 if "idx3" in path.name else 1
+    try:
+        with path.open("rb") as file:
+            head = file.read(4 + 4 * dimensions)
+    except OSError:
+        return False
+    values = math.prod(int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4))
+    if head[:4] != bytes([0, 0, 8, dimensions]) or path.stat().st_size != 4 + 4 * dimensions + values or not values:
+        return False
+    _refuse_too_much(path, values, "replace it by the real one")
+    return True
+
+
+def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]], unusable: list[str]) -> list[Any]:
     """Return the parts of a dataset after downloading it into `folder`, where whole files alone ever appear.
 
     torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder beside, and
@@ -227,6 +285,8 @@ def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]]) -> li
                 os.replace(path, target)
     except (OSError, RuntimeError, HTTPException) as error:
         incomplete = f" {', '.join(damaged)} is there but incomplete (wrong MD5 sum): replace it." if damaged else ""
+        if unusable:
+            incomplete += f" {', '.join(unusable)} is there but not as long as its header says: replace it."
         raise InputError(
             f"{kind.__name__} could not be downloaded into {folder} ({_brief(error)}): put {', '.join(archives)} into"
             f" {folder / place}, or choose a source that needs no network, `source: digits` or"
@@ -263,14 +323,16 @@ def _npz(argument: str, folder: Path) -> Samples:
     """
     path = _path("npz", argument, folder, "npz:yourfile.npz")
     if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
-        raise InputError(f"there is no file {path}: correct the path (relative paths start at {folder}).")
+        raise _no_such("file", path, folder)
     try:
-        _check_headers(path, _headers(path))
-        with np.load(path, allow_pickle=False) as arrays:
-            images, labels = arrays["images.npy"], arrays["labels.npy"]  # the members just checked
+        with _Bounded(path) as file:
+            _check_headers(path, _headers(path, file))
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                images, labels = arrays["images.npy"], arrays["labels.npy"]  # the members just checked
     except InputError:
         raise
-    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # a zip with wrong bytes makes its readers stumble in any way at all
         raise InputError(f"{path} is not a whole .npz file ({_brief(error)}): {_SAVE_AGAIN}.") from error
     if labels.min() < 0 or labels.max() >= MAX_CLASSES:
         raise InputError(
@@ -281,32 +343,47 @@ def _npz(argument: str, folder: Path) -> Samples:
     return Samples(channels_last.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))
 
 
-def _headers(path: Path) -> dict[str, Header]:
-    """Return {array: (shape, dtype)} of a `.npz` file, as the headers of its arrays claim, having read no array."""
+class _Bounded(io.FileIO):
+    """A file that gives `MAX_READ` bytes at a time at most: zipfile would read a directory of any length whole."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(MAX_READ + 1 if size is None or not 0 <= size <= MAX_READ else size)
+        if len(data) > MAX_READ:
+            raise ValueError("its directory is too long")
+        return data
+
+
+def _headers(path: Path, file: io.FileIO) -> dict[str, Header]:
+    """Return {array: (shape, dtype)} of images and labels, as their headers claim, having read no array."""
     headers: dict[str, Header] = {}
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if not member.filename.endswith(".npy"):
-                continue
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
-                claimed = math.prod(shape) * dtype.itemsize
-                if claimed <= MAX_BYTES and not dtype.hasobject and member.file_size - file.tell() < claimed:
-                    raise ValueError(f"{member.filename} is cut short")
-            headers[member.filename.removesuffix(".npy")] = (shape, dtype)
+    with zipfile.ZipFile(file) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        for name in ("images", "labels"):
+            if f"{name}.npy" not in members:
+                others = ", ".join(other.removesuffix(".npy") for other in members if other.endswith(".npy"))
+                raise InputError(f"{path} has no array {name!r}, only {others or 'none at all'}: {_SAVE_AGAIN}.")
+            headers[name] = _header(archive, members[f"{name}.npy"])
     return headers
+
+
+def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        claimed_length = file.read(2 if version == (1, 0) else 4)
+        if (length := int.from_bytes(claimed_length, "little")) > MAX_HEADER:
+            raise ValueError(f"{member.filename} claims a header of {length:,} bytes")
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(io.BytesIO(claimed_length + file.read(length)))
+        claimed = math.prod(shape) * dtype.itemsize
+        if claimed <= MAX_BYTES and not dtype.hasobject and member.file_size - file.tell() < claimed:
+            raise ValueError(f"{member.filename} is cut short")
+    return shape, dtype
 
 
 def _check_headers(path: Path, headers: dict[str, Header]) -> None:
     """Refuse what cannot be images and labels, one sentence each."""
-    for name in ("images", "labels"):
-        if name not in headers:
-            raise InputError(
-                f"{path} has no array {name!r}, only {', '.join(headers) or 'none at all'}: {_SAVE_AGAIN}."
-            )
-        if headers[name][1].hasobject:
+    for name, (_, kind) in headers.items():
+        if kind.hasobject:
             raise InputError(
                 f"the array {name!r} in {path} holds Python objects, which could run code when read: save plain"
                 " numbers, all images of one size."
@@ -332,11 +409,8 @@ def _check_headers(path: Path, headers: dict[str, Header]) -> None:
         raise InputError(
             f"{path} has {shape[0]:,} images and {label_shape[0]:,} labels: save as many labels as images."
         )
-    if (claimed := math.prod(shape)) + label_shape[0] * label_dtype.itemsize > MAX_BYTES:
-        raise InputError(
-            f"{path} claims {_gib(claimed)} of images (shape {shape}), more than the {_gib(MAX_BYTES)} allowed: save"
-            " fewer or smaller images."
-        )
+    as_read = math.prod(shape) + 8 * label_shape[0]  # labels become int64
+    _refuse_too_much(path, as_read, f"save fewer or smaller images than {shape}")
 
 
 def _folder(argument: str, folder: Path) -> Samples:
@@ -346,45 +420,77 @@ def _folder(argument: str, folder: Path) -> Samples:
     name, names that begin with a dot and files other than images are passed over. Grey images stay grey if all of
     them are; otherwise all become RGB (transparency is dropped).
     """
-    from PIL import Image
-
     path = _path("folder", argument, folder, "folder:yourfolder")
     if not os.path.isdir(path):
-        raise InputError(f"there is no folder {path}: correct the path (relative paths start at {folder}).")
+        raise _no_such("folder", path, folder)
     current = path
     try:
+        root = path.resolve()
         places = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
         if not places:
             raise InputError(f"{path} has no subfolders: put the images of each class into a subfolder of its own.")
-        found = {current: _images_in(current) for current in places}
+        found = {current: _images_in(current, root) for current in places}
         paths = [file for files in found.values() for file in files]
         # Headers first: sizes and modes are known, and memory is asked for once, before any pixel is decoded.
         headers = []
         for current in paths:
-            with Image.open(current) as image:
+            with _open(current) as image:
                 headers.append((image.size, image.mode))
         mode = _common_mode(paths, headers)
         (width, height), channels = headers[0][0], len(mode)  # "L" or "RGB"
-        if (claimed := len(paths) * height * width * channels) > MAX_BYTES:
-            raise InputError(f"{path} holds {_gib(claimed)} of images, more than {_gib(MAX_BYTES)}: take fewer images.")
+        _refuse_too_much(path, len(paths) * height * width * channels, "take fewer or smaller images")
         images = np.empty((len(paths), height, width, channels), dtype=np.uint8)
         for row, current in enumerate(paths):
-            with Image.open(current) as image:
+            with _open(current) as image:
                 images[row] = np.asarray(image.convert(mode)).reshape(height, width, channels)
     except InputError:
         raise
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # wrong bytes make Pillow's readers stumble in any way at all
         raise InputError(f"{current} cannot be read ({_brief(error)}): replace or remove it.") from error
     labels = torch.repeat_interleave(torch.tensor([len(files) for files in found.values()]))
     return Samples(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)
 
 
-def _images_in(place: Path) -> list[Path]:
-    files = sorted(file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
-    shown = [file for file in files if not file.name.startswith(".")]
+def _images_in(place: Path, root: Path) -> list[Path]:
+    """Return the image files in `place`, and refuse what only looks like one or lies outside `root`."""
+    _refuse_outside(place, root)
+    shown = sorted(
+        file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".")
+    )
     if not shown:
         raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
+    for file in shown:
+        _refuse_outside(file, root)
+        if not file.is_file():  # reading a pipe would wait for ever
+            raise InputError(f"{file} is no file that can be read (a folder, a pipe, a broken link): remove it.")
+        if (size := file.stat().st_size) > MAX_FILE:
+            raise InputError(f"{file} has {size:,} bytes, more than the {_gib(MAX_FILE)} allowed: save it smaller.")
     return shown
+
+
+def _refuse_outside(path: Path, root: Path) -> None:
+    """Refuse a symbolic link that leads out of the folder: a folder from elsewhere must not name files of yours."""
+    target = Path(os.path.realpath(path))  # unlike Path.resolve, for a link to itself too
+    if path.is_symlink() and not target.is_relative_to(root):
+        raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")
+
+
+def _open(path: Path) -> Any:
+    """Return Pillow's image with its header read, and no pixel yet."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path, formats=IMAGE_FORMATS)
+        if (pixels := math.prod(image.size)) > MAX_PIXELS:
+            image.close()
+            raise Image.DecompressionBombError(f"{pixels} pixels")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise InputError(
+            f"{path} has more than the {MAX_PIXELS:,} pixels allowed ({_brief(error)}): make it smaller."
+        ) from error
+    return image
 
 
 def _common_mode(paths: list[Path], headers: list[tuple[tuple[int, int], str]]) -> str:
@@ -401,10 +507,28 @@ def _common_mode(paths: list[Path], headers: list[tuple[tuple[int, int], str]]) 
 
 
 def _path(name: str, argument: str, folder: Path, example: str) -> Path:
-    """Return the path in a source's argument: absolute as it is, relative from `folder`."""
+    """Return the path in a source's argument: absolute as it is, relative from `folder` and within it."""
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {example!r}.")
-    return folder / os.path.expanduser(argument)
+    if "\0" in argument:
+        raise InputError(f"the path {argument!r} of source {name!r} has a zero byte, which no name has: correct it.")
+    path = folder / os.path.expanduser(argument)
+    if Path(os.path.normpath(argument)).parts[:1] == ("..",):
+        raise InputError(
+            f"the path {argument!r} leaves {folder}: write {os.path.abspath(path)} if that is what you mean."
+        )
+    return path
+
+
+def _no_such(kind: str, path: Path, folder: Path) -> InputError:
+    """Return the error for a path where there is no `kind`, ``"file"`` or ``"folder"``."""
+    if os.path.isdir(path):
+        return InputError(f"{path} is a folder and not a file: folders of images are given as 'folder:<folder>'.")
+    if os.path.isfile(path):
+        return InputError(f"{path} is a file and not a folder: give the folder that has a subfolder per class.")
+    if os.path.lexists(path):
+        return InputError(f"{path} is neither file nor folder (a pipe, a device, a broken link): correct the path.")
+    return InputError(f"there is no {kind} {path}: correct the path (relative paths start at {folder}).")
 
 
 SOURCES: dict[str, Source] = {

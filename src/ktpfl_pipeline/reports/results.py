@@ -269,8 +269,9 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
         settings: what all methods of the comparison share.
 
     Raises:
-        InputError: naming the method and what differs.
+        InputError: naming the method and what differs; if one of them is no result.
     """
+    results = [_parsed(content) for content in contents]
     expected = flat(settings)
     for content in contents:
         given = flat(content["settings"])
@@ -281,10 +282,6 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
                 f"The result of {content['method']} was made with other settings ({changes}); run it again with these, "
                 "or put the settings back: a comparison needs equal ones."
             )
-    results = [
-        MethodResult.from_dict({name: value for name, value in content.items() if name != "settings"})
-        for content in contents
-    ]
     seen: dict[int, str] = {}
     for result in results:
         for run in result.runs:
@@ -294,6 +291,17 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
                     "partition changed between their runs; run the whole comparison again."
                 )
     return results
+
+
+def _parsed(content: Any) -> MethodResult:
+    try:
+        flat(content["settings"])
+        return MethodResult.from_dict({name: value for name, value in content.items() if name != "settings"})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"A result under data/07_model_output does not read as one ({error!r}): delete it and run the comparison "
+            "again."
+        ) from error
 
 
 def paired_difference(

@@ -6,6 +6,8 @@ from typing import Any, NoReturn
 
 from kedro.io import AbstractDataset
 
+from ktpfl_pipeline.core.errors import InputError
+
 
 class ComparisonsDataset(AbstractDataset[Any, dict[str, Any]]):
     """What comparisons left beside their reports, by the report's folder."""
@@ -21,10 +23,14 @@ class ComparisonsDataset(AbstractDataset[Any, dict[str, Any]]):
         self.metadata = metadata
 
     def load(self) -> dict[str, Any]:
-        """Return the content of every ``comparison.json``, those of half-written reports left out."""
+        """Return the content of every ``comparison.json``, those of half-written reports left out.
+
+        Raises:
+            InputError: if one of them is no JSON.
+        """
         files = sorted(self.folder.glob("**/comparison.json"))
         return {
-            file.parent.relative_to(self.folder).as_posix(): json.loads(file.read_text(encoding="utf-8"))
+            file.parent.relative_to(self.folder).as_posix(): _content(file)
             for file in files
             if file.parent.suffix != ".partial"
         }
@@ -35,3 +41,10 @@ class ComparisonsDataset(AbstractDataset[Any, dict[str, Any]]):
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self.folder)}
+
+
+def _content(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file} cannot be read ({error}): delete its folder, or run its comparison again.") from error

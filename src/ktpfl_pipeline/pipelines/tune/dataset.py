@@ -5,6 +5,9 @@ from typing import Any
 
 from kedro.io import AbstractDataset
 
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.datasets import PARTIAL, is_whole, put
+
 
 class WholeTextDataset(AbstractDataset[str, str]):
     """A text file that is replaced whole; loading it where it is missing gives an empty text."""
@@ -21,17 +24,20 @@ class WholeTextDataset(AbstractDataset[str, str]):
 
     def load(self) -> str:
         """Return the text."""
-        return self.file.read_text(encoding="utf-8") if self._exists() else ""
+        try:
+            return self.file.read_text(encoding="utf-8") if self.file.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.file} cannot be read ({error}): delete it and tune again.") from error
 
     def save(self, data: str) -> None:
         """Write the text beside the old one, then put it in its place."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.file.with_name(self.file.name + ".partial")
+        partial = self.file.with_name(self.file.name + PARTIAL)
         partial.write_text(data, encoding="utf-8")
-        partial.replace(self.file)
+        put(partial, self.file)
 
     def _exists(self) -> bool:
-        return self.file.exists()
+        return is_whole(self.file)
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": str(self.file)}
