@@ -77,8 +77,8 @@ def main(images: int = 500, repetitions: int = 7) -> None:
     lines = [
         f"# Clients stacked, {measure.today()}",
         "",
-        f"{measure.hardware()}, 1 thread; {CLIENTS} clients with {images} images each, batches of {BATCH},",
-        f"one epoch; medians of {repetitions} runs, taken in turn. The ratio is the median of those of neighbouring runs:",
+        f"{measure.hardware()}, 1 thread; {CLIENTS} clients with {images} images each, batches of",
+        f"{BATCH}, one epoch; medians of {repetitions} runs in turn. The ratio is the median of neighbouring runs:",
         "above 1, stacked clients are faster.",
         "",
         "| architecture | precision | order | one after another, s | stacked, s | times as fast |",
