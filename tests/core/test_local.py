@@ -524,6 +524,16 @@ class TestPurity:
         assert logits.dtype == torch.float32
         assert 1e-5 < (logits - fed.logits(two, fed.public_batch(1))).abs().max() < 0.1
 
+    def test_depthwise_convolutions_keep_their_architecture_in_float32(self) -> None:
+        def build(name: str) -> nn.Module:
+            return nn.Sequential(
+                nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), nn.Flatten(), nn.Linear(64, toy.CLASSES)
+            )
+
+        fed = toy.federation(build=build, architectures=("depthwise",))
+        other = toy.again(fed, compute=replace(fed.compute, dtype="bfloat16"))
+        assert toy.same(fed.train(fed.initial_models(), 1), other.train(other.initial_models(), 1))
+
     def test_optimizer_is_fresh_in_each_phase(self) -> None:
         """Two calls in a row are two phases: each depends on its arguments alone."""
         fed = toy.federation(architectures=FOUR)

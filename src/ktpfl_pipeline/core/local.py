@@ -63,12 +63,21 @@ class Workspace:
         if (name, role) not in self._modules:
             with seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
                 built = self.fed.build(name).to(self.device, self.dtype).to(memory_format=self.format)
-            if self.fed.compute.dtype == "bfloat16":
+            if self.reduced(built):
                 built.forward = _in_bfloat16(built.forward, self.device.type)
             self._modules[name, role] = built
         module = self._modules[name, role]
         module.load_state_dict(params)
         return module
+
+    def reduced(self, module: nn.Module) -> bool:
+        """Return whether products are taken in bfloat16: if asked for, and if no convolution is grouped.
+
+        A depthwise convolution is no product of matrices; such architectures were slower in bfloat16 than in float32
+        (benchmarks/README.md).
+        """
+        grouped = any(isinstance(part, nn.Conv2d) and part.groups > 1 for part in module.modules())
+        return self.fed.compute.dtype == "bfloat16" and not grouped
 
     def split(self, n: int, name: "Split") -> Samples:
         """Return one split of client n, on the device."""

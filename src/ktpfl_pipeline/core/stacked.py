@@ -45,8 +45,8 @@ class Stack:
         """Copy the models of `calls`, which are their first arguments."""
         models: list[Params] = [params for params, *_ in calls.values()]
         self._space = space
-        self._reduced = space.fed.compute.dtype == "bfloat16"
         self._module: nn.Module = space.module(next(iter(calls)), models[0]).train(training)
+        self._reduced = space.reduced(self._module)
         self.tensors = {name: torch.stack([params[name] for params in models]) for name in models[0]}
         self.trained = [name for name, _ in self._module.named_parameters()]
 
