@@ -4,12 +4,13 @@ import multiprocessing
 from typing import Literal
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import cluster as clusters
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 
 
-def create(workers: int | Literal["auto"], threads: int, device: str) -> SerialExecutor:
+def create(workers: int | Literal["auto"], threads: int, device: str, cluster: str | None = None) -> SerialExecutor:
     """Return the executor for so many worker processes: one is none, and all give the same result.
 
     Args:
@@ -17,10 +18,15 @@ def create(workers: int | Literal["auto"], threads: int, device: str) -> SerialE
             are impossible: with several threads, on a GPU, or where processes cannot be forked.
         threads: torch threads.
         device: what the arithmetic runs on, ``"cpu"`` or ``"cuda"``.
+        cluster: None for processes of this machine; else the address of a Ray cluster that has the workers, ``"local"``
+            for one of this machine: ``"auto"`` workers are then one for each of its CPUs.
 
     Raises:
         InputError: if several workers are asked for and impossible.
     """
+    if cluster is not None:
+        clusters.check(cluster, threads, device)
+        return clusters.ClusterExecutor(cluster, workers)
     why = {
         "a GPU runs one client at a time": device != "cpu",
         f"compute.threads is {threads}, and several threads in each of several workers would fight for the same "
