@@ -99,7 +99,8 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute; it has device, dtype, memory_format, threads, workers, prediction_batch, server_memory.",
+        "mine.compute; it has device, dtype, memory_format, threads, workers, cluster, prediction_batch, "
+        "server_memory.",
     ),
 ]
 
@@ -253,6 +254,12 @@ def test_several_workers_have_one_thread_each() -> None:
     with pytest.raises(
         InputError, match=r"^mine\.compute\.workers is 3, but compute\.threads is 2, .*; take auto or 1"
     ):
+        params.parse("mine", settings)
+
+
+def test_a_cluster_is_checked_before_it_is_joined() -> None:
+    settings = changed("compute", {"device": "cpu", "cluster": "lokal"})
+    with pytest.raises(InputError, match=r"^mine\.compute\.cluster is 'lokal'; choose local, auto"):
         params.parse("mine", settings)
 
 

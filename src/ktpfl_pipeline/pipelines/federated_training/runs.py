@@ -127,8 +127,8 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         )
         for n, own in sorted(data.partitions[seed].items())
     )
-    image = experiment.image
-    compute = core.Compute(**experiment.compute.model_dump(exclude={"workers"}))
+    image, asked = experiment.image, experiment.compute
+    compute = core.Compute(**asked.model_dump(exclude=params.PLACES))
     return core.Federation(
         clients=clients,
         public=data.public_images(seed),
@@ -140,7 +140,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
-        executor=executors.create(experiment.compute.workers, compute.threads, compute.place().type),
+        executor=executors.create(asked.workers, compute.threads, compute.place().type, asked.cluster),
     )
 
 
