@@ -99,7 +99,7 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute; it has device, dtype, memory_format, threads, workers, stacked, prediction_batch, "
+        "mine.compute; it has device, dtype, memory_format, threads, workers, stacked, cluster, prediction_batch, "
         "server_memory.",
     ),
 ]
@@ -267,6 +267,12 @@ def test_stacked_clients_are_in_one_process() -> None:
         params.parse("mine", settings)
     for workers in ("auto", 1):
         assert params.parse("mine", changed("compute", {"stacked": 5, "workers": workers})).compute.stacked == 5
+
+
+def test_a_cluster_is_checked_before_it_is_joined() -> None:
+    settings = changed("compute", {"device": "cpu", "cluster": "lokal"})
+    with pytest.raises(InputError, match=r"^mine\.compute\.cluster is 'lokal'; choose local, auto"):
+        params.parse("mine", settings)
 
 
 def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

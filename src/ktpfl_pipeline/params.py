@@ -23,6 +23,8 @@ Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 SWEEP = "sweep_"
 """What the names of sweeps begin with."""
+PLACES = {"workers", "cluster"}
+"""Compute settings that say who works and never change a result."""
 TUNE = "tune_"
 """What the names of tunings begin with, before that of the experiment; any other section is an experiment."""
 HOMO = "homo_"
@@ -101,6 +103,7 @@ class Compute(Settings):
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     stacked: Count = 1
+    cluster: str | None = None
     prediction_batch: Count = 1000
     server_memory: Count = 512
 
@@ -131,11 +134,11 @@ class Experiment(Settings):
 
     def shared(self) -> dict[str, Any]:
         """Return what all methods' runs have in common and what they depend on, as plain values."""
-        return self.model_dump(exclude={"methods": True, "hyperparameters": True, "compute": {"workers"}})
+        return self.model_dump(exclude={"methods": True, "hyperparameters": True, "compute": PLACES})
 
     def settings(self) -> dict[str, Any]:
         """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters are from."""
-        return self.model_dump(exclude={"methods": True, "compute": {"workers"}})
+        return self.model_dump(exclude={"methods": True, "compute": PLACES})
 
 
 class Sweep(Settings):
@@ -447,7 +450,7 @@ def _refuse_impossible_workers(name: str, compute: Compute) -> None:
 
     place = federation.Compute(compute.device).place()
     try:
-        executors.create(compute.workers, compute.threads, place.type, compute.stacked)
+        executors.create(compute.workers, compute.threads, place.type, compute.stacked, compute.cluster)
     except InputError as error:
         raise InputError(f"{name}.{error}") from None
 

@@ -19,7 +19,8 @@ from torch import nn
 
 from ktpfl_pipeline.core import engine, local
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
-from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
@@ -51,6 +52,27 @@ class OneForAll:
 
     def personal(self, state: OneModel, clients: Iterable[int], fed: Federation) -> Models:
         return dict.fromkeys(clients, state.model)
+
+
+class Losing(SerialExecutor):
+    """Loses a model in the named phase of the rounds whose number is given, counted as they are begun.
+
+    Attributes:
+        begun: rounds so far, those that were begun again too.
+    """
+
+    def __init__(self, phases: dict[int, str]) -> None:
+        super().__init__()
+        self.phases, self.begun = phases, 0
+
+    def start_round(self) -> None:
+        self.begun += 1
+        super().start_round()
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Any) -> Any:
+        if self.phases.get(self.begun) == phase:
+            raise LostError("Client 7's model is gone.")
+        return super().run(fed, phase, verb, calls)
 
 
 def assert_same_run(one: Run, other: Run) -> None:
@@ -393,6 +415,22 @@ class TestResume:
         watch = toy.Watch()
         assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
         assert watch.resumed == 2
+
+    @pytest.mark.parametrize("kept", [True, False], ids=["checkpoint", "no checkpoint"])
+    def test_after_models_were_lost_with_their_worker(self, undisturbed: Run, tmp_path: Path, kept: bool) -> None:
+        """Twice in one round; each round is told once, and with a checkpoint nothing before it is done again."""
+        fed = toy.federation(executor=Losing({3: "distill", 4 if kept else 6: "evaluate"}))
+        watch = toy.Watch()
+        found = run(tmp_path / "run.ckpt" if kept else None, watch.observer, fed)
+        assert_same_run(found, undisturbed)
+        assert [record.round for record in watch.told] == [1, 2, 3, 4]
+        assert fed.executor.begun == (4 + 2 if kept else 3 + 3 + 4)
+
+    def test_models_that_are_lost_again_and_again_end_the_run_with_a_sentence(self, tmp_path: Path) -> None:
+        fed = toy.federation(executor=Losing(dict.fromkeys(range(2, 9), "train")))
+        with pytest.raises(InputError, match=r"Round 2 was begun 3 times, .*: Client 7's model is gone\. .* again"):
+            run(tmp_path / "run.ckpt", fed=fed)
+        assert_same_run(run(tmp_path / "run.ckpt"), run())
 
     def test_a_finished_run_is_not_run_again(self, undisturbed: Run, tmp_path: Path) -> None:
         run(tmp_path / "run.ckpt")

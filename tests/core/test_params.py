@@ -1,6 +1,7 @@
 """Weights of one model and of many: copies, averages and bytes, worked by hand."""
 
 import copy
+from typing import ClassVar
 
 import pytest
 import torch
@@ -8,11 +9,13 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.params import (
+    Handle,
     Params,
     average,
     gram,
     matrix_of,
     mix,
+    opened,
     params_of,
     select,
     squared_distances,
@@ -172,3 +175,40 @@ class TestWireBytes:
 
     def test_float64_travels_as_float32(self) -> None:
         assert wire_bytes(model(1.0, 2.0, 3.0, dtype=torch.float64)) == 12
+
+
+class Elsewhere(Handle):
+    """A model that counts how often it is brought here."""
+
+    def __init__(self, params: Params) -> None:
+        self.params = dict(params)
+        self.shapes = {name: tensor.to("meta") for name, tensor in params.items()}
+        self.opened = 0
+
+    def open(self) -> dict[str, Tensor]:
+        self.opened += 1
+        return self.params
+
+
+class TestHandle:
+    PARAMS: ClassVar[dict[str, Tensor]] = {"weight": torch.ones(2, 3), "count": torch.tensor(4)}
+
+    def test_names_and_bytes_need_no_opening(self) -> None:
+        handle = Elsewhere(self.PARAMS)
+        assert list(handle) == ["weight", "count"]
+        assert len(handle) == 2
+        assert wire_bytes(handle) == wire_bytes(self.PARAMS) == 24
+        assert handle.opened == 0
+
+    def test_is_the_model_it_stands_for(self) -> None:
+        handle = Elsewhere(self.PARAMS)
+        assert handle["weight"] is self.PARAMS["weight"]
+        assert {**handle} == self.PARAMS
+
+    def test_a_state_is_opened_at_any_depth(self) -> None:
+        handle = Elsewhere(self.PARAMS)
+        assert opened({"models": {3: handle}, "list": [handle], "pair": (handle, 1)}) == {
+            "models": {3: self.PARAMS},
+            "list": [self.PARAMS],
+            "pair": (self.PARAMS, 1),
+        }

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -73,9 +74,8 @@ class TestAssemble:
         fed = runs.assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            assert vars(getattr(fed, group)) == getattr(settings, group).model_dump(exclude={"workers", "stacked"}), (
-                group
-            )
+            settled = getattr(settings, group).model_dump(exclude=params.PLACES | {"stacked"})
+            assert vars(getattr(fed, group)) == settled, group
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
         stacked = runs.assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor
@@ -129,6 +129,10 @@ class TestIdentity:
         """The other seeds of the experiment, the other methods' hyperparameters, a default written out, workers."""
         expected = self.of(data)
         assert self.of(data, compute={"workers": 7}) == expected
+        if find_spec("ray"):
+            assert self.of(data, compute={"device": "cpu", "cluster": "local"}) == self.of(
+                data, compute={"device": "cpu"}
+            )
         assert self.of(data, seeds=[0, 5]) == expected
         assert self.of(data, methods={"fedmd": {}, "kt_pfl_authors": {"rho": 0.1}}) == expected
         assert self.of(data, methods={"kt_pfl": {"update": "eg"}}) == expected

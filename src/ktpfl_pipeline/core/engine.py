@@ -1,5 +1,6 @@
 """The round loop: cohort, round, evaluation, checkpoint, callback. It knows no method by name."""
 
+import logging
 import math
 import time
 import weakref
@@ -12,16 +13,19 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint
-from ktpfl_pipeline.core.errors import DivergedError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.federation import Federation, Split
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
-from ktpfl_pipeline.core.params import Models, Params, select
+from ktpfl_pipeline.core.params import Handle, Models, Params, opened, select
 
 State = TypeVar("State")
+logger = logging.getLogger(__name__)
 
 EVALUATED_AT_ONCE = 20
 """Clients whose models are there at once for an evaluation: memory, not results."""
+RECOVERIES = 3
+"""How often in a row a run goes back to its checkpoint before it gives up; a round that ends begins the count anew."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +64,45 @@ class Observer:
 class _Memory:
     """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
 
-    A model is its tensors. They are remembered weakly: one that was made to be evaluated may go afterwards.
+    A model is its tensors, or the handle on it. They are remembered weakly: one that was made to be evaluated may go
+    afterwards.
     """
 
-    known: dict[tuple[int, Split], tuple[list["weakref.ref[Tensor]"], Evaluation]] = field(default_factory=dict)
+    known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
 
     def evaluate(self, fed: Federation, models: Models, split: Split) -> dict[int, Evaluation]:
         fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
         for n, evaluation in fed.evaluate(fresh, split).items():
-            self.known[n, split] = ([weakref.ref(tensor) for tensor in fresh[n].values()], evaluation)
+            self.known[n, split] = ([weakref.ref(part) for part in _parts(fresh[n])], evaluation)
         return {n: self.known[n, split][1] for n in models}
 
     def _knows(self, n: int, split: Split, params: Params) -> bool:
         seen = [reference() for reference in self.known.get((n, split), ([], None))[0]]
-        return len(seen) == len(params) and all(a is b for a, b in zip(seen, params.values(), strict=True))
+        parts = _parts(params)
+        return len(seen) == len(parts) and all(a is b for a, b in zip(seen, parts, strict=True))
+
+
+def _parts(params: Params) -> list[Any]:
+    """Return what makes a model that one; where it lives elsewhere it is not opened for this."""
+    return [params] if isinstance(params, Handle) else list(params.values())
+
+
+@dataclass
+class _Once:
+    """Tells an observer of each round once, also where rounds had to be repeated.
+
+    Attributes:
+        observer: who is told.
+        told: the last round that it was told of.
+    """
+
+    observer: Observer
+    told: int = 0
+
+    def __call__(self, record: RoundRecord) -> None:
+        if record.round > self.told:
+            self.told = record.round
+            self.observer.round(record)
 
 
 def run(
@@ -101,13 +130,40 @@ def run(
 
     Raises:
         DivergedError: if a client's training diverges.
-        InputError: if the checkpoint belongs to another run.
+        InputError: if the checkpoint belongs to another run, or one round lost models with their workers again and
+            again.
     """
-    observer, settings, memory = observer or Observer(), settings or {}, _Memory()
+    observer = observer or Observer()
+    tell = _Once(observer)
     fed.executor.progress = observer.progress
+    losses = 0
+    while True:
+        before = tell.told
+        try:
+            return _run(method, fed, schedule, settings or {}, checkpoint_file, tell)
+        except LostError as error:
+            losses = losses + 1 if tell.told == before else 1
+            if losses == RECOVERIES:
+                raise InputError(
+                    f"Round {tell.told + 1} was begun {RECOVERIES} times, and each time a model was lost with its "
+                    f"worker, the last time so: {error} See what ends the machines, and give the same command again."
+                ) from error
+            logger.warning("%s Going back to %s.", error, "the last checkpoint" if checkpoint_file else "round 1")
+
+
+def _run(
+    method: Method[State],
+    fed: Federation,
+    schedule: Schedule,
+    settings: dict[str, Any],
+    checkpoint_file: Path | None,
+    tell: Callable[[RoundRecord], None],
+) -> Run:
+    """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
+    memory = _Memory()
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
     for record in history:
-        observer.round(record)
+        tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
         fed.executor.start_round()
         start = time.perf_counter()
@@ -129,7 +185,8 @@ def run(
             matrices = [*matrices, report.coefficients.float().cpu()]
         if checkpoint_file is not None:
             _save(checkpoint_file, settings, state, history, matrices)
-        observer.round(history[-1])
+        tell(history[-1])
+    state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
 
 
@@ -202,11 +259,16 @@ def _ledgers(report: RoundReport, cohort: list[int]) -> dict[str, list[int]]:
 def _save(file: Path, settings: dict[str, Any], state: Any, history: list[RoundRecord], matrices: list[Tensor]) -> None:
     content = {
         "settings": settings,
-        "state": {entry.name: getattr(state, entry.name) for entry in fields(state)},
+        "state": _entries(state),
         "history": [asdict(record) for record in history],
         "coefficients": matrices,
     }
     checkpoint.save(file, content)
+
+
+def _entries(state: Any) -> dict[str, Any]:
+    """Return what crosses rounds by name, with all models brought here."""
+    return {entry.name: opened(getattr(state, entry.name)) for entry in fields(state)}
 
 
 def _restore(

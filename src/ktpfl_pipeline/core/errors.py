@@ -23,6 +23,10 @@ class InputError(ValueError):
         super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[:half]} ... {line[-half:]}")
 
 
+class LostError(InputError):
+    """A model that lived with a worker is gone with it: the engine goes back to the last checkpoint."""
+
+
 class DivergedError(InputError):
     """The training of a client, or of a model of the server, left the finite numbers."""
 

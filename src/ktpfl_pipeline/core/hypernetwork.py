@@ -25,7 +25,7 @@ def initial(start: Tensor, inputs: int, hidden: int, layers: int, stream: torch.
         layers: hidden layers after the first.
         stream: draws the hidden layers, within torch's default bound for a linear layer.
     """
-    weights: Params = {}
+    weights: dict[str, Tensor] = {}
     for layer, width in enumerate([inputs, *[hidden] * layers]):
         weights[f"{layer}.weight"] = uniform(hidden, width, bound=width**-0.5, like=start, stream=stream)
         weights[f"{layer}.bias"] = uniform(hidden, bound=width**-0.5, like=start, stream=stream)

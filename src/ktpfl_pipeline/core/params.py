@@ -1,11 +1,13 @@
 """The weights of one model and of many."""
 
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-Params = dict[str, Tensor]
+Params = Mapping[str, Tensor]
 """One model's parameters and buffers by name. Never written in place: whoever changes a model makes a new one."""
 
 Models = dict[int, Params]
@@ -13,6 +15,47 @@ Models = dict[int, Params]
 
 Prototypes = dict[str, Params]
 """Models of the server, one by architecture."""
+
+
+class Handle(Mapping[str, Tensor]):
+    """A model that lives elsewhere: it comes here when a tensor of it is looked at, and then stays.
+
+    Attributes:
+        shapes: its tensors by name, as shapes and dtypes without numbers (torch's device ``meta``).
+    """
+
+    shapes: dict[str, Tensor]
+
+    @abstractmethod
+    def open(self) -> dict[str, Tensor]:
+        """Return the model, the same tensors every time.
+
+        Raises:
+            LostError: if it is gone with whoever had it.
+        """
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return one of its tensors."""
+        return self.open()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names, which are here."""
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        """Return the number of its tensors."""
+        return len(self.shapes)
+
+
+def opened(value: Any) -> Any:
+    """Return a method's state, or a part of it, with every model that lives elsewhere brought here."""
+    if isinstance(value, Handle):
+        return value.open()
+    if isinstance(value, dict):
+        return {key: opened(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(opened, value))
+    return value
 
 
 def params_of(module: nn.Module) -> Params:
@@ -58,7 +101,7 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
         models: n models.
         weights: (r, n), one row for each combination.
     """
-    mixed: list[Params] = [{} for _ in weights]
+    mixed: list[dict[str, Tensor]] = [{} for _ in weights]
     for name, first in models[0].items():
         if first.is_floating_point():
             rows = weights.to(first.device, torch.float64) @ _rows(models, name)  # (r, numel)
@@ -68,7 +111,7 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
             values = [counters[row].amax(dim=0) for row in (weights != 0).to(first.device)]
         for params, value in zip(mixed, values, strict=True):
             params[name] = value
-    return mixed
+    return list[Params](mixed)
 
 
 def average(models: Sequence[Params], weights: Tensor) -> Params:
@@ -106,4 +149,5 @@ def _rows(models: Sequence[Params], name: str) -> Tensor:
 
 def wire_bytes(params: Params) -> int:
     """Return the bytes of a model on the wire: parameters and float buffers as float32, no counters."""
-    return 4 * sum(tensor.numel() for tensor in params.values() if tensor.is_floating_point())
+    tensors = params.shapes if isinstance(params, Handle) else params
+    return 4 * sum(tensor.numel() for tensor in tensors.values() if tensor.is_floating_point())

@@ -69,7 +69,7 @@ class Stack:
 
         def one(params: Params, pixels: Tensor) -> Tensor:
             with Bfloat16() if self._reduced else nullcontext():
-                found: Tensor = functional_call(self._module, params, (pixels,))
+                found: Tensor = functional_call(self._module, dict(params), (pixels,))
             return found
 
         found: Tensor = vmap(one, in_dims=(0, 0 if own else None), randomness="different")(tensors, pixels)

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core import coefficients, exchange
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.params import gram, matrix_of, mix, squared_distances, vector_of
+from ktpfl_pipeline.core.params import Params, gram, matrix_of, mix, squared_distances, vector_of
 from ktpfl_pipeline.core.rules import Proximal
 
 
@@ -70,7 +70,7 @@ class FedAMP(Personal):
             xi[positions[:, None], positions] = self.mixture(gram(uploads, fed.trained_names), uploads, fed)
         return xi
 
-    def mixture(self, products: Tensor, uploads: list[dict[str, Tensor]], fed: Federation) -> Tensor:
+    def mixture(self, products: Tensor, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""
         distances = squared_distances(products)
         others = ~torch.eye(len(distances), dtype=torch.bool, device=distances.device)
@@ -97,7 +97,7 @@ class HeurFedAMP(FedAMP):
         super().__post_init__()
         check_range("heur_fedamp.sharpness", self.sharpness, 0)
 
-    def mixture(self, products: Tensor, uploads: list[dict[str, Tensor]], fed: Federation) -> Tensor:
+    def mixture(self, products: Tensor, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (1 - ξ_ii) softmax_{j ≠ i}(σ cos(w_i, w_j)), (n, n)."""
         vectors = matrix_of(uploads, fed.trained_names).double()
         directions = normalize(vectors, dim=1)

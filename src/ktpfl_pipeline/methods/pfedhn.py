@@ -81,7 +81,7 @@ class PFedHN:
             ]
         )
         velocity = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
-        untrained = {name: tensor for name, tensor in model.items() if name not in names}
+        untrained: Params = {name: tensor for name, tensor in model.items() if name not in names}
         rest = dict.fromkeys(fed.by_id, untrained)
         return PFedHNState(weights, velocity, embeddings, torch.zeros_like(embeddings), rest)
 

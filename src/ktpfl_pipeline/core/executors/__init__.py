@@ -4,13 +4,16 @@ import multiprocessing
 from typing import Literal
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import cluster as clusters
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 
 
-def create(workers: int | Literal["auto"], threads: int, device: str, stacked: int = 1) -> SerialExecutor:
+def create(
+    workers: int | Literal["auto"], threads: int, device: str, stacked: int = 1, cluster: str | None = None
+) -> SerialExecutor:
     """Return the executor for so many worker processes, one is none and all give the same result; or the stacked one.
 
     Args:
@@ -20,10 +23,15 @@ def create(workers: int | Literal["auto"], threads: int, device: str, stacked: i
         device: what the arithmetic runs on, ``"cpu"`` or ``"cuda"``.
         stacked: how many clients of one architecture are computed as one, at most; 1 is none, and others round
             differently.
+        cluster: None for processes of this machine; else the address of a Ray cluster that has the workers, ``"local"``
+            for one of this machine: ``"auto"`` workers are then one for each of its CPUs.
 
     Raises:
         InputError: if several workers are asked for and impossible.
     """
+    if cluster is not None:
+        clusters.check(cluster, threads, device, stacked)
+        return clusters.ClusterExecutor(cluster, workers)
     why = {
         "a GPU is used by one process": device != "cpu",
         f"compute.stacked is {stacked}, and stacked clients are computed in one process": stacked != 1,

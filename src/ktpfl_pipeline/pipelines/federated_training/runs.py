@@ -127,9 +127,8 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         )
         for n, own in sorted(data.partitions[seed].items())
     )
-    image = experiment.image
-    settings = experiment.compute
-    compute = core.Compute(**settings.model_dump(exclude={"workers", "stacked"}))
+    image, asked = experiment.image, experiment.compute
+    compute = core.Compute(**asked.model_dump(exclude=params.PLACES | {"stacked"}))
     return core.Federation(
         clients=clients,
         public=data.public_images(seed),
@@ -141,7 +140,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
-        executor=executors.create(settings.workers, settings.threads, compute.place().type, settings.stacked),
+        executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
 
 

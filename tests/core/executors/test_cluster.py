@@ -1,0 +1,395 @@
+"""A Ray cluster of two workers on this machine: the serial result, whatever happens to them."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import toy
+
+from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core.engine import Observer, Run, Schedule
+from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.executors import cluster
+from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.federation import Compute, Federation
+from ktpfl_pipeline.core.local import Outcome
+from ktpfl_pipeline.core.params import wire_bytes
+from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install '.[ray]'")
+
+SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
+SETTINGS = {"what": "toy"}
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}}
+
+
+def double(space: Any, n: int, value: int) -> Outcome[int]:
+    return Outcome(2 * value, loss=float(n))
+
+
+def process(space: Any, n: int) -> Outcome[int]:
+    return Outcome(os.getpid())
+
+
+def known(space: Any, n: int) -> Outcome[tuple[int, ...]]:
+    return Outcome(tuple(space.fed.by_id))
+
+
+def refuse(space: Any, n: int) -> Outcome[None]:
+    if n == toy.IDS[1]:
+        raise InputError(f"client {n} has no images: give it some.")
+    return Outcome(None)
+
+
+def raise_what_cannot_travel(space: Any, n: int) -> Outcome[None]:
+    error = ValueError("odd")
+    error.reason = (part for part in "why")  # type: ignore[attr-defined]
+    raise error
+
+
+def die_once(space: Any, n: int, *arguments: Any, verb: Any, trace: str) -> Outcome[Any]:
+    """End the process that is first to work for the second client; else do what `verb` does."""
+    if n == toy.IDS[1]:
+        try:
+            os.close(os.open(trace, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return verb(space, n, *arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return verb(space, n, *arguments)
+
+
+def die(space: Any, n: int) -> Outcome[None]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Outcome(None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started() -> Iterator[None]:
+    """Start Ray once; executors find it and leave it as it is. What is written here travels by value."""
+    session = cluster._Session(cluster.LOCAL, 2)
+    from ray import cloudpickle
+
+    for module in (toy, sys.modules[__name__]):
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in (toy, sys.modules[__name__]):
+        cloudpickle.unregister_pickle_by_value(module)
+    session.end()
+
+
+@pytest.fixture(scope="module")
+def executor(started: None) -> Iterator[ClusterExecutor]:
+    """Two workers that go from test to test, as they go from federation to federation."""
+    made = ClusterExecutor(cluster.LOCAL, 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fed(executor: ClusterExecutor) -> Federation:
+    return toy.federation(executor=executor)
+
+
+def run(fed: Federation, verb: Any, *arguments: Any) -> dict[int, Any]:
+    return fed.executor.run(fed, "phase", verb, dict.fromkeys(toy.IDS, arguments))
+
+
+def forget(handles: list[RemoteParams]) -> None:
+    """Let Ray answer with an error when it is asked for models, as it does when their machine is gone."""
+    import ray
+
+    gone = ray.remote(num_cpus=0)(nothing).remote()
+    for handle in handles:
+        handle._given = (gone, *handle._given[1:])
+
+
+def nothing() -> None:
+    raise LookupError
+
+
+def assert_same_run(one: Run, other: Run) -> None:
+    assert toy.same(*([replace(record, seconds={}) for record in each.history] for each in (one, other)))
+    assert toy.same(one.coefficients, other.coefficients)
+    assert toy.same(one.state, other.state)
+
+
+@pytest.fixture(scope="module")
+def serial() -> Run:
+    return engine.run(KTpFL(), toy.federation(), SCHEDULE)
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the server has brought to itself."""
+    seen: list[Any] = []
+    usual = cluster.fetch
+    monkeypatch.setattr(cluster, "fetch", lambda models: seen.append(models) or usual(models))
+    return seen
+
+
+class TestSameResult:
+    @pytest.mark.parametrize("name", METHODS)
+    def test_for_every_method(self, executor: ClusterExecutor, name: str) -> None:
+        """Cohorts of 3 of 5 clients, on two workers."""
+        method = create(name, HYPERPARAMETERS.get(name))
+        fed = toy.federation_for(method)
+        schedule = Schedule(rounds=2, participation=0.6)
+        expected = engine.run(method, fed, schedule)
+        assert_same_run(engine.run(method, toy.again(fed, executor=executor), schedule), expected)
+
+    @pytest.mark.parametrize("participation", [0.2, 1.0], ids=["one", "all"])
+    def test_for_any_cohort(self, fed: Federation, participation: float) -> None:
+        schedule = Schedule(rounds=2, participation=participation)
+        assert_same_run(engine.run(KTpFL(), fed, schedule), engine.run(KTpFL(), toy.again(fed), schedule))
+
+    @pytest.mark.parametrize(
+        "compute",
+        [
+            Compute("cpu", dtype="float64"),
+            Compute("cpu", dtype="bfloat16"),
+            Compute("cpu", memory_format="channels_last"),
+        ],
+        ids=["float64", "bfloat16", "channels_last"],
+    )
+    def test_whatever_the_arithmetic(self, executor: ClusterExecutor, compute: Compute) -> None:
+        feds = [toy.federation(executor=each, compute=compute) for each in (executor, SerialExecutor())]
+        states = [engine.run(KTpFL(), fed, Schedule(rounds=2)).state for fed in feds]
+        assert toy.same(*states)
+
+    def test_values_losses_and_progress(self, executor: ClusterExecutor) -> None:
+        told, found = [], []
+        for each in (executor, SerialExecutor()):
+            fed = toy.federation(executor=each)
+            each.start_round()
+            each.progress = lambda *what: told.append(what)
+            values = each.run(fed, "phase", double, {n: (place,) for place, n in enumerate(toy.IDS)})
+            found.append((list(values.items()), list(each.losses["phase"].items()), list(each.seconds)))
+        assert found[0] == found[1]
+        assert told[:5] == told[5:]
+
+
+class TestWhereThingsAre:
+    def test_clients_are_side_by_side_and_stay_where_they_are(self, fed: Federation) -> None:
+        found = run(fed, process)
+        assert len(set(found.values())) == 2
+        assert os.getpid() not in found.values()
+        assert run(fed, process) == found
+
+    def test_a_worker_knows_its_own_clients_alone(self, fed: Federation) -> None:
+        found = run(fed, known)
+        assert all(n in mine for n, mine in found.items())
+        assert sorted(n for mine in set(found.values()) for n in mine) == sorted(toy.IDS)
+
+    def test_the_largest_clients_are_apart(self) -> None:
+        fed = toy.alike()  # 20, 17, 16, 14 and 9 images
+        assert cluster.shared_out(fed, 2) == {11: 0, 7: 1, 3: 1, 20: 0, 12: 1}
+
+    def test_models_do_not_travel_where_knowledge_does(self, fed: Federation, fetched: list[Any], serial: Run) -> None:
+        """KT-pFL's rounds bring no model to the server; the end of the run does, once each."""
+        before: list[int] = []
+        found = engine.run(KTpFL(), fed, SCHEDULE, observer=Observer(round=lambda _: before.append(len(fetched))))
+        assert before == [0, 0, 0]
+        trained = {n for record in found.history for n in record.cohort}
+        assert len(fetched) == len(trained)
+        assert_same_run(found, serial)
+
+    def test_a_model_is_a_handle_until_it_is_looked_at(self, fed: Federation, fetched: list[Any]) -> None:
+        models = fed.train(fed.initial_models(), 1)
+        expected = toy.again(fed).train(fed.initial_models(), 1)
+        assert all(isinstance(params, RemoteParams) for params in models.values())
+        assert {n: wire_bytes(params) for n, params in models.items()} == {
+            n: wire_bytes(params) for n, params in expected.items()
+        }
+        assert fetched == []
+        n = toy.IDS[0]
+        assert all(models[n][name] is models[n][name] for name in models[n])
+        assert toy.same({**models[n]}, {**expected[n]})
+        assert len(fetched) == 1
+
+    def test_another_federation_is_sent_to_the_same_workers(self, executor: ClusterExecutor, fed: Federation) -> None:
+        before = set(run(fed, process).values())
+        other = toy.federation(3, executor=executor)
+        assert set(executor.run(other, "phase", process, dict.fromkeys(toy.IDS[:3], ())).values()) == before
+
+
+class TestLoss:
+    def test_a_worker_that_dies_in_a_call_is_replaced(
+        self, fed: Federation, serial: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        usual = fed.executor.run
+        died = tmp_path / "trace"
+
+        def deadly(fed: Federation, phase: str, verb: Any, calls: Any) -> Any:
+            if phase == "distill":  # of models that the dead worker has made
+                verb = partial(die_once, verb=verb, trace=str(died))
+            return usual(fed, phase, verb, calls)
+
+        monkeypatch.setattr(fed.executor, "run", deadly)
+        assert_same_run(engine.run(KTpFL(), fed, SCHEDULE), serial)
+        assert died.exists()
+
+    def test_all_workers_that_die_between_rounds_are_replaced(self, fed: Federation, serial: Run) -> None:
+        def kill(record: Any) -> None:
+            if record.round == 2:
+                for pid in set(run(fed, process).values()):
+                    os.kill(pid, signal.SIGKILL)
+
+        assert_same_run(engine.run(KTpFL(), fed, SCHEDULE, observer=Observer(round=kill)), serial)
+
+    def test_a_worker_that_has_died_since_another_federation(self, executor: ClusterExecutor, fed: Federation) -> None:
+        os.kill(run(fed, process)[toy.IDS[0]], signal.SIGKILL)
+        assert run(toy.federation(executor=executor), double, 4) == dict.fromkeys(toy.IDS, 8)
+
+    @pytest.mark.parametrize("kept", [True, False], ids=["checkpoint", "no checkpoint"])
+    def test_models_that_are_gone_are_made_again(
+        self, fed: Federation, serial: Run, tmp_path: Path, kept: bool
+    ) -> None:
+        """In the third round the trained models go, as with their machine; each round is told once."""
+        watch, gone = toy.Watch(), []
+
+        def lose(phase: str, done: int, total: int) -> None:
+            if phase == "predict" and len(watch.told) == 2 and not gone:
+                gone.extend(handle for handle in gc.get_objects() if isinstance(handle, RemoteParams))
+                forget(gone)
+
+        observer = Observer(progress=lose, round=watch.observer.round)
+        file = tmp_path / "run.ckpt" if kept else None
+        found = engine.run(KTpFL(), fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+        assert gone
+        assert_same_run(found, serial)
+        assert [record.round for record in watch.told] == [1, 2, 3]
+
+    def test_a_handle_on_what_is_gone_says_so(self, fed: Federation) -> None:
+        models = fed.train(fed.initial_models(), 1)
+        lost = models[toy.IDS[0]]
+        assert isinstance(lost, RemoteParams)
+        forget([lost])
+        with pytest.raises(LostError, match="lost with the machine"):
+            lost.open()
+        with pytest.raises(LostError, match="lost with the machine"):
+            fed.train(models, 2)
+        assert len(fed.train(fed.initial_models(), 2)) == 5
+
+    def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, fed: Federation) -> None:
+        with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers of the cluster, .* memory"):
+            run(fed, die)
+        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+
+
+class TestErrors:
+    def test_come_through_as_they_were_raised(self, fed: Federation) -> None:
+        with pytest.raises(InputError) as raised:
+            run(fed, refuse)
+        assert str(raised.value) == f"client {toy.IDS[1]} has no images: give it some."
+        assert "in refuse" in raised.value.__notes__[0]  # where it was raised
+        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+
+    def test_that_cannot_travel_say_what_they_said(self, fed: Federation) -> None:
+        with pytest.raises(RuntimeError, match="ValueError: odd"):
+            run(fed, raise_what_cannot_travel)
+
+    def test_another_torch_on_another_machine(self) -> None:
+        there = {**cluster.about(), "torch": "1.0", "machine": "far"}
+        with pytest.raises(InputError, match=r"far has torch 1\.0, and .* install the same on all"):
+            cluster._refuse_others([cluster.about(), there])
+
+    def test_another_source_on_another_machine(self) -> None:
+        there = {**cluster.about(), "ktpfl_pipeline": "source 1234"}
+        with pytest.raises(InputError, match="ktpfl_pipeline source 1234"):
+            cluster._refuse_others([there])
+
+    def test_other_instructions_are_warned_of(self, caplog: pytest.LogCaptureFixture) -> None:
+        cluster._refuse_others([{**cluster.about(), "instructions": "ABACUS"}])
+        assert "ABACUS" in caplog.text
+
+    def test_more_workers_than_the_cluster_has_cpus(self) -> None:
+        executor = ClusterExecutor(cluster.LOCAL, 3)
+        with pytest.raises(InputError, match=r"compute\.workers is 3, and the cluster has 2 CPUs; take auto"):
+            executor.run(toy.federation(), "phase", double, {3: (1,)})
+
+    def test_auto_is_one_worker_for_each_cpu(self) -> None:
+        assert cluster._Session(cluster.LOCAL, "auto").workers == 2
+
+    def test_handles_outlive_no_session(self, fed: Federation) -> None:
+        handle = next(iter(fed.train(fed.initial_models(), 1).values()))
+        assert isinstance(handle, RemoteParams)
+        handle._session = SimpleNamespace(alive=False)  # type: ignore[assignment]
+        with pytest.raises(LostError, match="left since"):
+            handle.open()
+
+    def test_a_cluster_that_does_not_answer(self) -> None:
+        """In a process that is in no cluster yet: nobody listens at port 1."""
+        done = subprocess.run([sys.executable, "-c", UNREACHABLE], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("compute.cluster is '127.0.0.1:1', and that cluster cannot be joined from here (")
+        assert done.stderr == ""
+
+
+UNREACHABLE = """
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import cluster
+
+try:
+    cluster._Session("127.0.0.1:1", 2)
+except InputError as error:
+    print(error)
+"""
+
+
+class TestChoice:
+    def test_the_cluster_that_is_named(self) -> None:
+        made = executors.create("auto", threads=1, device="cpu", cluster="10.0.0.5:6379")
+        assert isinstance(made, ClusterExecutor)
+        assert (made.address, made.workers) == ("10.0.0.5:6379", "auto")
+
+    @pytest.mark.parametrize(
+        ("address", "threads", "device", "why"),
+        [
+            ("local", 2, "cpu", r"compute\.threads is 2; .* set compute\.threads to 1"),
+            ("local", 1, "cuda", r"compute\.device means a GPU; set it to cpu"),
+            ("lokal", 1, "cpu", r"; choose local, auto, or the head's host:port"),
+            ("ray://head:10001", 1, "cpu", "start the run on one of its machines, with auto"),
+        ],
+    )
+    def test_what_is_impossible(self, address: str, threads: int, device: str, why: str) -> None:
+        with pytest.raises(InputError, match=rf"^compute\.cluster is '{address}'.*{why}"):
+            executors.create(2, threads, device, cluster=address)
+
+    def test_ray_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+        with pytest.raises(InputError, match=r"needs Ray: pip install '\.\[ray\]'"):
+            executors.create(2, 1, "cpu", cluster="local")
+
+    def test_the_store_fits_into_what_is_there(self, tmp_path: Path) -> None:
+        assert cluster.object_store(tmp_path / "none") >= cluster.object_store() >= 100 * 2**20
+
+
+def test_closing_leaves_no_worker(executor: ClusterExecutor) -> None:
+    """The last test of this file: others would have to start theirs."""
+    pids = set(run(toy.federation(executor=executor), process).values())
+    assert all(map(alive, pids))
+    executor.close()
+    end = time.monotonic() + 30
+    while any(map(alive, pids)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not any(map(alive, pids))
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
