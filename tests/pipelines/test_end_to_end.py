@@ -180,6 +180,7 @@ class TestReport:
             "report.md",
             "table.tex",
             "table.txt",
+            "SHA256SUMS",
             "comparison.json",
             "runs.csv",
             "rounds.csv",
