@@ -20,7 +20,7 @@ import toy
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
-from ktpfl_pipeline.core.executors import cluster
+from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Compute, Federation
@@ -79,7 +79,7 @@ def die(space: Any, n: int) -> Outcome[None]:
 @pytest.fixture(scope="module", autouse=True)
 def started() -> Iterator[None]:
     """Start Ray once; executors find it and leave it as it is. What is written here travels by value."""
-    session = cluster._Session(cluster.LOCAL, 2)
+    session = ray_session.Session(ray_session.LOCAL, 2)
     from ray import cloudpickle
 
     for module in (toy, sys.modules[__name__]):
@@ -93,7 +93,7 @@ def started() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def executor(started: None) -> Iterator[ClusterExecutor]:
     """Two workers that go from test to test, as they go from federation to federation."""
-    made = ClusterExecutor(cluster.LOCAL, 2)
+    made = ClusterExecutor(ray_session.LOCAL, 2)
     yield made
     made.close()
 
@@ -302,26 +302,26 @@ class TestErrors:
             run(fed, raise_what_cannot_travel)
 
     def test_another_torch_on_another_machine(self) -> None:
-        there = {**cluster.about(), "torch": "1.0", "machine": "far"}
+        there = {**ray_session.about(), "torch": "1.0", "machine": "far"}
         with pytest.raises(InputError, match=r"far has torch 1\.0, and .* install the same on all"):
-            cluster._refuse_others([cluster.about(), there])
+            ray_session.refuse_others([ray_session.about(), there])
 
     def test_another_source_on_another_machine(self) -> None:
-        there = {**cluster.about(), "ktpfl_pipeline": "source 1234"}
+        there = {**ray_session.about(), "ktpfl_pipeline": "source 1234"}
         with pytest.raises(InputError, match="ktpfl_pipeline source 1234"):
-            cluster._refuse_others([there])
+            ray_session.refuse_others([there])
 
     def test_other_instructions_are_warned_of(self, caplog: pytest.LogCaptureFixture) -> None:
-        cluster._refuse_others([{**cluster.about(), "instructions": "ABACUS"}])
+        ray_session.refuse_others([{**ray_session.about(), "instructions": "ABACUS"}])
         assert "ABACUS" in caplog.text
 
     def test_more_workers_than_the_cluster_has_cpus(self) -> None:
-        executor = ClusterExecutor(cluster.LOCAL, 3)
+        executor = ClusterExecutor(ray_session.LOCAL, 3)
         with pytest.raises(InputError, match=r"compute\.workers is 3, and the cluster has 2 CPUs; take auto"):
             executor.run(toy.federation(), "phase", double, {3: (1,)})
 
     def test_auto_is_one_worker_for_each_cpu(self) -> None:
-        assert cluster._Session(cluster.LOCAL, "auto").workers == 2
+        assert ray_session.Session(ray_session.LOCAL, "auto").workers == 2
 
     def test_handles_outlive_no_session(self, fed: Federation) -> None:
         handle = next(iter(fed.train(fed.initial_models(), 1).values()))
@@ -339,10 +339,10 @@ class TestErrors:
 
 UNREACHABLE = """
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import cluster
+from ktpfl_pipeline.core.executors import ray_session
 
 try:
-    cluster._Session("127.0.0.1:1", 2)
+    ray_session.Session("127.0.0.1:1", 2)
 except InputError as error:
     print(error)
 """
@@ -368,12 +368,12 @@ class TestChoice:
             executors.create(2, threads, device, cluster=address)
 
     def test_ray_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+        monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
         with pytest.raises(InputError, match=r"needs Ray: pip install '\.\[ray\]'"):
             executors.create(2, 1, "cpu", cluster="local")
 
     def test_the_store_fits_into_what_is_there(self, tmp_path: Path) -> None:
-        assert cluster.object_store(tmp_path / "none") >= cluster.object_store() >= 100 * 2**20
+        assert ray_session.object_store(tmp_path / "none") >= ray_session.object_store() >= 100 * 2**20
 
 
 def test_closing_leaves_no_worker(executor: ClusterExecutor) -> None:

@@ -4,8 +4,8 @@ import multiprocessing
 from typing import Literal
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import cluster as clusters
-from ktpfl_pipeline.core.executors import resources
+from ktpfl_pipeline.core.executors import ray_session, resources
+from ktpfl_pipeline.core.executors.cluster import ClusterExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
@@ -30,8 +30,8 @@ def create(
         InputError: if several workers are asked for and impossible.
     """
     if cluster is not None:
-        clusters.check(cluster, threads, device, stacked)
-        return clusters.ClusterExecutor(cluster, workers)
+        ray_session.check(cluster, threads, device, stacked)
+        return ClusterExecutor(cluster, workers)
     why = {
         "a GPU is used by one process": device != "cpu",
         f"compute.stacked is {stacked}, and stacked clients are computed in one process": stacked != 1,

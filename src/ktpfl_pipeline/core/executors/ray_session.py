@@ -1,0 +1,194 @@
+"""This process's part in a Ray cluster: starting or joining one, and what must be alike on its machines."""
+
+import hashlib
+import logging
+import os
+import platform
+import re
+import socket
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import resources
+
+logger = logging.getLogger(__name__)
+PACKAGE = Path(__file__).parents[2]
+LOCAL = "local"
+"""The cluster of this machine alone, which starts with the run and ends with it."""
+REACH = 3
+"""Seconds in which the head of a cluster must answer."""
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to anybody
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a handle that is opened too late must not start another Ray
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what will be the default, and is warned of until then
+}
+
+
+def check(address: str, threads: int, device: str, stacked: int = 1) -> None:
+    """Refuse what is impossible in a cluster, an address that means nothing, and any where Ray is not installed."""
+    if threads != 1:
+        raise InputError(
+            f"compute.cluster is {address!r} and compute.threads is {threads}; each worker of a cluster has one "
+            "thread: set compute.threads to 1."
+        )
+    if device != "cpu":
+        raise InputError(
+            f"compute.cluster is {address!r}, whose workers compute on CPUs, and compute.device means a GPU; set it to "
+            "cpu, or leave compute.cluster out."
+        )
+    if stacked != 1:
+        raise InputError(
+            f"compute.cluster is {address!r} and compute.stacked is {stacked}; stacked clients are computed in one "
+            "process: set compute.stacked to 1, or leave compute.cluster out."
+        )
+    if address.startswith("ray://"):
+        raise InputError(
+            f"compute.cluster is {address!r}, which is how one talks to a cluster from outside; start the run on one "
+            "of its machines, with auto."
+        )
+    if address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address):
+        raise InputError(f"compute.cluster is {address!r}; choose local, auto, or the head's host:port.")
+    if find_spec("ray") is None:
+        raise InputError(
+            f"compute.cluster is {address!r}, which needs Ray: pip install '.[ray]' in the project's folder; or leave "
+            "it out."
+        )
+
+
+class Session:
+    """This process's part in a cluster.
+
+    Attributes:
+        workers: how many the cluster carries, or as many as were asked for.
+        alive: whether references to objects of the cluster are good still.
+    """
+
+    def __init__(self, address: str, workers: int | Literal["auto"]) -> None:
+        """Start a cluster or join one; where this process is part of one already, stay in that."""
+        os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+        if address == LOCAL:
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # listen on the loopback address alone
+        import ray
+
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._joined = not ray.is_initialized()
+        if self._joined:
+            quiet = {"logging_level": "ERROR", "log_to_driver": False}
+            if address == LOCAL:
+                self._folder = tempfile.TemporaryDirectory(prefix="ktpfl-ray-", ignore_cleanup_errors=True)
+                _start_ray(workers, self._folder.name, quiet)
+            else:
+                _join_ray(address, quiet)
+        carry_tensors()
+        self.alive = True
+        cpus = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
+        self.workers = max(1, cpus) if workers == "auto" else workers
+        if self.workers > max(1, cpus):
+            self.end()
+            raise InputError(
+                f"compute.workers is {workers}, and the cluster has {cpus} CPUs; take auto, or at most {cpus}."
+            )
+
+    def end(self) -> None:
+        """Leave the cluster, and end it where it was started here."""
+        import ray
+
+        self.alive = False
+        if self._joined:
+            ray.shutdown()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def about() -> dict[str, str]:
+    """Return what must be the same on all machines, or results would depend on where a client is."""
+    digest = hashlib.sha256()
+    for part in ("core", "methods", "models"):
+        for file in sorted((PACKAGE / part).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return {
+        "torch": torch.__version__,
+        "ktpfl_pipeline": f"source {digest.hexdigest()[:8]}",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "machine": platform.node(),
+    }
+
+
+def refuse_others(found: list[dict[str, str]]) -> None:
+    """Refuse machines on which results would differ, and warn of those where the last digits may."""
+    here = about()
+    for there in found:
+        for name in ("torch", "ktpfl_pipeline"):
+            if there[name] != here[name]:
+                raise InputError(
+                    f"The cluster's machine {there['machine']} has {name} {there[name]}, and {here['machine']}, where "
+                    f"the run was started, {here[name]}; install the same on all of them."
+                )
+        if there["instructions"] != here["instructions"]:
+            logger.warning(
+                "%s computes with %s and %s with %s: the last digits of results depend on who works for whom.",
+                *(there["machine"], there["instructions"], here["machine"], here["instructions"]),
+            )
+
+
+def _start_ray(workers: int | Literal["auto"], folder: str, quiet: dict[str, Any]) -> None:
+    import ray
+
+    ray.init(
+        address=LOCAL,
+        num_cpus=resources.default_workers() if workers == "auto" else workers,
+        num_gpus=0,
+        include_dashboard=False,
+        object_store_memory=object_store(),
+        _temp_dir=folder,
+        **quiet,
+    )
+
+
+def object_store(shared: Path = Path("/dev/shm")) -> int:
+    """Return the bytes that a cluster of this machine keeps models in: what does not fit goes to the disk."""
+    free = resources.free_memory() // 3
+    if shared.exists():
+        room = os.statvfs(shared)
+        free = min(free, room.f_bavail * room.f_frsize * 9 // 10)
+    return max(100 * 2**20, free)
+
+
+def _join_ray(address: str, quiet: dict[str, Any]) -> None:
+    import ray
+
+    host, _, port = address.rpartition(":")
+    try:
+        if host:
+            socket.create_connection((host, int(port)), timeout=REACH).close()  # Ray itself would try for a minute
+        ray.init(address=address, **quiet)
+    except Exception as error:  # of many kinds: no such cluster, another version of Ray or Python, not one of its hosts
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"compute.cluster is {address!r}, and that cluster cannot be joined from here ({reason}); start one with "
+            "ray start --head, or leave compute.cluster out."
+        ) from error
+
+
+def carry_tensors() -> None:
+    """Let Ray move tensors as plain memory, in this process; pickled they are copied several times."""
+    from ray.util import register_serializer
+
+    register_serializer(Tensor, serializer=_packed, deserializer=_unpacked)
+
+
+def _packed(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], Any]:
+    numbers = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return tensor.dtype, tuple(tensor.shape), numbers
+
+
+def _unpacked(packed: tuple[torch.dtype, tuple[int, ...], Any]) -> Tensor:
+    """Return a tensor in memory of its own, aligned as torch aligns, so that the same kernels run."""
+    dtype, shape, numbers = packed
+    return torch.tensor(numbers).view(dtype).view(shape)
