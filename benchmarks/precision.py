@@ -111,7 +111,7 @@ def main() -> None:
         f"# Faster settings against float32, {measure.today()}",
         "",
         f"{measure.hardware()}; seeds {', '.join(map(str, SEEDS))}; means ± standard deviations over seeds,",
-        "the differences paired, in points; of the weights after one round of KT-pFL the largest ‖w - w'‖ / ‖w‖ of a client.",
+        "the differences paired, in points; of the models after one round of KT-pFL the largest ‖w - w'‖ / ‖w‖.",
         "",
     ]
     lines += rows("Digits", "hetero_digits", "quick", ROOT / "data" / "01_raw", {})
