@@ -121,6 +121,7 @@ class Experiment(Settings):
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
     clients: Count = 20
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    on_divergence: Literal["stop", "skip", "restore"] = "stop"
     architectures: Annotated[list[str], Field(min_length=1)]
     private: Private
     public: Public

@@ -140,6 +140,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
+        on_divergence=experiment.on_divergence,
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
 
