@@ -151,6 +151,7 @@ OUT_OF_RANGE = [
     ("compute.dtype", "float16", "'float32', 'float64' or 'bfloat16'"),
     ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
     ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
+    ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),
     ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
     ("methods.kt_pfl.step", math.inf, "finite"),
     ("methods.kt_pfl.temperature", math.nan, "finite"),

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import local, mutual, prototypes, rng, rules
+from ktpfl_pipeline.core import coefficients, local, mutual, prototypes, rng, rules
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
@@ -301,11 +301,13 @@ class Federation:
             batch: (B,) indices of the public samples that the teachers speak of.
             t: the round, which names the shuffling streams.
         """
+        coefficients.refuse_improper(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
         return self._trained("distill", local.distill, calls, models)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
         """Return the server's models, one per architecture, each fitted to the teacher, (B, K), for R epochs."""
+        coefficients.refuse_improper(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
         return self._trained("fuse", local.distill, calls, models)
 
@@ -388,6 +390,9 @@ class Federation:
 
 def _refuse_non_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
     """Refuse what is no number before it is mixed with what others sent: its client's training has diverged."""
-    found: dict[int | str, str] = {n: f"its {what} are not finite" for n in uploads if not uploads[n].isfinite().all()}
+    whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
+    found: dict[int | str, str] = {
+        n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite
+    }
     if found:
         raise diverged(found)

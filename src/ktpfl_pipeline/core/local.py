@@ -34,12 +34,12 @@ class Outcome(Generic[Value]):
     Attributes:
         value: the result.
         loss: the mean training loss, where it trained.
-        finite: whether the weights that it trained are numbers; see `checked`.
+        finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
     """
 
     value: Value
     loss: float | None = None
-    finite: bool = True
+    finite: Tensor | None = None
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:
@@ -47,11 +47,12 @@ def checked(outcome: Outcome[Value]) -> Outcome[Value]:
 
     The last step of a training can break weights whose loss was a number still. Their norm tells in one pass: it is
     infinite also where numbers beyond 1e19 would overflow in the next product (float32), and such weights are lost too.
+    The device is not waited for.
     """
     if outcome.loss is None:
         return outcome
     norm = torch.nn.utils.get_total_norm([part for part in _tensors(outcome.value) if part.is_floating_point()])
-    return replace(outcome, finite=bool(norm.isfinite()))
+    return replace(outcome, finite=norm.isfinite())
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

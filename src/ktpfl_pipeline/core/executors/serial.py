@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from ktpfl_pipeline.core.local import Outcome, Workspace, checked
 
 if TYPE_CHECKING:
@@ -63,8 +65,10 @@ class SerialExecutor:
         for n, outcome in outcomes.items():
             if outcome.loss is not None:
                 self.losses.setdefault(phase, {})[n] = outcome.loss
-                broken = self.broken.setdefault(phase, set())
-                broken.discard(n) if outcome.finite else broken.add(n)
+        flags = {n: outcome.finite for n, outcome in outcomes.items() if outcome.finite is not None}
+        if flags:
+            whole = torch.stack(list(flags.values())).tolist()  # one wait for the device, for all of them
+            self.broken[phase] = {n for n, finite in zip(flags, whole, strict=True) if not finite}
         return {n: outcome.value for n, outcome in outcomes.items()}
 
     def _workspace(self, fed: "Federation") -> Workspace:
