@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import coefficients, local, mutual, prototypes, rng, rules
+from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
@@ -95,6 +96,7 @@ class Federation:
         on_divergence: what becomes of a client whose training leaves the finite numbers: ``stop`` ends the run,
             ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights of before that
             training. See `_trained` and `engine.run`.
+        adversaries: how many clients upload false predictions, and which.
         executor: how the verbs visit many clients.
     """
 
@@ -109,6 +111,7 @@ class Federation:
     compute: Compute = Compute()
     public_transport: PublicTransport = "uint8"
     on_divergence: OnDivergence = "stop"
+    adversaries: Adversaries = field(default_factory=Adversaries)
     executor: SerialExecutor = field(default_factory=SerialExecutor, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +128,11 @@ class Federation:
     def by_id(self) -> dict[int, Client]:
         """Clients by id."""
         return {client.id: client for client in self.clients}
+
+    @cached_property
+    def liars(self) -> list[int]:
+        """Ids of the clients that upload false predictions, ascending."""
+        return self.adversaries.among(self.by_id, self.seed)
 
     @cached_property
     def device(self) -> torch.device:
@@ -286,11 +294,22 @@ class Federation:
         _refuse_non_finite("prototypes", {n: means for n, (means, _) in found.items()})
         return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
 
-    def logits(self, models: Models, batch: Tensor) -> Tensor:
-        """Return each model's logits on the public samples `batch`, (|S|, B, K), in the models' order, eval mode."""
+    def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
+        """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode.
+
+        Args:
+            models: |S| of them.
+            batch: (B,) indices of the public samples.
+            t: the round, which names the streams of what adversaries make up.
+        """
         results = self.executor.run(self, "predict", local.logits, {n: (params, batch) for n, params in models.items()})
         _refuse_non_finite("predictions", results)
-        return torch.stack([results[n] for n in models])
+        false = {
+            n: self.adversaries.uploaded(results[n], self.stream("false predictions", t, n))
+            for n in self.liars
+            if n in results
+        }
+        return torch.stack([false.get(n, results[n]) for n in models])
 
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
         """Return each model fitted to its teacher on the public samples `batch` for R epochs.
