@@ -18,6 +18,7 @@ from ktpfl_pipeline.reports.results import (
     Final,
     FinishedRun,
     MethodResult,
+    honest,
     local_only,
     paired_difference,
     subject,
@@ -239,7 +240,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             {
                 **_ids(run),
                 "round": record.round,
-                **{point: fmean(values) for point, values in record.accuracy.items()},
+                **{point: fmean(honest(values, run.adversaries)) for point, values in record.accuracy.items()},
                 **{f"{ledger}_bytes": sum(record.traffic.get(ledger, [])) for ledger in LEDGERS},
             }
             for _, run in runs
@@ -275,9 +276,9 @@ def _final_rows(result: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
         {
             **_ids(run),
             "point": point,
-            "accuracy": fmean(run.final(point)),
-            "client_std": pstdev(run.final(point)),
-            "worst_decile": worst_decile(run.final(point)),
+            "accuracy": fmean(run.honest(point)),
+            "client_std": pstdev(run.honest(point)),
+            "worst_decile": worst_decile(run.honest(point)),
             **totals,
             "seconds": seconds,
         }
