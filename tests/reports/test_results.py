@@ -17,6 +17,7 @@ from ktpfl_pipeline.reports.results import (
     comparable,
     comparison,
     difference,
+    divergences_in_words,
     local_only,
     paired_difference,
     subject,
@@ -266,6 +267,13 @@ class TestAdversaries:
         assert (final.worst_decile, final.client_std, final.best) == pytest.approx((0.5, 0.1, 0.6))
         assert result.curve(HEADLINE)[1] == [pytest.approx([0.6, 0.6])]
         assert FinishedRun.from_dict(liar.to_dict()) == liar
+
+    def test_divergences_are_counted_by_method(self, run):
+        made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
+        diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
+        results = [summarise([diverged], {}), summarise([run("fedmd")], {})]
+        assert divergences_in_words(results) == ["training diverged and a client was skipped or restored: KT-pFL 2"]
+        assert divergences_in_words(results[1:]) == []
 
     def test_are_named_where_there_are_some(self):
         given = {"adversaries": {"share": 0.1, "kind": "flipped"}, "partition": {"scheme": "iid"}}

@@ -20,6 +20,7 @@ from ktpfl_pipeline.reports.results import (
     MethodResult,
     adversaries_in_words,
     comparison,
+    divergences_in_words,
     local_only,
     paired_difference,
     subject,
@@ -526,6 +527,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         f"{main.rounds} round{'s' * (main.rounds > 1)}",
         f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}",
         *adversaries_in_words(settings),
+        *divergences_in_words(results),
         *(["tuned hyperparameters"] if settings.get("hyperparameters") == "tuned" else []),
     ]
 

@@ -424,6 +424,13 @@ def adversaries_in_words(settings: dict[str, Any]) -> list[str]:
     ]
 
 
+def divergences_in_words(results: "Sequence[MethodResult]") -> list[str]:
+    """Return what a report must say of clients whose training diverged and that were skipped or restored."""
+    times = {result.title: sum(len(t.diverged) for run in result.runs for t in run.history) for result in results}
+    told = ", ".join(f"{title} {count}" for title, count in times.items() if count)
+    return [f"training diverged and a client was skipped or restored: {told}"] if told else []
+
+
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
     """Return the local-only result, None where there is none."""
     return next((result for result in results if result.method == "local"), None)

@@ -242,6 +242,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
                 "round": record.round,
                 **{point: fmean(honest(values, run.adversaries)) for point, values in record.accuracy.items()},
                 **{f"{ledger}_bytes": sum(record.traffic.get(ledger, [])) for ledger in LEDGERS},
+                "diverged": len(record.diverged),
             }
             for _, run in runs
             for record in run.history
