@@ -415,6 +415,7 @@ def _facts(points: Sequence[Point], parameter: str) -> list[str]:
     return [
         f"{parameter}: {', '.join(_text(point.value) for point in points)}",
         f"private {settings['private']['source']}",
+        *([] if same_adversaries(points) else [f"adversaries upload {settings['adversaries']['kind']} predictions"]),
         f"{runs.clients} clients, {settings['partition']['scheme'].replace('_', ' ')}",
         f"{runs.rounds} rounds",
         f"{len(runs.seeds)} seed{'s' * (len(runs.seeds) > 1)}",
