@@ -45,14 +45,13 @@ class Outcome(Generic[Value]):
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:
     """Return the outcome of a training with `finite` as it is; executors call it where the weights are.
 
-    The last step of a training can break weights whose loss was a number still. Their norm tells in one pass: it is
-    infinite also where numbers beyond 1e19 would overflow in the next product (float32), and such weights are lost too.
-    The device is not waited for.
+    The last step of a training can break weights whose loss was a number still. Zero times a number is zero, and times
+    infinity or NaN it is NaN: the sum tells, several times faster than `isfinite`. The device is not waited for.
     """
-    if outcome.loss is None:
+    numbers = [part for part in _tensors(outcome.value) if part.is_floating_point()]
+    if outcome.loss is None or not numbers:
         return outcome
-    norm = torch.nn.utils.get_total_norm([part for part in _tensors(outcome.value) if part.is_floating_point()])
-    return replace(outcome, finite=norm.isfinite())
+    return replace(outcome, finite=torch.stack([(0.0 * part).sum() == 0.0 for part in numbers]).all())
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
