@@ -173,7 +173,9 @@ class TestSweeps:
     def test_every_one_parses_with_local_only_beside_it(self, environment: str) -> None:
         found = sweeps(environment)
         assert set(found) == set(SWEEPS)
-        assert all(sweep.methods == ["kt_pfl", "local"] for sweep in found.values())
+        for name, sweep in found.items():
+            lies = name.startswith("sweep_adversaries")
+            assert sweep.methods == (["kt_pfl", "sim_pfl", "fedmd", "local"] if lies else ["kt_pfl", "local"])
 
     def test_base_is_the_paper(self) -> None:
         found = sweeps("base")
@@ -183,6 +185,8 @@ class TestSweeps:
             "sweep_rho": "methods.kt_pfl.rho",
             "sweep_public_batch": "public.batch",
             "sweep_public_source": "public.source",
+            "sweep_adversaries_digits": "adversaries.share",
+            "sweep_adversaries_fashion_mnist": "adversaries.share",
         }
         assert found["sweep_rho"].values == [0.1, 0.3, 0.5, 0.7, 2.0, 5.0]  # the last two are ours
         assert found["sweep_public_source"].values == ["mnist", "emnist:letters", "open_part"]

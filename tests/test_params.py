@@ -17,6 +17,7 @@ EXPERIMENT: dict[str, Any] = {
     "rounds": 3,
     "clients": 5,
     "participation": 0.8,
+    "adversaries": {"share": 0.0},
     "architectures": ["lenet", "mlp"],
     "private": {"source": "digits", "classes": None},
     "public": {"source": "open_part", "share": 0.3, "batch": 60},
@@ -151,6 +152,8 @@ OUT_OF_RANGE = [
     ("compute.dtype", "float16", "'float32', 'float64' or 'bfloat16'"),
     ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
     ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
+    ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),
+    ("adversaries.kind", "poisoned", "'random', 'flipped' or 'scaled'"),
     ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
     ("methods.kt_pfl.step", math.inf, "finite"),
     ("methods.kt_pfl.temperature", math.nan, "finite"),
@@ -528,3 +531,35 @@ class TestCreateMethod:
         """A preset differs from the method's own defaults, and one changed value must not bring those back."""
         method = params.create_method("kt_pfl_paper_literal", {"rho": 0.1})
         assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
+
+
+class TestAdversaries:
+    GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
+
+    def test_methods_on_predictions_meet_them(self) -> None:
+        params.refuse_unmet_adversaries("mine", params.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+
+    @pytest.mark.parametrize("share", [-0.1, 1.0])
+    def test_a_share_that_is_none(self, share: float) -> None:
+        assert f"mine.adversaries.share is {share}" in refusal("adversaries", {"share": share})
+
+    def test_beside_methods_that_exchange_more(self) -> None:
+        given = copy.deepcopy(self.GIVEN)
+        given["methods"]["kt_pfl"]["objective"] = "likelihood"
+        with pytest.raises(InputError) as refused:
+            params.refuse_unmet_adversaries("mine", params.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+        assert str(refused.value).startswith(
+            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
+        )
+
+    def test_where_models_are_exchanged(self) -> None:
+        given = {**self.GIVEN, "architectures": ["mlp"]}
+        with pytest.raises(
+            InputError, match=r"^homo_mine\.adversaries\.share is 0\.2; .* its methods exchange models or"
+        ):
+            params.parse("homo_mine", given)
+
+    def test_in_a_sweep(self) -> None:
+        sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}
+        with pytest.raises(InputError, match=r"and feddf exchanges models or prototypes"):
+            params.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})

@@ -39,7 +39,7 @@ def test_names() -> None:
     experiments = {f"{kind}_{dataset}" for kind in ("hetero", "homo") for dataset in DATASETS}
     sweeps = {
         f"sweep_{name}" for name in ("local_epochs", "distillation_steps", "rho", "public_batch", "public_source")
-    }
+    } | {"sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"}
     comparisons = {f"compare_{name}" for name in experiments}
     tunings = {f"tune_{name}" for name in experiments}
     assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "__default__"}

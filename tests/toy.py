@@ -4,6 +4,7 @@ Client ids are not row numbers, training sets differ in size, and their last bat
 single image, so that a mix-up of any of these shows.
 """
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -29,13 +30,24 @@ CLASSES = 3
 ARCHITECTURES = ("linear", "conv", "mlp")
 
 
+class Unlucky(nn.Module):
+    """Passes on what it is given; while training it turns one batch in fifteen, drawn as dropout is, into NaN."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images * float("nan") if self.training and torch.rand(()) > 14 / 15 else images
+
+
 def build(name: str) -> nn.Module:
-    """Return a new module: ``linear``, ``conv`` (with BatchNorm), ``mlp`` (with dropout) or ``both`` (with both)."""
+    """Return a new module: ``linear``, ``conv`` (with BatchNorm), ``mlp`` (with dropout) or ``both`` (with both).
+
+    ``unlucky`` is linear, and its training diverges in some rounds.
+    """
     convolution = [nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]  # 4 x 3 x 3
     layers: dict[str, list[nn.Module]] = {
         "linear": [nn.Flatten(), nn.Linear(64, CLASSES)],
         "conv": [*convolution, nn.Linear(36, CLASSES)],
         "mlp": [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, CLASSES)],
+        "unlucky": [nn.Flatten(), Unlucky(), nn.Linear(64, CLASSES)],
         "both": [*convolution, nn.Dropout(0.3), nn.Linear(36, CLASSES)],
     }
     return nn.Sequential(*layers[name])
@@ -135,6 +147,59 @@ def teachers(method: Method[Any], predictions: Tensor, cohort: list[int] | None 
     fed = federation(len(predictions), public_batch_size=predictions.shape[1], executor=script, **settings)
     method.round(method.init(fed), [client.id for client in fed.clients] if cohort is None else cohort, 1, fed)
     return script.teachers
+
+
+class Diverging(SerialExecutor):
+    """Breaks the weights that a phase trains for one client, whose loss is finite still.
+
+    Attributes:
+        n: the client.
+        phase: the phase.
+    """
+
+    def __init__(self, n: int, phase: str = "train") -> None:
+        super().__init__()
+        self.n, self.phase = n, phase
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        def broken(space: Any, n: int, *arguments: Any) -> Any:
+            outcome = verb(space, n, *arguments)
+            return replace(outcome, value=_broken(outcome.value)) if (n, phase) == (self.n, self.phase) else outcome
+
+        return super().run(fed, phase, broken, calls)
+
+
+class Overflowing(SerialExecutor):
+    """Lets one client predict infinities, with weights that are finite."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        values = super().run(fed, phase, verb, calls)
+        return {n: value * float("inf") if (n, phase) == (self.n, "predict") else value for n, value in values.items()}
+
+
+def _broken(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _broken(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_broken, value))
+    return value * float("nan") if value.is_floating_point() else value
+
+
+def finite(value: Any) -> bool:
+    """Return whether all numbers in a state, or a part of one, are finite."""
+    if isinstance(value, Tensor):
+        return bool(value.isfinite().all())
+    if isinstance(value, Mapping):
+        return all(map(finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(finite, value))
+    if is_dataclass(value):
+        return all(finite(getattr(value, entry.name)) for entry in fields(value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 class Watch:

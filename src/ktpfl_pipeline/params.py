@@ -6,7 +6,7 @@ names the value, what is allowed and how to mend it.
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -88,6 +88,13 @@ class Distillation(Settings):
     batch_norm: Literal["frozen", "train"] = "frozen"
 
 
+class Adversaries(Settings):
+    """Clients that upload false predictions."""
+
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    kind: Literal["random", "flipped", "scaled"] = "flipped"
+
+
 def _number_of_workers(value: Any) -> Any:
     if value != "auto" and not (type(value) is int and 1 <= value <= 256):
         raise ValueError("should be auto or a whole number from 1 to 256")
@@ -121,6 +128,8 @@ class Experiment(Settings):
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
     clients: Count = 20
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    on_divergence: Literal["stop", "skip", "restore"] = "stop"
+    adversaries: Adversaries = Adversaries()
     architectures: Annotated[list[str], Field(min_length=1)]
     private: Private
     public: Public
@@ -222,6 +231,8 @@ def parse(name: str, values: Any) -> Experiment:
     _refuse_repeats(f"{name}.seeds", experiment.seeds, "seed")
     _refuse_unknown_names(name, experiment)
     _refuse_several_architectures(name, experiment)
+    if name.startswith(HOMO):
+        refuse_unmet_adversaries(name, experiment, [])
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment
@@ -249,7 +260,8 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
         _refuse_unknown(f"{name}.methods", method, METHODS)
     _refuse_repeats(f"{name}.methods", sweep.methods, "method")
     _refuse_repeats(f"{name}.values", sweep.values, "value")
-    points(name, sweep, parameters)
+    for point in points(name, sweep, parameters):
+        refuse_unmet_adversaries(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
@@ -425,6 +437,30 @@ def _refuse_several_architectures(name: str, experiment: Experiment) -> None:
         raise InputError(
             f"{name}.architectures is {', '.join(given)}; its methods combine the clients' models, which needs one "
             f"architecture: name one, as in [{given[0]}], or take {name.replace(HOMO, 'hetero_', 1)}."
+        )
+
+
+def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+    """Refuse adversaries beside methods that exchange more than predictions, of which these adversaries send the truth.
+
+    Args:
+        name: of the experiment; all methods of those that begin with ``homo_`` exchange models.
+        experiment: its settings.
+        methods: those that are run.
+    """
+    from ktpfl_pipeline.methods import ON_PREDICTIONS
+
+    share = experiment.adversaries.share
+    if share == 0:
+        return
+    likelihood = {method for method, given in experiment.methods.items() if given.get("objective") == "likelihood"}
+    others = [method for method in methods if method not in ON_PREDICTIONS or method in likelihood]
+    if others or name.startswith(HOMO):
+        who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
+        raise InputError(
+            f"{name}.adversaries.share is {share}; adversaries upload false predictions, and {who} models or "
+            "prototypes, about which nobody lies: set it to 0, or run methods on predictions alone, as "
+            "sweep_adversaries_digits does."
         )
 
 

@@ -23,6 +23,7 @@ HOMO_METHODS = (
 SWEEPS = (  # the paper's Tables 3 to 6
     *("sweep_local_epochs", "sweep_distillation_steps", "sweep_rho"),
     *("sweep_public_batch", "sweep_public_source"),
+    *("sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"),  # ours
 )
 DEFAULT = "compare_hetero_digits"
 

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import toy
 from scipy.optimize import minimize
 from torch import Tensor
 
 from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.coefficients import UPDATES, Divergence, Likelihood, Objective, SquaredError
+from ktpfl_pipeline.core.errors import InputError
 
 SIMPLEX_UPDATES = ("eg", "pgd", "softmax", "exact", "authors", "frozen")
 STEPS = {"eg": 0.5, "pgd": 0.05, "softmax": 0.5, "exact": 1.0, "authors": 1.0, "frozen": 0.0}
@@ -819,3 +821,39 @@ def test_frozen_returns_the_very_matrix() -> None:
 def test_uniform() -> None:
     assert coefficients.uniform(4).tolist() == [[0.25] * 4] * 4
     assert coefficients.uniform(3).dtype == torch.float64
+
+
+class TestRefuseImproper:
+    @pytest.mark.parametrize(
+        ("row", "said"),
+        [
+            ([0.5, 0.5, 0.5], "sums to 1.5, and its least value is 0.5"),
+            ([1.5, -0.5, 0.0], "sums to 1, and its least value is -0.5"),
+            ([float("nan"), 0.5, 0.5], "sums to nan, and its least value is nan"),
+            ([float("inf"), 0.0, 0.0], "sums to inf, and its least value is 0"),
+            ([0.0, 0.0, 0.0], "sums to 0, and its least value is 0"),
+        ],
+    )
+    def test_names_the_student_and_what_its_teacher_is(self, row: list[float], said: str) -> None:
+        soft = torch.full((3, 4, 3), 1 / 3)
+        soft[1, 2] = torch.tensor(row)
+        with pytest.raises(InputError) as refusal:
+            coefficients.refuse_improper(soft, [3, 7, 11])
+        assert f"The teacher of 7 is no distribution on public image 2 of the batch (it {said})" in str(refusal.value)
+
+    def test_of_all_alike(self) -> None:
+        with pytest.raises(InputError, match=r"The teacher of lenet is no distribution on public image 0"):
+            coefficients.refuse_improper(torch.full((4, 3), 1.0), ["lenet"])
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_rounding_is_no_offence(self, dtype: torch.dtype) -> None:
+        soft = coefficients.soft_predictions(torch.randn(20, 30, 62, generator=torch.Generator().manual_seed(0)) * 9)
+        mixed = coefficients.teachers(torch.softmax(torch.randn(20, 20, dtype=torch.float64), dim=1), soft)
+        coefficients.refuse_improper(mixed.to(dtype), range(20))
+
+    def test_nobody_is_taught_by_one(self) -> None:
+        fed = toy.federation()
+        teachers = torch.full((5, 13, 3), 1 / 3)
+        teachers[4] *= 2
+        with pytest.raises(InputError, match=r"The teacher of 20 is no distribution"):
+            fed.distill(fed.initial_models(), teachers, fed.public_batch(1), 1)

@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +22,13 @@ from ktpfl_pipeline.core import engine, local
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
 from ktpfl_pipeline.core.params import Models, Params
+from ktpfl_pipeline.methods.fedavg import FedAvgFT
 from ktpfl_pipeline.methods.feddf import FedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -338,7 +342,7 @@ class TestDivergence:
 
         monkeypatch.setattr(local, "train", break_weights)
         file = tmp_path / "run.ckpt"
-        with pytest.raises(DivergedError, match=r"Client 11 diverged in round 1 \(its test loss is nan\)"):
+        with pytest.raises(DivergedError, match=r"Client 11 diverged in round 1 \(its weights after train are not fin"):
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, checkpoint_file=file)
         assert not file.exists()
 
@@ -353,6 +357,112 @@ class TestDivergence:
 
 
 SCHEDULE_ALL = Schedule(rounds=4)
+EXECUTORS = {"serial": SerialExecutor, "workers": lambda: WorkersExecutor(2), "stacked": lambda: StackedExecutor(2)}
+
+
+def unlucky(policy: str, executor: str = "serial") -> Federation:
+    """A federation whose client 11 diverges in training, in some rounds of four."""
+    architectures = ("linear", "mlp", "unlucky")
+    return toy.federation(architectures=architectures, on_divergence=policy, executor=EXECUTORS[executor]())
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+class TestOnDivergence:
+    def test_stop_ends_the_run_before_anybody_hears_of_it(self, executor: str) -> None:
+        fed, told = unlucky("stop", executor), list[str]()
+        with closing(fed.executor), pytest.raises(DivergedError, match=r"Client 11 diverged in round 2 \(its train lo"):
+            engine.run(FedMD(), fed, SCHEDULE_ALL, observer=Observer(progress=lambda phase, *_: told.append(phase)))
+        assert told[-1] == "train"
+
+    @pytest.mark.parametrize("method", [KTpFL(), FedMD()], ids=["kt_pfl", "fedmd"])
+    def test_skip_is_a_round_in_which_the_client_was_not_sampled(self, executor: str, method: Any) -> None:
+        fed = unlucky("skip", executor)
+        with closing(fed.executor):
+            found = engine.run(method, fed, SCHEDULE_ALL)
+        assert [record.diverged for record in found.history] == [[], [11], [11], []]
+        states = [method.init(fed)]
+        plain = unlucky("stop", "serial" if executor == "workers" else executor)
+        for t, record in enumerate(found.history, start=1):
+            assert record.cohort == [n for n in toy.IDS if n not in record.diverged]
+            states.append(method.round(states[-1], record.cohort, t, plain)[0])
+        assert toy.same(found.state, states[-1])
+        assert toy.same(states[1].models[11], states[2].models[11])
+        assert toy.finite(found.state)
+
+    def test_restore_goes_on_with_the_weights_of_before(self, executor: str) -> None:
+        fed, method = unlucky("restore", executor), KTpFL()
+        with closing(fed.executor):
+            found = engine.run(method, fed, SCHEDULE_ALL)
+            state, _ = method.round(method.init(fed), list(toy.IDS), 1, fed)
+            trained = fed.train(state.models, 2)
+        assert [record.diverged for record in found.history] == [[], [11], [11], []]
+        assert all(record.cohort == list(toy.IDS) for record in found.history)
+        assert [len(record.loss["train"]) for record in found.history] == [5, 4, 4, 5]
+        assert trained[11] is state.models[11]
+        assert not any(toy.same(trained[n], state.models[n]) for n in (3, 7, 12, 20))
+        assert toy.finite(found.state)
+
+    @pytest.mark.parametrize("policy", ["skip", "restore"])
+    def test_resumes_to_the_same_result(self, executor: str, policy: str, tmp_path: Path) -> None:
+        def crash(record: RoundRecord) -> None:
+            if record.round == 2:
+                raise KeyboardInterrupt
+
+        first, second, whole = (unlucky(policy, executor) for _ in range(3))
+        with closing(first.executor), closing(second.executor), closing(whole.executor):
+            with pytest.raises(KeyboardInterrupt):
+                arguments = {"settings": SETTINGS, "checkpoint_file": tmp_path / "run.ckpt"}
+                engine.run(KTpFL(), first, SCHEDULE_ALL, observer=Observer(round=crash), **arguments)
+            resumed = engine.run(KTpFL(), second, SCHEDULE_ALL, **arguments)
+            assert_same_run(resumed, engine.run(KTpFL(), whole, SCHEDULE_ALL))
+
+
+class TestDivergenceOfSomeKinds:
+    @pytest.mark.parametrize("policy", ["skip", "restore"])
+    def test_of_all_of_a_cohort_ends_the_run(self, policy: str) -> None:
+        fed = toy.federation(
+            build=deep, training=LocalTraining(epochs=5, batch_size=4, learning_rate=1e9), on_divergence=policy
+        )
+        with pytest.raises(DivergedError, match=r"Client 3 diverged in round 1 .*So did 7, 11, 12, 20\.$"):
+            engine.run(FedMD(), fed, SCHEDULE_ALL)
+
+    def test_while_distilling(self) -> None:
+        skip, restore = (
+            toy.federation(on_divergence=policy, executor=toy.Diverging(11, "distill"))
+            for policy in ("skip", "restore")
+        )
+        run = engine.run(KTpFL(), skip, Schedule(rounds=1))
+        assert toy.same(run.state, KTpFL().round(KTpFL().init(skip), [3, 7, 12, 20], 1, toy.again(skip))[0])
+        plain = KTpFL().round(KTpFL().init(skip), list(toy.IDS), 1, toy.again(skip))
+        run = engine.run(KTpFL(), restore, Schedule(rounds=1))
+        assert toy.same(run.state.models, {**plain[0].models, 11: plain[1].after_local[11]})
+
+    @pytest.mark.parametrize("policy", ["skip", "restore"])
+    def test_of_a_prediction_though_the_weights_are_finite(self, policy: str) -> None:
+        """There is nothing to restore: the client sits the round out."""
+        fed = toy.federation(on_divergence=policy, executor=toy.Overflowing(11))
+        run = engine.run(KTpFL(), fed, Schedule(rounds=1))
+        assert toy.same(run.state, KTpFL().round(KTpFL().init(fed), [3, 7, 12, 20], 1, toy.again(fed))[0])
+        with pytest.raises(DivergedError, match=r"Client 11 diverged in round 1 \(its predictions are not finite\)"):
+            engine.run(KTpFL(), toy.again(fed, on_divergence="stop", executor=toy.Overflowing(11)), Schedule(rounds=1))
+
+    def test_of_a_copy_that_is_made_to_be_evaluated(self) -> None:
+        """It is the client's model as it is that is evaluated then; the state is as if nothing had been."""
+        for policy in ("skip", "restore"):
+            fed = toy.alike(on_divergence=policy, executor=toy.Diverging(11, "fine_tune"))
+            found, plain = (engine.run(FedAvgFT(), each, Schedule(rounds=1)) for each in (fed, toy.again(fed)))
+            assert toy.same(found.state, plain.state)
+            assert found.history[0].diverged == [11]
+            assert found.history[0].cohort == list(toy.IDS)
+        stop = toy.again(fed, on_divergence="stop", executor=toy.Diverging(11, "fine_tune"))
+        with pytest.raises(DivergedError, match=r"Client 11 diverged in round 1 \(its weights after fine_tune are not"):
+            engine.run(FedAvgFT(), stop, Schedule(rounds=1))
+
+    def test_of_the_servers_model_whatever_the_setting(self) -> None:
+        distillation = Distillation(epochs=50, batch_size=4, learning_rate=1e20)
+        fed = toy.federation(architectures=("mlp",), distillation=distillation, on_divergence="restore")
+        with pytest.raises(DivergedError, match=r"^The server's mlp diverged in round 1"):
+            engine.run(FedDF(), fed, Schedule(rounds=1))
 
 
 class TestResume:

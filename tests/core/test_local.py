@@ -1,9 +1,10 @@
 """The verbs for one client, through a federation of few: steps worked by hand, batches, streams, preprocessing."""
 
 import copy
+import math
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import local
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.local import Outcome
 from ktpfl_pipeline.core.rules import Descent
 from ktpfl_pipeline.core.samples import Samples
 
@@ -572,3 +574,21 @@ class TestSeeded:
         trained = fed.train(fed.initial_models(), 1)
         fed.evaluate(trained, "test")
         fed.adapt(Descent(), trained, 1)
+
+
+class TestChecked:
+    WEIGHTS: ClassVar[dict[str, Tensor]] = {"w": torch.full((3, 2), 1e30), "counter": torch.tensor(7)}
+
+    @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+    def test_one_number_is_enough(self, number: float) -> None:
+        broken = {**self.WEIGHTS, "w": torch.tensor([1.0, number, 2.0])}
+        for value in (broken, (self.WEIGHTS, broken), (self.WEIGHTS, (torch.ones(2), broken["w"]))):
+            assert not local.checked(Outcome(value, 0.5)).finite
+
+    def test_large_numbers_are_numbers(self) -> None:
+        """Whose squares would overflow."""
+        assert local.checked(Outcome((self.WEIGHTS, ()), 0.5)).finite
+
+    def test_what_was_not_trained_is_not_looked_at(self) -> None:
+        outcome = Outcome(torch.tensor(math.nan))
+        assert local.checked(outcome) is outcome

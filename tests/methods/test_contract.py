@@ -246,6 +246,20 @@ class TestContract:
             engine.run(method, wild, Schedule(rounds=2), checkpoint_file=file)
         assert not file.exists()
 
+    def test_a_client_that_diverges_and_is_skipped_was_not_sampled(self, method: Method[Any], fed: Federation) -> None:
+        broken = toy.again(fed, on_divergence="skip", executor=toy.Diverging(11))
+        run = engine.run(method, broken, Schedule(rounds=1))
+        others, _ = method.round(method.init(fed), [3, 7, 12, 20], 1, toy.again(fed))
+        assert toy.same(run.state, others)
+        assert (run.history[0].cohort, run.history[0].diverged) == ([3, 7, 12, 20], [11])
+
+    def test_a_client_that_diverges_and_is_restored_breaks_nothing(self, method: Method[Any], fed: Federation) -> None:
+        broken = toy.again(fed, on_divergence="restore", executor=toy.Diverging(11))
+        run = engine.run(method, broken, Schedule(rounds=2))
+        assert toy.finite(run.state)
+        assert [(record.cohort, record.diverged) for record in run.history] == [(list(toy.IDS), [11])] * 2
+        assert all(len(record.loss["train"]) == 4 for record in run.history)
+
 
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'kt_pfl'"):

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from importlib.util import find_spec
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -11,17 +12,22 @@ from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline import params
+from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.tune.nodes import settle
+from ktpfl_pipeline.reports.results import honest, summarise
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 
@@ -50,6 +56,14 @@ class TestAssemble:
                 indices = getattr(own, split)
                 assert torch.equal(getattr(client, split).images, data.private.images[indices])
                 assert torch.equal(getattr(client, split).labels, data.private.labels[indices])
+
+    def test_who_lies_and_what_becomes_of_who_diverges_are_settings(self, data: FederatedData) -> None:
+        plain = runs.assemble(experiment(), data, 1)
+        assert (plain.on_divergence, plain.liars) == ("stop", [])
+        changes = {"on_divergence": "skip", "adversaries": {"share": 0.4, "kind": "scaled"}}
+        fed = runs.assemble(experiment(**changes), data, 1)
+        assert (fed.on_divergence, fed.adversaries) == ("skip", Adversaries(0.4, "scaled"))
+        assert len(fed.liars) == 2
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_the_seed_decides_partition_public_set_and_streams(self, data: FederatedData, seed: int) -> None:
@@ -195,3 +209,28 @@ class TestProgress:
     def test_what_was_finished_before_takes_no_time(self, caplog: pytest.LogCaptureFixture) -> None:
         lines = self.lines(caplog, seconds=1800.0, trained=False)
         assert lines == [f"KT-pFL, seed {seed}: accuracy 50.0 % (finished before)" for seed in (0, 1)]
+
+
+def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None:
+    """What is kept are means over the clients that do not lie; the run knows who lied and who was believed."""
+    settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
+    shown = Progress("kt_pfl", settings)
+    run = runs.run_seed("mine", "kt_pfl", settings, data, 0, shown)
+    assert len(run.adversaries) == 2
+    last = run.history[-1].accuracy["after_transfer"]
+    others = [value for place, value in enumerate(last) if place not in run.adversaries]
+    assert len(others) == 3
+    c = torch.tensor(run.coefficients)
+    lies = c[[n for n in range(5) if n not in run.adversaries]][:, run.adversaries]
+    assert run.trust == pytest.approx(5 * float(lies.mean()))
+    assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(
+        fmean(fmean(honest(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
+    )
+
+
+def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anything_is_trained() -> None:
+    settings = experiment(adversaries={"share": 0.2})
+    with pytest.raises(
+        InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, fml exchange models or"
+    ):
+        settle(settings, "", EXPERIMENT, HETERO_METHODS)

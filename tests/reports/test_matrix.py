@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ktpfl_pipeline.reports.matrix import attention, snapshots
+from ktpfl_pipeline.reports.matrix import attention, snapshots, trust
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,11 @@ def test_attention_by_hand() -> None:
     assert found["own"] == pytest.approx([(0.5 + 0.2 + 0.7) / 3, 1.0])
     assert found["alike"] == pytest.approx([(0.3 + 0.4) / 3, 0.0])  # 0.5 is not above one half
     assert found["others"] == pytest.approx([(0.2 + 0.4 + 0.1 + 0.2) / 3, 0.0])
+
+
+def test_trust_by_hand() -> None:
+    """Rows 0 and 2 are honest; what they give to client 1 is 0.3 and 0.2, and equal weights would give 1/3."""
+    c = torch.tensor([[0.5, 0.3, 0.2], [0.0, 1.0, 0.0], [0.1, 0.2, 0.7]])
+    assert trust(c, [1]) == pytest.approx(3 * 0.25)
+    assert trust(torch.full((4, 4), 0.25), [0, 3]) == pytest.approx(1.0)
+    assert trust(torch.eye(4), [2]) == 0.0

@@ -2,18 +2,22 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import overview
 from ktpfl_pipeline.reports.results import (
+    HEADLINE,
     Difference,
     FinishedRun,
     MethodResult,
+    adversaries_in_words,
     comparable,
     comparison,
     difference,
+    divergences_in_words,
     local_only,
     paired_difference,
     subject,
@@ -250,3 +254,31 @@ def test_tuned_hyperparameters_are_in_the_variant():
 
 def test_settings_without_partition_have_no_variant():
     assert variant({}) == ""
+
+
+class TestAdversaries:
+    def test_no_mean_counts_them(self, run):
+        """Three clients, the second lies: its accuracy is kept and stands in no mean, deviation or curve."""
+        liar = replace(run("kt_pfl", 0, [(0.5, 0.1, 0.7)] * 2), adversaries=[1], trust=0.8)
+        result = summarise([liar], {})
+        final = result.final[HEADLINE]
+        assert final.mean == final.per_seed[0] == pytest.approx(0.6)
+        assert final.per_client == pytest.approx([0.5, 0.1, 0.7])
+        assert (final.worst_decile, final.client_std, final.best) == pytest.approx((0.5, 0.1, 0.6))
+        assert result.curve(HEADLINE)[1] == [pytest.approx([0.6, 0.6])]
+        assert FinishedRun.from_dict(liar.to_dict()) == liar
+
+    def test_divergences_are_counted_by_method(self, run):
+        made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
+        diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
+        results = [summarise([diverged], {}), summarise([run("fedmd")], {})]
+        assert divergences_in_words(results) == ["training diverged and a client was skipped or restored: KT-pFL 2"]
+        assert divergences_in_words(results[1:]) == []
+
+    def test_are_named_where_there_are_some(self):
+        given = {"adversaries": {"share": 0.1, "kind": "flipped"}, "partition": {"scheme": "iid"}}
+        assert adversaries_in_words(given) == [
+            "10 % of the clients are adversaries and upload flipped predictions; means are over the others"
+        ]
+        assert variant(given) == "iid-flipped-0.1"
+        assert adversaries_in_words({}) == adversaries_in_words({"adversaries": {"share": 0.0, "kind": "random"}}) == []

@@ -295,3 +295,21 @@ class TestComparable:
         now = {**SETTINGS, "training": {"epochs": 6}}
         with pytest.raises(InputError, match=r"training\.epochs=5, now 6"):
             sweep.comparable("sweep_rho", self.content(points), SWEEP, [now] * 3)
+
+
+def test_adversaries(made: Make) -> None:
+    """The weight on them has an interval; no share is chosen; the table without them has no such column."""
+    points = []
+    for share in (0.0, 0.2):
+        result = made("kt_pfl", 0.8 - share, 0.9 - share, validation=0.8 - share, key=share)
+        runs = [replace(own, adversaries=[1], trust=trust) for own, trust in zip(result.runs, (0.5, 0.7), strict=True)]
+        lied = summarise(runs, {}) if share else result
+        settings = {**SETTINGS, "adversaries": {"share": share, "kind": "flipped"}}
+        points.append(Point(share, settings, {"kt_pfl": lied}))
+    rows = sweep.table_rows(points)
+    assert not any(row.chosen for row in rows)
+    assert "nobody chooses" in sweep.summary(points, "share")
+    shown = sweep.table(rows, "share")
+    assert list(shown[sweep.TRUST]) == ["–", "0.60 [−0.67, 1.87]"]  # 0.6 ± 12.706 · 0.1414 / √2
+    assert {"Adversaries", sweep.TRUST} <= sweep.notes(rows, "share").keys()
+    assert sweep.TRUST not in sweep.table(rows[:1], "share")

@@ -6,6 +6,7 @@ are pure, take and return float64, and run where their tensors are. Equations ar
 NeurIPS 2021); the gradient is derived in docs/kt_pfl.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -13,7 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.errors import InputError
+
 TINY = 1e-12  # probabilities inside logarithms are at least this
+ROUNDING = 1e-4
+"""How far from 1 a teacher's probabilities may add up: float32, many classes, and a mixture of many clients."""
 
 
 def uniform(n: int, device: torch.device | None = None) -> Tensor:
@@ -29,6 +34,30 @@ def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
 def teachers(c: Tensor, soft: Tensor) -> Tensor:
     """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) (Eq. 6)."""
     return (c @ soft.flatten(1)).view_as(soft)
+
+
+def refuse_improper(soft: Tensor, whose: Sequence[int | str]) -> None:
+    """Refuse teachers that are no distributions over the classes: what comes of them is no knowledge of anybody's.
+
+    Args:
+        soft: (n, B, K), or (B, K) the same for all.
+        whose: the n students, a client's id or the name of a model of the server.
+
+    Raises:
+        InputError: naming the first student whose teacher is none, and what it is instead.
+    """
+    parts = soft if soft.dim() == 3 else soft[None]
+    sums = parts.sum(dim=2)  # (n, B)
+    sound = (sums - 1.0).abs() <= ROUNDING  # not so for NaN
+    if sound.all() & (parts.amin() >= 0.0):
+        return
+    least = parts.amin(dim=2)
+    row, image = (~sound | (least < 0.0)).nonzero()[0].tolist()
+    raise InputError(
+        f"The teacher of {whose[row]} is no distribution on public image {image} of the batch (it sums to "
+        f"{float(sums[row, image]):.6g}, and its least value is {float(least[row, image]):.6g}); soft predictions must "
+        "be at least 0 and sum to 1: a method mixes them with weights that sum to 1, or normalises them."
+    )
 
 
 # Objectives: each row of c has its own convex problem. ----------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint
-from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation, Split
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
@@ -129,7 +129,8 @@ def run(
         The final state, one record a round, and the coefficient matrix over the rounds.
 
     Raises:
-        DivergedError: if a client's training diverges.
+        DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
+            diverge, or if a model of the server does.
         InputError: if the checkpoint belongs to another run, or one round lost models with their workers again and
             again.
     """
@@ -169,18 +170,21 @@ def _run(
         start = time.perf_counter()
         cohort = sample_cohort(fed, schedule.participation, t)
         before = state
-        state, report = method.round(before, cohort, t, fed)
-        _refuse_divergence(fed.executor.losses, t)
-        loss = {phase: _in_order(values, cohort) for phase, values in fed.executor.losses.items()}
+        state, report, cohort, skipped = _round(method, before, cohort, t, fed)
+        loss = {phase: _in_order(values, cohort) for phase, values in fed.executor.losses.items() if values}
         record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report, cohort))
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
             earlier = history[-1].accuracy.get("after_transfer", []) if history else []
-            record = _evaluate(record, method, before, state, report, fed, memory, earlier)
-            _refuse_divergence({"test": dict(zip(list[int | str](fed.by_id), record.loss["test"], strict=True))}, t)
+            try:
+                record = _evaluate(record, method, before, state, report, fed, memory, earlier)
+            except DivergedError as error:  # of a copy that is fine-tuned to be evaluated
+                raise diverged(error.found, t) from None
+            _refuse_infinite_test_loss(record, fed)
         spent = time.perf_counter() - start
         phases = dict(fed.executor.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
-        history = [*history, replace(record, seconds=seconds)]
+        record = replace(record, seconds=seconds, diverged=sorted({*skipped, *fed.executor.restored}))
+        history = [*history, record]
         if report.coefficients is not None:
             matrices = [*matrices, report.coefficients.float().cpu()]
         if checkpoint_file is not None:
@@ -188,6 +192,40 @@ def _run(
         tell(history[-1])
     state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
+
+
+def _round(
+    method: Method[State], before: State, cohort: list[int], t: int, fed: Federation
+) -> tuple[State, RoundReport, list[int], list[int]]:
+    """Run one round, and again without those who diverged in it where the federation says so.
+
+    Every stream is named by client and round, so the round without them is the one in which they were not sampled, to
+    the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out.
+
+    Returns:
+        The state, the report, the cohort of the round that ended, and who left it.
+
+    Raises:
+        DivergedError: if the run must stop, or if nobody of the cohort is left.
+    """
+    skipped: list[int] = []
+    while True:
+        rest = [n for n in cohort if n not in skipped]
+        try:
+            state, report = method.round(before, rest, t, fed)
+        except DivergedError as error:
+            found = error.found
+            out = [n for n in rest if n in found]
+            if fed.on_divergence == "stop" or not out or len(out) == len(rest):
+                raise diverged(found, t) from None
+        else:
+            if fed.executor.restored >= set(rest):
+                raise diverged(dict.fromkeys(rest, "as all of its cohort; nobody learned anything"), t)
+            return state, report, rest, skipped
+        for n in out:
+            logger.warning("Client %d diverged in round %d (%s); it sits this round out.", n, t, found[n])
+        skipped += out
+        fed.executor.start_attempt()
 
 
 def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
@@ -238,18 +276,22 @@ def _evaluate(
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
     """Return the cohort's losses in cohort order; those of the server's models by their names."""
-    return [losses[n] for n in cohort] if cohort[0] in losses else [losses[name] for name in sorted(losses, key=str)]
+    ours = [losses[n] for n in cohort if n in losses]  # one that was restored has none
+    return ours or [losses[name] for name in sorted(losses, key=str)]
 
 
-def _refuse_divergence(losses: dict[str, dict[int | str, float]], t: int) -> None:
-    for phase, values in losses.items():
-        for n, loss in values.items():
-            if not math.isfinite(loss):
-                who = f"Client {n}" if isinstance(n, int) else f"The server's {n}"
-                raise DivergedError(
-                    f"{who} diverged in round {t} (its {phase} loss is {loss}); "
-                    "lower training.learning_rate or distillation.learning_rate."
-                )
+def _refuse_infinite_test_loss(record: RoundRecord, fed: Federation) -> None:
+    """Refuse models whose weights are finite and whose loss is not, whatever `fed.on_divergence` says.
+
+    Whose fault it is cannot be told, where models are mixed; and evaluating must change nothing.
+    """
+    found: dict[int | str, str] = {
+        n: f"its test loss is {loss}"
+        for n, loss in zip(fed.by_id, record.loss["test"], strict=True)
+        if not math.isfinite(loss)
+    }
+    if found:
+        raise diverged(found, record.round)
 
 
 def _ledgers(report: RoundReport, cohort: list[int]) -> dict[str, list[int]]:

@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
 
@@ -28,7 +28,34 @@ class LostError(InputError):
 
 
 class DivergedError(InputError):
-    """The training of a client, or of a model of the server, left the finite numbers."""
+    """The training of a client, or of a model of the server, left the finite numbers.
+
+    Attributes:
+        found: what of each is not finite, such as ``"its train loss is nan"``; a client by its id, a model of the
+            server by its name.
+    """
+
+    def __init__(self, message: str, found: Mapping[int | str, str] | None = None) -> None:
+        """Keep who it was beside the message; see `diverged`."""
+        super().__init__(message)
+        self.found = dict(found or {})
+
+
+def diverged(found: Mapping[int | str, str], t: int | None = None) -> DivergedError:
+    """Return the error that names who diverged, in which phase, and how to mend it.
+
+    Args:
+        found: as in `DivergedError`; the first is told in full.
+        t: the round, where it is known.
+    """
+    (first, what), *rest = found.items()
+    who = f"Client {first}" if isinstance(first, int) else f"The server's {first}"
+    others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
+    return DivergedError(
+        f"{who} diverged{'' if t is None else f' in round {t}'} ({what}); "
+        f"lower training.learning_rate or distillation.learning_rate.{others}",
+        found,
+    )
 
 
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:

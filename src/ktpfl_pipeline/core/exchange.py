@@ -36,7 +36,7 @@ def train_and_predict(fed: Federation, models: Models, cohort: list[int], t: int
     """Train the cohort's models locally and predict the round's public batch with each."""
     batch = fed.public_batch(t)
     trained = fed.train(select(models, cohort), t)
-    logits = fed.logits(trained, batch)
+    logits = fed.logits(trained, batch, t)
     return Upload(trained, batch, logits, coefficients.soft_predictions(logits, fed.distillation.temperature))
 
 

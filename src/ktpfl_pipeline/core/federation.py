@@ -4,23 +4,30 @@ A verb works on many clients at once. Batches, devices and dtypes exist only beh
 `executors/`, many clients).
 """
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import local, mutual, prototypes, rng, rules
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core import coefficients, local, mutual, prototypes, rng, rules
+from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.params import Models, Params, Prototypes, params_of
 from ktpfl_pipeline.core.samples import Samples
 
+logger = logging.getLogger(__name__)
+Value = TypeVar("Value")
+Key = TypeVar("Key", int, str)
 Split = Literal["train", "validation", "test"]
 PublicTransport = Literal["float32", "uint8", "indices"]
+OnDivergence = Literal["stop", "skip", "restore"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +93,10 @@ class Federation:
         seed: the seed of the run; every stream is derived from it.
         public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels from
             the server, or as indices into a copy that every client holds.
+        on_divergence: what becomes of a client whose training leaves the finite numbers: ``stop`` ends the run,
+            ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights of before that
+            training. See `_trained` and `engine.run`.
+        adversaries: how many clients upload false predictions, and which.
         executor: how the verbs visit many clients.
     """
 
@@ -99,6 +110,8 @@ class Federation:
     distillation: Distillation = Distillation()
     compute: Compute = Compute()
     public_transport: PublicTransport = "uint8"
+    on_divergence: OnDivergence = "stop"
+    adversaries: Adversaries = field(default_factory=Adversaries)
     executor: SerialExecutor = field(default_factory=SerialExecutor, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +128,11 @@ class Federation:
     def by_id(self) -> dict[int, Client]:
         """Clients by id."""
         return {client.id: client for client in self.clients}
+
+    @cached_property
+    def liars(self) -> list[int]:
+        """Ids of the clients that upload false predictions, ascending."""
+        return self.adversaries.among(self.by_id, self.seed)
 
     @cached_property
     def device(self) -> torch.device:
@@ -207,7 +225,7 @@ class Federation:
 
     def train(self, models: Models, t: int) -> Models:
         """LocalSGD: return each model trained on its client's private data for E epochs."""
-        return self.executor.run(self, "train", local.train, {n: (params, t) for n, params in models.items()})
+        return self._trained("train", local.train, {n: (params, t) for n, params in models.items()}, models)
 
     def train_by(
         self,
@@ -230,7 +248,8 @@ class Federation:
         """
         limit, given = rules.Limit(self.training.epochs if epochs is None else epochs), others or {}
         calls = {n: (params, rule, given.get(n, ()), t, limit, part) for n, params in models.items()}
-        found = self.executor.run(self, "train", rules.train, calls)
+        before = {n: (params, given.get(n, ())) for n, params in models.items()}
+        found = self._trained("train", rules.train, calls, before)
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
@@ -239,7 +258,8 @@ class Federation:
         The images are those of round 0, which no round of training has: the same at every evaluation.
         """
         calls = {n: (params, rule, (), 0, rules.Limit(1, steps)) for n, params in models.items()}
-        found = self.executor.run(self, "adapt", rules.train, calls)
+        before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
+        found = self._trained("adapt", rules.train, calls, before, thrown_away=True)
         return {n: params for n, (params, _) in found.items()}
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
@@ -252,31 +272,44 @@ class Federation:
             epochs: passes over the training split; None takes E.
         """
         calls = {n: (params, 0, epochs) for n, params in models.items()}
-        return self.executor.run(self, "fine_tune", local.train, calls)
+        return self._trained("fine_tune", local.train, calls, models, thrown_away=True)
 
     def train_mutually(
         self, models: Models, common: Params, architecture: str, t: int, alpha: float, beta: float
     ) -> tuple[Models, Models]:
         """Return each model and its client's copy of the common one, trained on each other; see `mutual.train`."""
         calls = {n: (params, common, architecture, t, alpha, beta) for n, params in models.items()}
-        pairs = self.executor.run(self, "train", mutual.train, calls)
+        pairs = self._trained("train", mutual.train, calls, {n: (params, common) for n, params in models.items()})
         return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
 
     def train_to_prototypes(self, models: Models, targets: Tensor, known: Tensor, weight: float, t: int) -> Models:
         """Return each model trained with its features drawn toward class prototypes; see `prototypes.train`."""
         calls = {n: (params, targets, known, weight, t) for n, params in models.items()}
-        return self.executor.run(self, "train", prototypes.train, calls)
+        return self._trained("train", prototypes.train, calls, models)
 
     def class_means(self, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
         """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K)."""
         calls = {n: (params, dimension) for n, params in models.items()}
         found = self.executor.run(self, "prototypes", prototypes.class_means, calls)
+        _refuse_non_finite("prototypes", {n: means for n, (means, _) in found.items()})
         return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
 
-    def logits(self, models: Models, batch: Tensor) -> Tensor:
-        """Return each model's logits on the public samples `batch`, (|S|, B, K), in the models' order, eval mode."""
+    def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
+        """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode.
+
+        Args:
+            models: |S| of them.
+            batch: (B,) indices of the public samples.
+            t: the round, which names the streams of what adversaries make up.
+        """
         results = self.executor.run(self, "predict", local.logits, {n: (params, batch) for n, params in models.items()})
-        return torch.stack([results[n] for n in models])
+        _refuse_non_finite("predictions", results)
+        false = {
+            n: self.adversaries.uploaded(results[n], self.stream("false predictions", t, n))
+            for n in self.liars
+            if n in results
+        }
+        return torch.stack([false.get(n, results[n]) for n in models])
 
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
         """Return each model fitted to its teacher on the public samples `batch` for R epochs.
@@ -287,13 +320,15 @@ class Federation:
             batch: (B,) indices of the public samples that the teachers speak of.
             t: the round, which names the shuffling streams.
         """
+        coefficients.refuse_improper(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
-        return self.executor.run(self, "distill", local.distill, calls)
+        return self._trained("distill", local.distill, calls, models)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
         """Return the server's models, one per architecture, each fitted to the teacher, (B, K), for R epochs."""
+        coefficients.refuse_improper(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
-        return self.executor.run(self, "fuse", local.distill, calls)
+        return self._trained("fuse", local.distill, calls, models)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> Samples:
         """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
@@ -315,6 +350,7 @@ class Federation:
         parts = [self.held_out(n, split, limit).images for n in models]
         calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
         answers = self.executor.run(self, "cross_predict", local.cross_logits, calls)  # (Σ V_n, K) each
+        _refuse_non_finite("predictions", answers)
         stacked = torch.stack([answers[n] for n in models], dim=1)
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
 
@@ -326,3 +362,56 @@ class Federation:
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return accuracy and loss of each model on its own client's `split`."""
         return self.executor.run(self, "evaluate", local.evaluate, {n: (params, split) for n, params in models.items()})
+
+    def _trained(
+        self,
+        phase: str,
+        verb: Callable[..., local.Outcome[Value]],
+        calls: Mapping[Key, tuple[Any, ...]],
+        before: Mapping[Key, Value],
+        *,
+        thrown_away: bool = False,
+    ) -> dict[Key, Value]:
+        """Run a verb that trains, and look whose weights or loss left the finite numbers.
+
+        This is where divergence is noticed: before anything of that client is mixed with what others have.
+
+        Args:
+            phase: as the executor calls it.
+            verb: what is done for each client.
+            calls: its arguments by client.
+            before: what stands in the place of each value where it diverged and is restored.
+            thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
+                which it may not be; ``skip`` is ``restore`` there.
+
+        Raises:
+            DivergedError: if somebody diverged, unless all of them are restored.
+        """
+        values = self.executor.run(self, phase, verb, calls)
+        broken, losses = self.executor.broken.get(phase, set()), self.executor.losses.get(phase, {})
+        found: dict[int | str, str] = {}
+        for n in calls:
+            if not math.isfinite(losses.get(n, 0.0)):
+                found[n] = f"its {phase} loss is {losses[n]}"
+            elif n in broken:
+                found[n] = f"its weights after {phase} are not finite"
+        if not found:
+            return values
+        restores = self.on_divergence == "restore" or (thrown_away and self.on_divergence == "skip")
+        if not restores or any(isinstance(n, str) for n in found):
+            raise diverged(found)
+        for who, what in found.items():
+            logger.warning("Client %s diverged (%s); it goes on with its weights of before.", who, what)
+            self.executor.restored.add(int(who))
+            del losses[who]
+        return {n: before[n] if n in found else value for n, value in values.items()}
+
+
+def _refuse_non_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
+    """Refuse what is no number before it is mixed with what others sent: its client's training has diverged."""
+    whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
+    found: dict[int | str, str] = {
+        n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite
+    }
+    if found:
+        raise diverged(found)

@@ -7,7 +7,7 @@ place, `Workspace.pixels`, for private and public images alike.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -29,10 +29,38 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 @dataclass(frozen=True)
 class Outcome(Generic[Value]):
-    """What a verb returns for one client, and the mean training loss where it trained."""
+    """What a verb returns for one client.
+
+    Attributes:
+        value: the result.
+        loss: the mean training loss, where it trained.
+        finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
+    """
 
     value: Value
     loss: float | None = None
+    finite: Tensor | None = None
+
+
+def checked(outcome: Outcome[Value]) -> Outcome[Value]:
+    """Return the outcome of a training with `finite` as it is; executors call it where the weights are.
+
+    The last step of a training can break weights whose loss was a number still. Zero times a number is zero, and times
+    infinity or NaN it is NaN: the sum tells, several times faster than `isfinite`. The device is not waited for.
+    """
+    numbers = [part for part in _tensors(outcome.value) if part.is_floating_point()]
+    if outcome.loss is None or not numbers:
+        return outcome
+    return replace(outcome, finite=torch.stack([(0.0 * part).sum() == 0.0 for part in numbers]).all())
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a verb's value: models, vectors, or several of them."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
 
 
 class Workspace:

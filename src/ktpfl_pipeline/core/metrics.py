@@ -37,9 +37,11 @@ class RoundRecord:
             round that was not evaluated.
         loss: mean loss of the phase by name: one value per cohort member, in cohort order (``train``, ``distill``), or
             one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the
-            federation, after transfer, in evaluated rounds.
+            federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss there.
         traffic: bytes by ledger, one value per cohort member, in cohort order.
         seconds: wall time by phase.
+        diverged: ids of the clients whose training diverged, and that sat the round out for it (they are not in
+            `cohort`) or were given back their weights of before.
     """
 
     round: int
@@ -48,6 +50,7 @@ class RoundRecord:
     loss: dict[str, list[float]] = field(default_factory=dict)
     traffic: dict[str, list[int]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    diverged: list[int] = field(default_factory=list)
 
 
 def mean(values: list[float]) -> float:

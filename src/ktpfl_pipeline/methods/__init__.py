@@ -63,6 +63,12 @@ METHODS: dict[str, Callable[..., Method[Any]]] = {
     "apple": APPLE,
 }
 
+ON_PREDICTIONS = {
+    *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
+    *("fedmd", "feddf_soft", "ds_fl", "comet", "local"),
+}
+"""Methods whose clients upload predictions and nothing else, or nothing: an adversary lies about all it sends."""
+
 TITLES = {
     "kt_pfl": "KT-pFL",
     "kt_pfl_likelihood": "KT-pFL (likelihood)",

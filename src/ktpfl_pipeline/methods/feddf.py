@@ -43,7 +43,7 @@ class FedDF:
             group = [n for n in cohort if fed.by_id[n].architecture == name]
             averages[name] = average([trained[n] for n in group], fed.data_weights(group))
         batch = fed.public_batch(t)
-        ensemble = fed.logits(trained, batch).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
+        ensemble = fed.logits(trained, batch, t).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
         teacher = coefficients.soft_predictions(ensemble, fed.distillation.temperature)
         fused = fed.fuse(averages, teacher, batch, t)
         return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))

@@ -1,5 +1,7 @@
 """What a report keeps of a coefficient matrix that changes from round to round."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,18 @@ def snapshots(coefficients: Tensor, number: int = 5) -> dict[int, list[list[floa
     rounds = len(coefficients)
     chosen = sorted({round(rounds ** (step / (number - 1))) for step in range(number)})
     return {t: coefficients[t - 1].tolist() for t in chosen}
+
+
+def trust(c: Tensor, adversaries: Sequence[int]) -> float:
+    """Return the mean weight that honest rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
+
+    Args:
+        c: (N, N), rows that sum to one.
+        adversaries: their rows, at least one and not all.
+    """
+    lies = torch.zeros(len(c), dtype=torch.bool)
+    lies[list(adversaries)] = True
+    return float(c.double()[~lies][:, lies].mean() * len(c))
 
 
 def attention(coefficients: Tensor, similarity: Tensor) -> dict[str, list[float]]:

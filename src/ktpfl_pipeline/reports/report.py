@@ -18,7 +18,9 @@ from ktpfl_pipeline.reports.results import (
     HEADLINE,
     Difference,
     MethodResult,
+    adversaries_in_words,
     comparison,
+    divergences_in_words,
     local_only,
     paired_difference,
     subject,
@@ -508,6 +510,7 @@ def _console(name: str, results: Sequence[MethodResult], settings: dict[str, Any
 
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
     main = subject(results)
+    first = main.runs[0].history[0]
     source = str(settings.get("private", {}).get("source", ""))
     models = Counter(main.runs[0].architectures)
     seeds = sorted({seed for result in results for seed in result.seeds})
@@ -516,9 +519,15 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         f"partition {_words(main.runs[0].partition)}",
         f"{main.clients} client{'s' * (main.clients > 1)}: "
         + ", ".join(f"{count} {figures.architecture_title(model)}" for model, count in models.items()),
-        *([f"{present} of them in a round"] if (present := len(main.runs[0].history[0].cohort)) < main.clients else []),
+        *(
+            [f"{present} of them in a round"]
+            if (present := len({*first.cohort, *first.diverged})) < main.clients
+            else []
+        ),
         f"{main.rounds} round{'s' * (main.rounds > 1)}",
         f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}",
+        *adversaries_in_words(settings),
+        *divergences_in_words(results),
         *(["tuned hyperparameters"] if settings.get("hyperparameters") == "tuned" else []),
     ]
 

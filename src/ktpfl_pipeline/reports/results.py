@@ -49,6 +49,9 @@ class FinishedRun:
             distributions have a cosine similarity above one half) and ``others``, each one value a round; the three
             sum to one.
         theorem: the check of Theorem 1 on the final models, see `theorem.check`; None where it was not made.
+        adversaries: places of the clients that upload false predictions; no mean over clients counts them.
+        trust: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without them or
+            without a matrix.
     """
 
     experiment: str
@@ -65,6 +68,8 @@ class FinishedRun:
     matrices: dict[int, list[list[float]]] = field(default_factory=dict)
     attention: dict[str, list[float]] = field(default_factory=dict)
     theorem: "TheoremCheck | None" = None
+    adversaries: list[int] = field(default_factory=list)
+    trust: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run in plain values."""
@@ -96,10 +101,14 @@ class FinishedRun:
         """Return each client's accuracy at `point`, the mean of the last five evaluations, (N,)."""
         return _by_client(record.accuracy[point] for record in self.evaluated[-LAST:])
 
+    def honest(self, point: str) -> list[float]:
+        """Return the same without the adversaries."""
+        return honest(self.final(point), self.adversaries)
+
 
 @dataclass(frozen=True)
 class Final:
-    """Final accuracy of a method at one evaluation point.
+    """Final accuracy of a method at one evaluation point. Adversaries count in `per_client` alone.
 
     Attributes:
         mean: over seeds, of the mean over clients.
@@ -211,9 +220,17 @@ class MethodResult:
         return rounds, [_by_client(accuracy[t] for accuracy in by_round) for t in rounds]
 
 
+def honest(values: Sequence[float], adversaries: Sequence[int]) -> list[float]:
+    """Return one value a client without those of the adversaries, whose places are given."""
+    return [value for place, value in enumerate(values) if place not in adversaries]
+
+
 def curve(runs: Sequence[FinishedRun], point: str) -> tuple[list[int], list[list[float]]]:
     """Return the rounds that every run evaluated, and each run's mean over clients there, (runs, rounds)."""
-    means = [{record.round: fmean(record.accuracy[point]) for record in run.evaluated} for run in runs]
+    means = [
+        {record.round: fmean(honest(record.accuracy[point], run.adversaries)) for record in run.evaluated}
+        for run in runs
+    ]
     rounds = sorted(set.intersection(*map(set, means)))
     return rounds, [[by_round[t] for t in rounds] for by_round in means]
 
@@ -380,6 +397,7 @@ def variant(settings: dict[str, Any]) -> str:
     """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
 
     Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
+    Where some upload false predictions, which and their share: ``two_labels-open_part-flipped-0.1``.
     Where hyperparameters were tuned, that: ``two_labels-open_part-tuned``.
     Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
     """
@@ -388,9 +406,29 @@ def variant(settings: dict[str, Any]) -> str:
     parts = [scheme, partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
     if settings.get("participation", 1) < 1:
         parts += [f"{settings['clients']}_clients", settings["participation"]]
+    if settings.get("adversaries", {}).get("share"):
+        parts += [settings["adversaries"]["kind"], settings["adversaries"]["share"]]
     if settings.get("hyperparameters") == "tuned":
         parts.append("tuned")
     return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
+
+
+def adversaries_in_words(settings: dict[str, Any]) -> list[str]:
+    """Return what a report must say of adversaries: nothing without them."""
+    given = settings.get("adversaries", {})
+    if not given.get("share"):
+        return []
+    return [
+        f"{100 * given['share']:g} % of the clients are adversaries and upload {given['kind']} predictions; means are "
+        "over the others"
+    ]
+
+
+def divergences_in_words(results: "Sequence[MethodResult]") -> list[str]:
+    """Return what a report must say of clients whose training diverged and that were skipped or restored."""
+    times = {result.title: sum(len(t.diverged) for run in result.runs for t in run.history) for result in results}
+    told = ", ".join(f"{title} {count}" for title, count in times.items() if count)
+    return [f"training diverged and a client was skipped or restored: {told}"] if told else []
 
 
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
@@ -405,9 +443,9 @@ def subject(results: Sequence[MethodResult]) -> MethodResult:
 
 
 def _final(runs: Sequence[FinishedRun], point: str) -> Final:
-    finals = [run.final(point) for run in runs]
+    finals = [run.honest(point) for run in runs]
     per_seed = [fmean(clients) for clients in finals]
-    per_client = _by_client(finals)
+    per_client = _by_client(run.final(point) for run in runs)
     stds, worst = [pstdev(clients) for clients in finals], [worst_decile(clients) for clients in finals]
     _, means = curve(runs, point)
     return Final(

@@ -33,8 +33,10 @@ TITLES = {
     "methods.kt_pfl.rho": "ρ",
     "public.batch": "Public images a round |D_r|",
     "public.source": "Public data",
+    "adversaries.share": "Share of adversaries",
 }
 """What the settings of the paper's tables are called; another is called by its path."""
+TRUST = "Weight on adversaries"
 ANY = "any"
 """The value of a method that the setting does not touch."""
 DECADE = 10
@@ -161,9 +163,9 @@ def chosen(points: Sequence[Point], method: str) -> Point | None:
     """Return the point with the method's highest validation accuracy, the first of equals.
 
     None where there is nothing to choose: no validation images, one value, a setting that makes no difference to the
-    method or that decides which images the clients own.
+    method, or one that decides which images the clients own or who of them is an adversary.
     """
-    if len(points) == 1 or not touched(points, method) or not same_images(points):
+    if len(points) == 1 or not touched(points, method) or not same_images(points) or not same_adversaries(points):
         return None
     if any(VALIDATION not in point.methods[method].final for point in points):
         return None
@@ -176,6 +178,27 @@ def same_images(points: Sequence[Point]) -> bool:
         [run.label_counts for result in point.methods.values() for run in result.runs] for point in points
     ]
     return all(other == first for other in others)
+
+
+def same_adversaries(points: Sequence[Point]) -> bool:
+    """Say whether the same clients are honest at all points: how many lie is nobody's choice."""
+    shares = {point.settings.get("adversaries", {}).get("share", 0.0) for point in points}
+    return len(shares) == 1
+
+
+def trust(row: Row) -> str:
+    """Return the weight that honest clients give to adversaries, in units of 1/N, with its 95 % interval over seeds."""
+    found = [run.trust for run in row.result.runs if run.trust is not None]
+    spread = results.difference(found)
+    if spread is None:
+        return tables.NONE
+    if spread.low is None or spread.high is None:
+        return f"{spread.mean:.2f}"
+    return f"{spread.mean:.2f} [{spread.low:.2f}, {spread.high:.2f}]".replace("-", tables.MINUS)
+
+
+def _trusted(rows: Sequence[Row]) -> bool:
+    return any(run.trust is not None for row in rows for run in row.result.runs)
 
 
 def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
@@ -196,12 +219,14 @@ def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
                 ),
                 "Minus local-only (points)": tables.interval(row.minus_local),
                 "Chosen": "chosen" if row.chosen else "",
+                TRUST: trust(row),
             }
             for row in rows
         ],
         dtype=object,
     )
-    return found if any(row.chosen for row in rows) else found.drop(columns="Chosen")
+    shown = {"Chosen": any(row.chosen for row in rows), TRUST: _trusted(rows)}
+    return found.drop(columns=[column for column, wanted in shown.items() if not wanted])
 
 
 def summary(points: Sequence[Point], title: str) -> str:
@@ -228,6 +253,8 @@ def _unchosen(points: Sequence[Point]) -> str:
     """Say why no value is chosen for any method."""
     if len(points) == 1:
         return "there is only one"
+    if not same_adversaries(points):
+        return "it says how many clients lie, which nobody chooses. Compare by the difference to local-only"
     if not same_images(points):
         return (
             "it decides which images the clients own, so their validation accuracies are of other images. Compare by "
@@ -269,6 +296,13 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
         del found[title]
     if not any(row.chosen for row in rows):
         del found["Chosen"]
+    if any(run.adversaries for row in rows for run in row.result.runs):
+        found["Adversaries"] = "clients that upload false predictions; no mean counts their own accuracy."
+    if _trusted(rows):
+        found[TRUST] = (
+            "what the rows of honest clients in the final coefficient matrix give to an adversary on average, in units "
+            "of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out."
+        )
     return found
 
 
@@ -381,6 +415,7 @@ def _facts(points: Sequence[Point], parameter: str) -> list[str]:
     return [
         f"{parameter}: {', '.join(_text(point.value) for point in points)}",
         f"private {settings['private']['source']}",
+        *([] if same_adversaries(points) else [f"adversaries upload {settings['adversaries']['kind']} predictions"]),
         f"{runs.clients} clients, {settings['partition']['scheme'].replace('_', ' ')}",
         f"{runs.rounds} rounds",
         f"{len(runs.seeds)} seed{'s' * (len(runs.seeds) > 1)}",

@@ -18,6 +18,7 @@ from ktpfl_pipeline.reports.results import (
     Final,
     FinishedRun,
     MethodResult,
+    honest,
     local_only,
     paired_difference,
     subject,
@@ -239,8 +240,9 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             {
                 **_ids(run),
                 "round": record.round,
-                **{point: fmean(values) for point, values in record.accuracy.items()},
+                **{point: fmean(honest(values, run.adversaries)) for point, values in record.accuracy.items()},
                 **{f"{ledger}_bytes": sum(record.traffic.get(ledger, [])) for ledger in LEDGERS},
+                "diverged": len(record.diverged),
             }
             for _, run in runs
             for record in run.history
@@ -275,9 +277,9 @@ def _final_rows(result: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
         {
             **_ids(run),
             "point": point,
-            "accuracy": fmean(run.final(point)),
-            "client_std": pstdev(run.final(point)),
-            "worst_decile": worst_decile(run.final(point)),
+            "accuracy": fmean(run.honest(point)),
+            "client_std": pstdev(run.honest(point)),
+            "worst_decile": worst_decile(run.honest(point)),
             **totals,
             "seconds": seconds,
         }

@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, refuse_others
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
-from ktpfl_pipeline.core.local import Outcome, Workspace
+from ktpfl_pipeline.core.local import Outcome, Workspace, checked
 from ktpfl_pipeline.core.params import Handle
 
 if TYPE_CHECKING:
@@ -77,12 +77,8 @@ class ClusterExecutor(SerialExecutor):
         except BaseException:
             self._dismiss()  # others are at work still, for nobody
             raise
-        for n in calls:
-            loss = outcomes[n].loss
-            if loss is not None:
-                self.losses.setdefault(phase, {})[n] = loss
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
-        return {n: outcomes[n].value for n in calls}
+        return self._kept(phase, {n: outcomes[n] for n in calls})
 
     def close(self) -> None:
         """End the workers, and Ray where it was started for them; the next verb starts others."""
@@ -342,7 +338,7 @@ class _Worker:
         """Return the outcome of a call, or the exception that it raised; and the models of it, which stay here."""
         models: list[dict[str, Tensor]] = []
         try:
-            outcome = self._verb(self._space, n, *self._calls.pop(n))
+            outcome = checked(self._verb(self._space, n, *self._calls.pop(n)))
             return replace(outcome, value=_detached(outcome.value, models)), models
         except Exception as error:
             error.add_note(f"In a worker of the cluster:\n{traceback.format_exc()}")

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ktpfl_pipeline.core.local import Outcome, Workspace
+import torch
+
+from ktpfl_pipeline.core.local import Outcome, Workspace, checked
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Federation
@@ -19,6 +21,8 @@ class SerialExecutor:
     Attributes:
         seconds: wall time by phase.
         losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
+        broken: by phase, of whom the weights that its last call trained are not finite.
+        restored: clients that were given back weights of before a training which diverged, in this round.
         progress: called as ``progress(phase, done, total)`` after each client.
     """
 
@@ -26,12 +30,19 @@ class SerialExecutor:
         """Start with nothing loaded and nobody watching."""
         self.seconds: dict[str, float] = {}
         self.losses: dict[str, dict[int | str, float]] = {}
+        self.broken: dict[str, set[int | str]] = {}
+        self.restored: set[int] = set()
         self.progress: Callable[[str, int, int], None] = lambda phase, done, total: None
         self._space: Workspace | None = None
 
     def start_round(self) -> None:
         """Forget the measurements of the round before."""
-        self.seconds, self.losses = {}, {}
+        self.seconds = {}
+        self.start_attempt()
+
+    def start_attempt(self) -> None:
+        """Forget what was found in this round, which is begun again; the time that it took counts."""
+        self.losses, self.broken, self.restored = {}, {}, set()
 
     def run(
         self, fed: "Federation", phase: str, verb: Callable[..., Outcome[Value]], calls: Mapping[Key, tuple[Any, ...]]
@@ -42,15 +53,23 @@ class SerialExecutor:
         """
         space = self._workspace(fed)
         start = time.perf_counter()
-        values = {}
+        outcomes = {}
         for done, (n, arguments) in enumerate(calls.items(), start=1):
-            outcome = verb(space, n, *arguments)
-            values[n] = outcome.value
-            if outcome.loss is not None:
-                self.losses.setdefault(phase, {})[n] = outcome.loss
+            outcomes[n] = checked(verb(space, n, *arguments))
             self.progress(phase, done, len(calls))
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
-        return values
+        return self._kept(phase, outcomes)
+
+    def _kept(self, phase: str, outcomes: Mapping[Key, Outcome[Value]]) -> dict[Key, Value]:
+        """Write down each call's loss and whether its weights are finite; return the values."""
+        for n, outcome in outcomes.items():
+            if outcome.loss is not None:
+                self.losses.setdefault(phase, {})[n] = outcome.loss
+        flags = {n: outcome.finite for n, outcome in outcomes.items() if outcome.finite is not None}
+        if flags:
+            whole = torch.stack(list(flags.values())).tolist()  # one wait for the device, for all of them
+            self.broken[phase] = {n for n, finite in zip(flags, whole, strict=True) if not finite}
+        return {n: outcome.value for n, outcome in outcomes.items()}
 
     def _workspace(self, fed: "Federation") -> Workspace:
         if self._space is None or self._space.fed is not fed:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
-from ktpfl_pipeline.core.local import Outcome
+from ktpfl_pipeline.core.local import Outcome, checked
 from ktpfl_pipeline.core.stacked import STACKED
 
 if TYPE_CHECKING:
@@ -39,15 +39,12 @@ class StackedExecutor(SerialExecutor):
         outcomes: dict[Any, Outcome[Value]] = {}
         for stack in self._stacks(fed, calls):
             some: dict[Any, tuple[Any, ...]] = {n: calls[n] for n in stack}
-            outcomes |= together(space, some) if len(stack) > 1 else {n: verb(space, n, *some[n]) for n in stack}
+            found = together(space, some) if len(stack) > 1 else {n: verb(space, n, *some[n]) for n in stack}
+            outcomes |= {n: checked(outcome) for n, outcome in found.items()}
             for done in range(len(outcomes) - len(stack), len(outcomes)):
                 self.progress(phase, done + 1, len(calls))
-        for n in calls:
-            loss = outcomes[n].loss
-            if loss is not None:
-                self.losses.setdefault(phase, {})[n] = loss
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
-        return {n: outcomes[n].value for n in calls}
+        return self._kept(phase, {n: outcomes[n] for n in calls})
 
     def _stacks(self, fed: "Federation", calls: Mapping[Key, tuple[Any, ...]]) -> list[list[Key]]:
         """Return who is computed together: one architecture, the most training images first, whatever the calls' order.

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
-from ktpfl_pipeline.core.local import Outcome, Workspace
+from ktpfl_pipeline.core.local import Outcome, Workspace, checked
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Federation
@@ -90,12 +90,8 @@ class WorkersExecutor(SerialExecutor):
                     outcomes[n] = answer
                     self._took[phase, n] = time.perf_counter() - begun[n]
                     self.progress(phase, len(outcomes), len(calls))
-        for n in calls:
-            loss = outcomes[n].loss
-            if loss is not None:
-                self.losses.setdefault(phase, {})[n] = loss
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
-        return {n: outcomes[n].value for n in calls}
+        return self._kept(phase, {n: outcomes[n] for n in calls})
 
     def close(self) -> None:
         """End the workers; the next verb starts others."""
@@ -196,7 +192,7 @@ def _work(
         answer: Any
         try:
             verb, n, arguments = questions.load(question, copy=False)
-            answer = verb(space, n, *arguments)
+            answer = checked(verb(space, n, *arguments))
         except Exception as error:
             error.add_note(f"In a worker:\n{traceback.format_exc()}")
             answer = error

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from ktpfl_pipeline import models, params, tracking
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
+from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
@@ -24,7 +25,7 @@ from ktpfl_pipeline.data.partition import label_counts, label_similarity
 from ktpfl_pipeline.params import Experiment
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 from ktpfl_pipeline.reports import figures, matrix, theorem
-from ktpfl_pipeline.reports.results import FinishedRun, flat, summarise
+from ktpfl_pipeline.reports.results import FinishedRun, flat, honest, summarise
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
@@ -55,6 +56,7 @@ def run_seed(
     made = params.create_method(method, experiment.methods.get(method, {}))
     hyperparameters = asdict(made)
     fed = assemble(experiment, data, seed)
+    liars = fed.positions(fed.liars).tolist()
     settings = identity(name, method, made, experiment, fed, data, seed)
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     scheme = experiment.partition.scheme
@@ -78,7 +80,7 @@ def run_seed(
             engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every),
             settings=settings,
             checkpoint_file=folder and folder / "checkpoint.pt",
-            observer=engine.Observer(progress=shown.phase, round=lambda record: _tell(record, shown, tracked)),
+            observer=engine.Observer(progress=shown.phase, round=lambda record: _tell(record, shown, tracked, liars)),
         )
         counts = label_counts(data.private.labels, data.partitions[seed], data.classes)
         matrices = result.coefficients  # (rounds, N, N)
@@ -97,6 +99,8 @@ def run_seed(
             matrices={} if matrices is None else matrix.snapshots(matrices),
             attention={} if matrices is None else matrix.attention(matrices, label_similarity(counts)),
             theorem=check_theorem(made, result, fed, experiment.theorem_samples),
+            adversaries=liars,
+            trust=None if matrices is None or not liars else matrix.trust(matrices[-1], liars),
         )
         log_end(tracked, finished, hyperparameters)
     return finished
@@ -140,6 +144,8 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
+        on_divergence=experiment.on_divergence,
+        adversaries=Adversaries(**experiment.adversaries.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
 
@@ -207,6 +213,8 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
     tracked.finish({**final, **best}, drawn, tables)
 
 
-def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun) -> None:
+def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, liars: list[int]) -> None:
+    """Tell of a round; accuracies are those of the clients that do not lie."""
+    record = replace(record, accuracy={point: honest(values, liars) for point, values in record.accuracy.items()})
     shown.round(record)
     tracked.round(record)

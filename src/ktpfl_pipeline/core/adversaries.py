@@ -1,0 +1,53 @@
+"""Clients that upload something else than what their models predict: a setting of the simulation.
+
+They train, learn from their teachers and are evaluated as others are; what they tell the others alone is false. It is
+the prediction's counterpart of attacks on uploaded models: `random` of the Gaussian attack (Blanchard et al., NeurIPS
+2017), `flipped` of label flipping y → K - 1 - y (Fang et al., USENIX Security 2020), `scaled` of sign flipping with a
+larger size (Li et al., RSA, AAAI 2019).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core import rng
+
+FACTOR = -10.0
+"""Of ``scaled``: nearly all of the mass goes to the class that the model thinks the least of."""
+
+
+@dataclass(frozen=True)
+class Adversaries:
+    """How many clients lie, and how.
+
+    Attributes:
+        share: of the clients; round(share · N) are adversaries, 0 is none.
+        kind: what they upload: ``random``, normal noise of the mean and standard deviation that their logits have;
+            ``flipped``, their logits with the classes in reverse order; ``scaled``, their logits times -10.
+    """
+
+    share: float = 0.0
+    kind: Literal["random", "flipped", "scaled"] = "flipped"
+
+    def among(self, clients: Iterable[int], seed: int) -> list[int]:
+        """Return the ids of the adversaries, ascending; with a larger share, those of a smaller one are among them."""
+        ids = sorted(clients)
+        order = torch.randperm(len(ids), generator=rng.stream(seed, "adversaries")).tolist()
+        return sorted(ids[place] for place in order[: round(self.share * len(ids))])
+
+    def uploaded(self, logits: Tensor, stream: torch.Generator) -> Tensor:
+        """Return what an adversary uploads in the place of its logits, (B, K).
+
+        Args:
+            logits: what its model predicts.
+            stream: of the noise.
+        """
+        if self.kind == "flipped":
+            return logits.flip(-1)
+        if self.kind == "scaled":
+            return FACTOR * logits
+        noise = torch.randn(logits.shape, generator=stream).to(logits)  # drawn on the CPU, the same for any device
+        return logits.mean() + logits.std() * noise
