@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +21,7 @@ Make = Callable[..., Callable[[], Any]]
 """Prepares the work and returns what is timed; it runs in the way's own process, so it stands in a module."""
 
 RESULTS = Path(__file__).parent / "results"
-SAMPLED_EVERY = 0.02  # seconds, of memory
+CLOSELY = 0.02  # seconds
 PRODUCT = 3072  # rows and columns of the matrices of which the ceiling is a product
 
 
@@ -36,15 +37,16 @@ class Way:
         far.close()
         self._connection.recv()
 
-    def seconds(self) -> float:
-        """Do the work once and return the wall time."""
-        self._connection.send("time")
-        return float(self._connection.recv())
+    def turn(self, sampled_every: float | None = None) -> tuple[float, float]:
+        """Do the work once; return the wall time, and the peak memory of the process and its children in GB.
 
-    def peak(self) -> float:
-        """Do the work once, untimed, and return the peak memory of the process and its children in GB."""
-        self._connection.send("memory")
-        return float(self._connection.recv())
+        Args:
+            sampled_every: seconds between two looks at the memory, each of which takes some milliseconds; None looks
+                never, and 0 GB are returned.
+        """
+        self._connection.send(sampled_every)
+        seconds, peak = self._connection.recv()
+        return float(seconds), float(peak)
 
     def close(self) -> None:
         """End the process, and its children with it."""
@@ -57,7 +59,9 @@ def _serve(connection: Connection, make: Make, arguments: tuple[Any, ...]) -> No
     work = make(*arguments)
     connection.send("ready")
     while (wish := connection.recv()) != "end":
-        connection.send(seconds_of(work) if wish == "time" else _peak_of(work))
+        with memory_watched(wish) as seen:
+            seconds = seconds_of(work)
+        connection.send((seconds, max(seen, default=0) / 1e9))
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
@@ -67,16 +71,25 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def in_turn(ways: Mapping[str, Way], repetitions: int) -> dict[str, list[float]]:
-    """Return each way's seconds, taken in turn, so that what slows the machine down meets them all.
+def in_turn(
+    ways: Mapping[str, Way], turns: int, sampled_every: float | None = None
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Return each way's seconds and peak memory in GB, taken in turn: what slows the machine down meets them all.
 
-    What a process makes once is not what is compared: ask for its `peak` first, or pass over the first turn.
+    Args:
+        ways: what is compared.
+        turns: how many each has.
+        sampled_every: seconds between looks at the memory, for work that takes minutes. None gives each way one more
+            turn before, untimed, in which its memory is watched closely and what a process makes once is made.
     """
+    peaks = {name: 0.0 if sampled_every else way.turn(CLOSELY)[1] for name, way in ways.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repetitions):
+    for _ in range(turns):
         for name, way in ways.items():
-            times[name].append(way.seconds())
-    return times
+            seconds, peak = way.turn(sampled_every)
+            times[name].append(seconds)
+            peaks[name] = max(peaks[name], peak)
+    return times, peaks
 
 
 def ratio(reference: list[float], taken: list[float]) -> float:
@@ -94,25 +107,28 @@ def product(dtype: str, threads: int) -> Callable[[], Any]:
 def ceiling(dtype: str, threads: int, repetitions: int = 7) -> float:
     """Return the GFLOP/s of a large matrix product, the best of some."""
     way = Way(product, dtype, threads)
-    best = min(in_turn({dtype: way}, repetitions)[dtype])
+    best = min(in_turn({dtype: way}, repetitions)[0][dtype])
     way.close()
     return 2 * PRODUCT**3 / best / 1e9
 
 
-def _peak_of(work: Callable[[], Any]) -> float:
-    """Return the peak of the memory that this process and its children have while they do the work, in GB."""
-    seen, done = [0], threading.Event()
+@contextmanager
+def memory_watched(every: float | None) -> Iterator[list[int]]:
+    """Collect the bytes that this process and its children have, every so many seconds, inside the block."""
+    seen: list[int] = []
+    done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(SAMPLED_EVERY):
+        while not done.wait(every):
             seen.append(sum(_proportional(process) for process in _family(os.getpid())))
 
     watcher = threading.Thread(target=watch)
-    watcher.start()
-    work()
+    if every is not None:
+        watcher.start()
+    yield seen
     done.set()
-    watcher.join()
-    return max(seen) / 1e9
+    if every is not None:
+        watcher.join()
 
 
 def _proportional(process: int) -> int:

@@ -50,6 +50,8 @@ class Workload:
         public: images of the public set.
         rounds: in one turn.
         turns: of each way.
+        ways: keys of `WAYS`; None is all.
+        sampled_every: seconds between looks at the memory; see `measure.in_turn`.
     """
 
     method: str
@@ -58,7 +60,22 @@ class Workload:
     public: int = 1
     rounds: int = 3
     turns: int = 5
+    ways: tuple[str, ...] | None = None
+    sampled_every: float | None = None
 
+
+WAYS: dict[str, dict[str, Any]] = {
+    "float32, one client after another": {"workers": 1},
+    "float32, workers": {},
+    "float32, Ray cluster of this machine": {"cluster": "local"},
+    "float32, stacked": {"workers": 1, "stacked": 5},
+    "float32, workers, channels last": {"memory_format": "channels_last"},
+    "bfloat16, workers": {"dtype": "bfloat16"},
+    "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
+}
+"""Settings of `compute` that differ from those of the reference; workers: one a core."""
+MINUTES = ("float32, workers", "float32, workers, channels last", "bfloat16, workers, channels last")
+"""The ways of a workload that takes minutes."""
 
 WORKLOADS = {
     "fedavg": Workload("fedavg", ("mcmahan_unpadded",) * 20, channels=1),
@@ -66,17 +83,8 @@ WORKLOADS = {
     "alexnet": Workload("local", ("alexnet",) * 2),
     "resnet18": Workload("local", ("resnet18",) * 2, rounds=1, turns=3),
     "shufflenet_v2": Workload("local", ("shufflenet_v2",) * 2, rounds=1),
-    "kt_pfl": Workload("kt_pfl", PAPER * 5, public=3000, rounds=1, turns=2),
+    "kt_pfl": Workload("kt_pfl", PAPER * 5, public=3000, rounds=1, turns=2, ways=MINUTES, sampled_every=2.0),
 }
-
-WAYS: dict[str, dict[str, Any]] = {
-    "float32, one client after another": {"workers": 1},
-    "float32, workers": {},
-    "float32, workers, channels last": {"memory_format": "channels_last"},
-    "bfloat16, workers": {"dtype": "bfloat16"},
-    "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
-}
-"""Settings of `compute` that differ from those of the reference; workers: one a core."""
 
 
 def build(channels: int, name: str) -> nn.Module:
@@ -96,7 +104,9 @@ def samples(number: int, channels: int, seed: int) -> Samples:
     return Samples(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
-def federation(work: Workload, workers: int = 1, **compute: Any) -> Federation:
+def federation(
+    work: Workload, workers: int = 1, stacked: int = 1, cluster: str | None = None, **compute: Any
+) -> Federation:
     """Return the workload for the engine."""
     channels = work.channels
     clients = tuple(
@@ -112,7 +122,7 @@ def federation(work: Workload, workers: int = 1, **compute: Any) -> Federation:
         training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
         distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
         compute=Compute("cpu", **compute),
-        executor=executors.create(workers, 1, "cpu"),
+        executor=executors.create(workers, 1, "cpu", stacked, cluster),
     )
 
 
@@ -151,10 +161,9 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
     """Measure one workload in all ways; return its table."""
     cores = resources.cores()
     ways = {f"naive loop, {torch.get_num_threads()} threads": measure.Way(naive_rounds, work)}
-    for way, settings in WAYS.items():
-        ways[way] = measure.Way(engine_rounds, work, {"workers": cores, **settings})
-    memory = {way: process.peak() for way, process in ways.items()}
-    times = measure.in_turn(ways, work.turns)
+    for way in work.ways or WAYS:
+        ways[way] = measure.Way(engine_rounds, work, {"workers": cores, **WAYS[way]})
+    times, memory = measure.in_turn(ways, work.turns, work.sampled_every)
     for process in ways.values():
         process.close()
     images = len(work.architectures) * TRAIN
@@ -170,7 +179,12 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
     for way, taken in times.items():
         seconds = statistics.median(taken) / work.rounds
         dtype = "bfloat16" if "bfloat16" in way else "float32"
-        share = operations(work) / seconds / 1e9 / peaks[f"{dtype}, {1 if 'after another' in way else cores}"]
+        share = (
+            operations(work)
+            / seconds
+            / 1e9
+            / peaks[f"{dtype}, {1 if WAYS.get(way, {}).get('workers') == 1 else cores}"]
+        )
         lines.append(
             f"| {way} | {seconds:.2f} | {images / seconds:,.0f} | {measure.ratio(first, taken):.2f} | {share:.0%} "
             f"| {memory[way]:.1f} |"

@@ -25,7 +25,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def untracked(tmp_path: Path) -> Iterator[Project]:
-    """A fresh project that tracks nothing. It goes afterwards: twenty of the paper's models fill half a gigabyte."""
+    """A fresh project that tracks nothing. It goes afterwards: the paper's models fill a quarter of a gigabyte."""
     yield Project.create(tmp_path / "project")
     shutil.rmtree(tmp_path / "project")
 
