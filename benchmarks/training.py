@@ -80,10 +80,10 @@ MINUTES = ("float32, workers", "float32, workers, channels last", "bfloat16, wor
 WORKLOADS = {
     "fedavg": Workload("fedavg", ("mcmahan_unpadded",) * 20, channels=1),
     "lenet": Workload("local", ("lenet",) * 2, rounds=20),
-    "alexnet": Workload("local", ("alexnet",) * 2),
+    "alexnet": Workload("local", ("alexnet",) * 2, turns=3),
     "resnet18": Workload("local", ("resnet18",) * 2, rounds=1, turns=3),
-    "shufflenet_v2": Workload("local", ("shufflenet_v2",) * 2, rounds=1),
-    "kt_pfl": Workload("kt_pfl", PAPER * 5, public=3000, rounds=1, turns=2, ways=MINUTES, sampled_every=2.0),
+    "shufflenet_v2": Workload("local", ("shufflenet_v2",) * 2, rounds=1, turns=3),
+    "kt_pfl": Workload("kt_pfl", PAPER * 5, public=3000, rounds=1, turns=1, ways=MINUTES, sampled_every=2.0),
 }
 
 
@@ -171,7 +171,7 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
     lines = [
         f"## {name}",
         "",
-        f"Medians of {work.turns} turns of {work.rounds} round{'s' if work.rounds > 1 else ''}.",
+        f"Medians of {work.turns} turn{'s' if work.turns > 1 else ''} of {work.rounds} round{'s' if work.rounds > 1 else ''}.",
         "",
         "| way | seconds a round | private images a second | × the naive loop | share of ceiling | peak memory, GB |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -47,8 +47,8 @@ def build(name: str) -> nn.Module:
         "linear": [nn.Flatten(), nn.Linear(64, CLASSES)],
         "conv": [*convolution, nn.Linear(36, CLASSES)],
         "mlp": [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, CLASSES)],
-        "unlucky": [nn.Flatten(), Unlucky(), nn.Linear(64, CLASSES)],
         "both": [*convolution, nn.Dropout(0.3), nn.Linear(36, CLASSES)],
+        "unlucky": [nn.Flatten(), Unlucky(), nn.Linear(64, CLASSES)],
     }
     return nn.Sequential(*layers[name])
 

@@ -71,7 +71,7 @@ def write_some(folder: Path, name: str, number: int, target: Path) -> None:
 
 
 @pytest.mark.parametrize("experiment", PAIRS)
-def test_two_clients_of_each_of_the_papers_four_architectures(folder: Path, untracked: Project, experiment: str) -> None:
+def test_two_clients_of_each_paper_architecture(folder: Path, untracked: Project, experiment: str) -> None:
     raw = untracked.folder / "data" / "01_raw"
     private, public = PAIRS[experiment]
     write_some(folder, private, 240, raw / "private.npz")

@@ -649,6 +649,7 @@ def svg(figure: Figure, name: str) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
+    text = re.sub(r' id="image\w+"', "", text)  # nobody refers to them, and equal images have equal ones
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     for colour, variable in TOKENS.items():
         text = text.replace(colour, variable)
