@@ -171,7 +171,7 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
     lines = [
         f"## {name}",
         "",
-        f"Medians of {work.turns} turn{'s' if work.turns > 1 else ''} of {work.rounds} round{'s' if work.rounds > 1 else ''}.",
+        f"Medians over turns, {work.turns} of them; rounds in a turn: {work.rounds}.",
         "",
         "| way | seconds a round | private images a second | × the naive loop | share of ceiling | peak memory, GB |",
         "| --- | --- | --- | --- | --- | --- |",
