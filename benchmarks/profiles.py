@@ -19,7 +19,8 @@ from typing import Any
 import measure
 import torch
 from torch.profiler import ProfilerActivity, profile
-from training import WORKLOADS, Workload, engine_rounds
+from training import engine_rounds
+from workloads import WORKLOADS, Workload
 
 from ktpfl_pipeline.core.executors import resources
 

@@ -19,111 +19,17 @@ way's precision on all its threads, counted over the whole round.
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import measure
 import torch
 from naive import Loop
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+from workloads import SIZE, TEST, TRAIN, WAYS, WORKLOADS, Workload, build, federation
 
-from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.executors import resources
-from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
-from ktpfl_pipeline.core.samples import Samples
-
-PAPER = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
-TRAIN, TEST, SIZE, CLASSES, RATE = 500, 100, 28, 10, 0.01
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is done in a turn.
-
-    Attributes:
-        method: of the registry, and of `naive.Loop`.
-        architectures: of the clients, one each.
-        channels: of an image.
-        public: images of the public set.
-        rounds: in one turn.
-        turns: of each way.
-        ways: keys of `WAYS`; None is all.
-        sampled_every: seconds between looks at the memory; see `measure.in_turn`.
-    """
-
-    method: str
-    architectures: tuple[str, ...]
-    channels: int = 3
-    public: int = 1
-    rounds: int = 3
-    turns: int = 5
-    ways: tuple[str, ...] | None = None
-    sampled_every: float | None = None
-
-
-WAYS: dict[str, dict[str, Any]] = {
-    "float32, one client after another": {"workers": 1},
-    "float32, workers": {},
-    "float32, Ray cluster of this machine": {"cluster": "local"},
-    "float32, stacked": {"workers": 1, "stacked": 5},
-    "float32, workers, channels last": {"memory_format": "channels_last"},
-    "bfloat16, workers": {"dtype": "bfloat16"},
-    "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
-}
-"""Settings of `compute` that differ from those of the reference; workers: one a core."""
-MINUTES = ("float32, workers", "float32, workers, channels last", "bfloat16, workers, channels last")
-"""The ways of a workload that takes minutes."""
-
-WORKLOADS = {
-    "fedavg": Workload("fedavg", ("mcmahan_unpadded",) * 20, channels=1),
-    "lenet": Workload("local", ("lenet",) * 2, rounds=20),
-    "alexnet": Workload("local", ("alexnet",) * 2, turns=3),
-    "resnet18": Workload("local", ("resnet18",) * 2, rounds=1, turns=3),
-    "shufflenet_v2": Workload("local", ("shufflenet_v2",) * 2, rounds=1, turns=3),
-    "kt_pfl": Workload("kt_pfl", PAPER * 5, public=3000, rounds=1, turns=1, ways=MINUTES, sampled_every=2.0),
-}
-
-
-def build(channels: int, name: str) -> nn.Module:
-    """Return a model of the registry, or McMahan's CNN without padding."""
-    if name != "mcmahan_unpadded":
-        return models.build(name, channels, SIZE, CLASSES)
-    return nn.Sequential(
-        *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, CLASSES)),
-    )
-
-
-def samples(number: int, channels: int, seed: int) -> Samples:
-    """Return random images and labels."""
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.randint(0, 256, (number, channels, SIZE, SIZE), dtype=torch.uint8, generator=generator)
-    return Samples(images, torch.randint(0, CLASSES, (number,), generator=generator))
-
-
-def federation(
-    work: Workload, workers: int = 1, stacked: int = 1, cluster: str | None = None, **compute: Any
-) -> Federation:
-    """Return the workload for the engine."""
-    channels = work.channels
-    clients = tuple(
-        Client(n, name, samples(TRAIN, channels, n), samples(0, channels, n), samples(TEST, channels, 1000 + n))
-        for n, name in enumerate(work.architectures)
-    )
-    return Federation(
-        clients,
-        samples(work.public, channels, 2000).images,
-        public_batch_size=work.public,
-        classes=CLASSES,
-        build=partial(build, channels),
-        training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
-        distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
-        compute=Compute("cpu", **compute),
-        executor=executors.create(workers, 1, "cpu", stacked, cluster),
-    )
 
 
 def naive_rounds(work: Workload) -> Callable[[], None]:
