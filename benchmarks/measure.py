@@ -125,10 +125,12 @@ def memory_watched(every: float | None) -> Iterator[list[int]]:
     watcher = threading.Thread(target=watch)
     if every is not None:
         watcher.start()
-    yield seen
-    done.set()
-    if every is not None:
-        watcher.join()
+    try:
+        yield seen
+    finally:
+        done.set()
+        if every is not None:
+            watcher.join()
 
 
 def _proportional(process: int) -> int:

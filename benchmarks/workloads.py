@@ -56,7 +56,7 @@ MINUTES = ("float32, workers", "float32, workers, channels last", "bfloat16, wor
 """The ways of a workload that takes minutes."""
 
 WORKLOADS = {
-    "fedavg": Workload("fedavg", ("mcmahan_unpadded",) * 20, channels=1),
+    "fedavg": Workload("fedavg", ("mcmahan_unpadded",) * 20, channels=1, turns=3),
     "lenet": Workload("local", ("lenet",) * 2, rounds=20, ways=ALONE),
     "alexnet": Workload("local", ("alexnet",) * 2, turns=3, ways=ALONE),
     "resnet18": Workload("local", ("resnet18",) * 2, rounds=1, turns=3, ways=ALONE),
