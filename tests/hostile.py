@@ -181,15 +181,20 @@ def idx(array: np.ndarray) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
 
 
+def idx_parts(place: Path, *parts: str) -> Path:
+    """Make a folder with six images and their labels for each part; return it."""
+    place.mkdir(parents=True)
+    for part in parts:
+        (place / f"{part}-images-idx3-ubyte").write_bytes(idx(IMAGES))
+        (place / f"{part}-labels-idx1-ubyte").write_bytes(idx(LABELS))
+    return place
+
+
 def mnist(**changed: bytes | Make) -> Make:
     """The four unpacked files of MNIST with six images each, but for some."""
 
     def make(raw: Path) -> None:
-        place = raw / "MNIST" / "raw"
-        place.mkdir(parents=True)
-        for part in ("train", "t10k"):
-            (place / f"{part}-images-idx3-ubyte").write_bytes(idx(IMAGES))
-            (place / f"{part}-labels-idx1-ubyte").write_bytes(idx(LABELS))
+        place = idx_parts(raw / "MNIST" / "raw", "train", "t10k")
         for name, content in changed.items():
             file = place / f"{name.replace('_', '-')}-ubyte"
             if callable(content):
@@ -202,11 +207,7 @@ def mnist(**changed: bytes | Make) -> Make:
 
 def letters(raw: Path) -> None:
     """EMNIST's letters with a label 0, where A is 1."""
-    place = raw / "EMNIST" / "raw"
-    place.mkdir(parents=True)
-    for part in ("train", "test"):
-        (place / f"emnist-letters-{part}-images-idx3-ubyte").write_bytes(idx(IMAGES))
-        (place / f"emnist-letters-{part}-labels-idx1-ubyte").write_bytes(idx(LABELS))
+    idx_parts(raw / "EMNIST" / "raw", "emnist-letters-train", "emnist-letters-test")
 
 
 def pipe(file: Path) -> None:

@@ -28,6 +28,11 @@ IDS = (3, 7, 11, 12, 20)
 SIZES = (16, 17, 20, 9, 14)  # training images per client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6
 CLASSES = 3
 ARCHITECTURES = ("linear", "conv", "mlp")
+ARITHMETICS = {
+    "float64": Compute("cpu", dtype="float64"),
+    "bfloat16": Compute("cpu", dtype="bfloat16"),
+    "channels_last": Compute("cpu", memory_format="channels_last"),
+}
 
 
 class Unlucky(nn.Module):

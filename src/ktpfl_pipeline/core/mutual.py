@@ -39,9 +39,8 @@ def train(
     def loss(batch: Tensor) -> Tensor:
         images, labels = space.pixels(samples.images[batch]), samples.labels[batch]
         mine = module(images)
-        with seeded(
-            rng.derive(fed.seed, "common dropout", t, n, next(step)), space.device
-        ):  # the own one's as if alone
+        seed = rng.derive(fed.seed, "common dropout", t, n, next(step))
+        with seeded(seed, space.device):  # the own one's: as if alone
             theirs = companion(images)
         return (
             alpha * F.cross_entropy(mine, labels)

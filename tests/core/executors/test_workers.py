@@ -106,15 +106,7 @@ class TestRun:
         assert found[0] == found[1]
         assert told[WorkersExecutor] == told[SerialExecutor]
 
-    @pytest.mark.parametrize(
-        "compute",
-        [
-            Compute("cpu", dtype="float64"),
-            Compute("cpu", dtype="bfloat16"),
-            Compute("cpu", memory_format="channels_last"),
-        ],
-        ids=["float64", "bfloat16", "channels_last"],
-    )
+    @pytest.mark.parametrize("compute", toy.ARITHMETICS.values(), ids=toy.ARITHMETICS)
     def test_whatever_the_arithmetic(self, executor: WorkersExecutor, compute: Compute) -> None:
         feds = [toy.federation(executor=each, compute=compute) for each in (executor, SerialExecutor())]
         states = [engine.run(KTpFL(), fed, Schedule(rounds=2)).state for fed in feds]
