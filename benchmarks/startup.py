@@ -37,7 +37,7 @@ main()
 
 def copy(folder: Path) -> None:
     """Copy what a run needs of the project."""
-    for name in ("pyproject.toml", "conf", "src"):
+    for name in ("pyproject.toml", ".telemetry", "conf", "src"):
         source = ROOT / name
         copied = shutil.copytree if source.is_dir() else shutil.copy
         copied(source, folder / name)

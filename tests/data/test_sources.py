@@ -19,6 +19,7 @@ import pytest
 import torch
 import torchvision
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data import sources
@@ -40,6 +41,12 @@ def test_digits_are_grey_images_over_the_full_range(tmp_path):
     assert samples.labels.dtype == torch.int64
     assert samples.images.unique()[[0, 1, -1]].tolist() == [0, 16, 255]  # 0, 1 and 16 of 16; 255/16 is 15.9
     assert samples.labels[:10].tolist() == list(range(10))  # as scikit-learn orders them
+
+
+def test_digits_are_those_that_scikit_learn_loads(tmp_path):
+    expected, samples = load_digits(), load("digits", tmp_path)
+    assert np.array_equal(np.rint(samples.images[:, 0].numpy() * (16 / 255)), expected.images)
+    assert np.array_equal(samples.labels.numpy(), expected.target)
 
 
 def test_classes_are_renumbered_in_the_order_given(tmp_path):
