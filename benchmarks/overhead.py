@@ -1,0 +1,93 @@
+"""What safety costs: the share of a round that checkpointing and the checks on numbers take, counted inside one run.
+
+    python benchmarks/overhead.py
+
+writes benchmarks/results/<date>-overhead.md. KT-pFL as in `training.py`: 5 clients of each of the paper's four
+architectures, 3,000 public images, one local epoch, one distillation step; the fastest way, so that the share is the
+largest. Two rounds, of which the second is counted. Checks of weights run in the workers, side by side; their seconds
+are divided by the number of workers.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import wraps
+from multiprocessing import Value
+from pathlib import Path
+from typing import Any
+
+import measure
+from workloads import WORKLOADS, federation
+
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.core import checkpoint, coefficients, engine
+from ktpfl_pipeline.core import federation as core
+from ktpfl_pipeline.core.executors import resources, serial, workers
+
+ROUNDS = 2
+IN_WORKERS = "weights after training and distillation are finite"
+PARTS: dict[str, list[tuple[Any, str]]] = {
+    "checkpoint: write, checksum, force to the disk": [(checkpoint, "save")],
+    IN_WORKERS: [(serial, "checked"), (workers, "checked")],
+    "predictions are finite": [(core, "_refuse_non_finite")],
+    "teachers are distributions": [(coefficients, "refuse_improper")],
+    "test losses are finite": [(engine, "_refuse_infinite_test_loss")],
+}
+
+
+def timed(function: Callable[..., Any], seconds: Any) -> Callable[..., Any]:
+    """Return the function, adding what it takes to a number that processes share."""
+
+    @wraps(function)
+    def watched(*arguments: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            with seconds.get_lock():
+                seconds.value += time.perf_counter() - start
+
+    return watched
+
+
+def main() -> None:
+    """Run, and write the table."""
+    cores = resources.cores()
+    spent = {part: Value("d", 0.0) for part in PARTS}
+    for part, places in PARTS.items():
+        for module, name in places:
+            setattr(module, name, timed(getattr(module, name), spent[part]))  # before workers are forked
+    work, way = WORKLOADS["kt_pfl"], {"dtype": "bfloat16", "memory_format": "channels_last"}
+    fed = federation(work, workers=cores, **way)
+    before: dict[str, float] = {}
+
+    def first_round_ends(record: Any) -> None:
+        if record.round == ROUNDS - 1:
+            before.update({part: seconds.value for part, seconds in spent.items()}, start=time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "checkpoint.pt"
+        observer = engine.Observer(round=first_round_ends)
+        engine.run(methods.create("kt_pfl"), fed, engine.Schedule(ROUNDS), checkpoint_file=file, observer=observer)
+        whole, size = time.perf_counter() - before["start"], file.stat().st_size
+    fed.executor.close()
+    taken = {part: seconds.value - before[part] for part, seconds in spent.items()}
+    taken[IN_WORKERS] /= cores
+    lines = [
+        f"# What checkpointing and checks cost, {measure.today()}",
+        "",
+        f"{measure.hardware()}. KT-pFL, {len(work.architectures)} clients, {work.public} public images,",
+        f"{cores} workers, bfloat16, channels last; the second round, {whole:.1f} s in all. The checkpoint has",
+        f"{size / 1e6:,.0f} MB.",
+        "",
+        "| part | seconds | share of the round |",
+        "| --- | --- | --- |",
+        *(f"| {part} | {seconds:.3f} | {seconds / whole:.2%} |" for part, seconds in taken.items()),
+        f"| all | {sum(taken.values()):.3f} | {sum(taken.values()) / whole:.2%} |",
+    ]
+    print("\n".join(lines))  # noqa: T201
+    measure.write("overhead", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What clients that upload false predictions do to the others, by method, share and kind, over five seeds.
+
+    python benchmarks/robustness.py                                            on digits (conf/quick)
+    KTPFL_REAL_DATA=<folder> python benchmarks/robustness.py fashion_mnist     on Fashion-MNIST (conf/results)
+
+writes a table and a figure to benchmarks/results/<date>-robustness-<dataset>.*; a run that was ended goes on where it
+was. A client's accuracy is compared with its own in the same run without adversaries, so that it makes no difference
+which clients lie.
+"""
+
+import os
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import measure
+import torch
+from kedro.config import OmegaConfigLoader
+from matplotlib.figure import Figure
+
+from ktpfl_pipeline import params, tracking
+from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.pipelines.sweep.runs import run_all
+from ktpfl_pipeline.reports import figures, tables
+from ktpfl_pipeline.reports.results import HEADLINE, FinishedRun, difference
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
+
+ROOT = Path(__file__).parents[1]
+SEEDS, METHODS = [0, 1, 2, 3, 4], ["kt_pfl", "sim_pfl", "fedmd", "local"]
+KINDS = {"random": "Noise", "flipped": "Classes in reverse", "scaled": "Logits times -10"}
+SHARES = [0.1, 0.2]
+NPZ = {"private": {"source": "npz:fashion_mnist.npz"}, "public": {"source": "npz:mnist.npz"}}
+DATASETS: dict[str, dict[str, Any]] = {
+    "digits": {"title": "Digits", "env": "quick", "changes": {}},
+    "fashion_mnist": {"title": "Fashion-MNIST", "env": "results", "changes": NPZ},
+}
+Runs = dict[tuple[str, float, str], list[FinishedRun]]
+"""The runs of a kind, a share and a method, by seed."""
+
+
+def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, params.Experiment]:
+    """Run everything, or take what finished before; without adversaries it is the same for all kinds, and run once."""
+    name, asked = f"hetero_{dataset}", DATASETS[dataset]
+    loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=asked["env"], **CONFIG_LOADER_ARGS)
+    found: Runs = {}
+    for kind in KINDS:
+        changes = {**asked["changes"], "seeds": SEEDS, "theorem_samples": 0, "adversaries": {"kind": kind}}
+        parameters = params.merged(loader["parameters"], {name: changes})
+        values = SHARES if found else [0.0, *SHARES]
+        sweep = params.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
+        points = params.points("robustness", sweep, parameters)
+        results = run_all("robustness", sweep, points, raw_folder)
+        for point in results["points"]:
+            for method, result in point["methods"].items():
+                found[kind, point["value"], method] = [FinishedRun.from_dict(run) for run in result["runs"]]
+    first = next(iter(KINDS))
+    for kind in KINDS:
+        for method in METHODS:
+            found[kind, 0.0, method] = found[first, 0.0, method]
+    return found, points[0]
+
+
+def honest(run: FinishedRun, adversaries: list[int]) -> float:
+    """Return the mean final accuracy of those who are not among `adversaries`."""
+    return fmean(value for n, value in enumerate(run.final(HEADLINE)) if n not in adversaries)
+
+
+def changes(found: Runs, kind: str, share: float, method: str) -> list[float]:
+    """Return by seed what adversaries changed in the accuracy of the honest clients."""
+    pairs = zip(found[kind, share, method], found[kind, 0.0, method], strict=True)
+    return [honest(run, run.adversaries) - honest(without, run.adversaries) for run, without in pairs]
+
+
+def against_local(found: Runs, kind: str, share: float, method: str) -> list[float]:
+    """Return by seed how far the honest clients are above themselves with local-only training."""
+    pairs = zip(found[kind, share, method], found[kind, share, "local"], strict=True)
+    return [honest(run, run.adversaries) - honest(local, run.adversaries) for run, local in pairs]
+
+
+def weight(found: Runs, kind: str, share: float, method: str) -> str:
+    """Return the final weight of an adversary in the rows of honest clients, in units of 1/N, with its interval."""
+    spread = difference([run.trust for run in found[kind, share, method] if run.trust is not None])
+    if spread is None or spread.low is None or spread.high is None:
+        return tables.NONE
+    return f"{spread.mean:.2f} [{spread.low:.2f}, {spread.high:.2f}]"
+
+
+def rows(found: Runs) -> list[str]:
+    """Return the table."""
+    lines = [
+        "| adversaries upload | share | method | accuracy, % | change, points | minus local-only, points | weight |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for share, kind in [(0.0, next(iter(KINDS))), *((share, kind) for kind in KINDS for share in SHARES)]:
+        for method in METHODS:
+            accuracy = [honest(run, run.adversaries) for run in found[kind, share, method]]
+            spread = difference(accuracy)
+            cells = [
+                KINDS[kind].lower() if share else "nothing false",
+                f"{share:.0%}",
+                TITLES[method],
+                tables.percent(spread and spread.mean, spread and spread.std),
+                tables.interval(difference(changes(found, kind, share, method))) if share else tables.NONE,
+                tables.NONE
+                if method == "local"
+                else tables.interval(difference(against_local(found, kind, share, method))),
+                weight(found, kind, share, method),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+@figures._styled
+def figure(found: Runs) -> Figure:
+    """Draw the change of accuracy by share, one panel a kind, with 95 % intervals."""
+    drawn = Figure(figsize=(figures.WIDTH, 3.0), layout="constrained")
+    panels = drawn.subplots(1, len(KINDS), sharey=True)
+    for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
+        axes.axhline(0, color=figures.MUTED, linewidth=0.8)
+        for place, method in enumerate(method for method in METHODS if method != "local"):
+            look = figures.look(method)
+            spreads = [difference(changes(found, kind, share, method)) for share in (0.0, *SHARES)]
+            means = [100 * spread.mean for spread in spreads if spread]
+            ends = [[100 * (s.mean - s.low), 100 * (s.high - s.mean)] for s in spreads if s and s.low is not None]
+            places = [100 * share + 0.35 * (place - 1) for share in (0.0, *SHARES)]
+            axes.errorbar(
+                places,
+                means,
+                yerr=list(zip(*ends, strict=True)),
+                color=look.colour,
+                marker=look.marker,
+                markersize=4.5,
+                linewidth=1.6,
+                elinewidth=1,
+                label=TITLES[method],
+            )
+        axes.set_title(title)
+        axes.set_xticks([0, 10, 20])
+        axes.set_xlabel("adversaries, % of the clients")
+        axes.grid(axis="y")
+    panels[0].set_ylabel("change for the others, points")
+    panels[0].legend(loc="lower left")
+    return drawn
+
+
+def main() -> None:
+    """Run, and write the table and the figure."""
+    dataset = sys.argv[1] if sys.argv[1:] else "digits"
+    if dataset not in DATASETS:
+        sys.exit(f"The dataset is {dataset!r}; give one of {', '.join(DATASETS)}.")
+    raw_folder = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
+    torch.set_num_threads(1)
+    places = {
+        "enabled": False,
+        "store": "none",
+        "artifacts": "mlruns",
+        "checkpoints": "data/06_models",
+    }
+    tracking.configure(places, ROOT)
+    found, settings = runs_of(dataset, raw_folder)
+    title, name = DATASETS[dataset]["title"], f"robustness-{dataset.replace('_', '-')}"
+    figure(found).savefig(measure.RESULTS / f"{measure.today()}-{name}.png", dpi=150)
+    lines = [
+        f"# Clients that upload false predictions, {title}, {measure.today()}",
+        "",
+        f"{settings.clients} clients ({', '.join(settings.architectures)}), {settings.rounds} rounds, partition "
+        f"{settings.partition.scheme}, seeds {', '.join(map(str, SEEDS))}; {measure.hardware()}.",
+        "",
+        "*Accuracy* is that of the honest clients, mean of the last five rounds ± standard deviation over seeds;",
+        "*change*, that against the same clients' accuracy where nobody lies. Intervals are 95 % t intervals over",
+        "seeds, bold where they exclude zero. *Weight* is what honest rows of the final matrix give an adversary: 1 is",
+        "an equal share, 0 shuts it out.",
+        "",
+        *rows(found),
+        "",
+        f"![change by share of adversaries]({measure.today()}-{name}.png)",
+    ]
+    measure.write(name, lines)
+
+
+if __name__ == "__main__":
+    main()
