@@ -1,4 +1,4 @@
-"""What safety costs: the share of a round that checkpointing and the checks on numbers take, counted inside one run.
+"""What safety costs: the share of a round that checkpoints, checks on numbers and tracking take, inside one run.
 
     python benchmarks/overhead.py
 
@@ -19,18 +19,20 @@ from typing import Any
 import measure
 from workloads import WORKLOADS, federation
 
-from ktpfl_pipeline import methods
+from ktpfl_pipeline import methods, tracking
 from ktpfl_pipeline.core import checkpoint, coefficients, engine
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.executors import resources, serial, workers
 
 ROUNDS = 2
 IN_WORKERS = "weights after training and distillation are finite"
+TRACKING = "a round's points in MLflow"
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checkpoint: write, checksum, force to the disk": [(checkpoint, "save")],
     IN_WORKERS: [(serial, "checked"), (workers, "checked")],
     "predictions are finite": [(core, "_refuse_non_finite")],
     "teachers are distributions": [(coefficients, "refuse_improper")],
+    TRACKING: [],
     "test losses are finite": [(engine, "_refuse_infinite_test_loss")],
 }
 
@@ -60,19 +62,32 @@ def main() -> None:
     work, way = WORKLOADS["kt_pfl"], {"dtype": "bfloat16", "memory_format": "channels_last"}
     fed = federation(work, workers=cores, **way)
     before: dict[str, float] = {}
-
-    def first_round_ends(record: Any) -> None:
-        if record.round == ROUNDS - 1:
-            before.update({part: seconds.value for part, seconds in spent.items()}, start=time.perf_counter())
-
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "checkpoint.pt"
-        observer = engine.Observer(round=first_round_ends)
-        engine.run(methods.create("kt_pfl"), fed, engine.Schedule(ROUNDS), checkpoint_file=file, observer=observer)
-        whole, size = time.perf_counter() - before["start"], file.stat().st_size
+        file, store = Path(folder) / "checkpoint.pt", f"sqlite:///{folder}/mlflow.db"
+        with tracking.MlflowTracker(store, Path(folder)).run("overhead", "overhead", "0", {}, {}) as tracked:
+            log = timed(tracked.round, spent[TRACKING])
+
+            def round_ends(record: Any) -> None:
+                log(record)
+                if record.round == ROUNDS - 1:
+                    before.update({part: seconds.value for part, seconds in spent.items()}, start=time.perf_counter())
+                if record.round == ROUNDS:
+                    before["end"] = time.perf_counter()
+
+            schedule, observer = engine.Schedule(ROUNDS), engine.Observer(round=round_ends)
+            run = engine.run(methods.create("kt_pfl"), fed, schedule, checkpoint_file=file, observer=observer)
+        size = file.stat().st_size
     fed.executor.close()
+    whole = before["end"] - before["start"]
     taken = {part: seconds.value - before[part] for part, seconds in spent.items()}
     taken[IN_WORKERS] /= cores
+    seconds = run.history[-1].seconds
+    work_of_clients = sum(value for phase, value in seconds.items() if phase not in ("server", "round"))
+    sums = {
+        "all of these": sum(taken.values()),
+        "the server: mixture, matrix, and what lies between the phases": seconds["server"],
+        "all outside training, predictions, distillation and evaluation": whole - work_of_clients,
+    }
     lines = [
         f"# What checkpointing and checks cost, {measure.today()}",
         "",
@@ -82,8 +97,7 @@ def main() -> None:
         "",
         "| part | seconds | share of the round |",
         "| --- | --- | --- |",
-        *(f"| {part} | {seconds:.3f} | {seconds / whole:.2%} |" for part, seconds in taken.items()),
-        f"| all | {sum(taken.values()):.3f} | {sum(taken.values()) / whole:.2%} |",
+        *(f"| {part} | {value:.3f} | {value / whole:.2%} |" for part, value in {**taken, **sums}.items()),
     ]
     print("\n".join(lines))  # noqa: T201
     measure.write("overhead", lines)
