@@ -201,3 +201,13 @@ class TestPublicSource:
         ):
             project.run(self.NAME, experiment=self.NAME, values=["open_part", "npz:none.npz"])
         assert project.written() == ["data/01_raw/noise.npz"]
+
+
+def test_adversaries(untracked: Project) -> None:
+    """The honest clients' matrix says what weight the adversaries have, and so does the table."""
+    name = "sweep_adversaries_digits"
+    untracked.run(name, experiment=name, values=[0.2], methods=["kt_pfl", "fedmd"])
+    rows = table(untracked, name)
+    assert [(row["method"], row["adversaries.share"]) for row in rows] == [("kt_pfl", "0.2"), ("fedmd", "0.2")]
+    assert 0 < float(rows[0]["trust"]) <= 5  # of five clients one has all: 5/N
+    assert rows[1]["trust"] == ""

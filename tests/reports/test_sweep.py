@@ -313,3 +313,6 @@ def test_adversaries(made: Make) -> None:
     assert list(shown[sweep.TRUST]) == ["–", "0.60 [−0.67, 1.87]"]  # 0.6 ± 12.706 · 0.1414 / √2
     assert {"Adversaries", sweep.TRUST} <= sweep.notes(rows, "share").keys()
     assert sweep.TRUST not in sweep.table(rows[:1], "share")
+    first, second = csv.DictReader(sweep.build("sweep", "adversaries.share", points).files["table.csv"].splitlines())
+    assert first["trust"] == first["trust_low"] == ""
+    assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx([0.6, -0.67062, 1.87062])

@@ -186,10 +186,12 @@ def same_adversaries(points: Sequence[Point]) -> bool:
     return len(shares) == 1
 
 
-def trust(row: Row) -> str:
-    """Return the weight that honest clients give to adversaries, in units of 1/N, with its 95 % interval over seeds."""
-    found = [run.trust for run in row.result.runs if run.trust is not None]
-    spread = results.difference(found)
+def trust(row: Row) -> Difference | None:
+    """Return the weight that honest clients give to adversaries, in units of 1/N, over seeds; None without a matrix."""
+    return results.difference([run.trust for run in row.result.runs if run.trust is not None])
+
+
+def _weight(spread: Difference | None) -> str:
     if spread is None:
         return tables.NONE
     if spread.low is None or spread.high is None:
@@ -219,7 +221,7 @@ def table(rows: Sequence[Row], title: str) -> "pd.DataFrame":
                 ),
                 "Minus local-only (points)": tables.interval(row.minus_local),
                 "Chosen": "chosen" if row.chosen else "",
-                TRUST: trust(row),
+                TRUST: _weight(trust(row)),
             }
             for row in rows
         ],
@@ -499,18 +501,25 @@ def _csv(parameter: str, rows: Sequence[Row]) -> str:
     text = io.StringIO()
     columns = ["method", parameter, "seeds", "test", "test_std", "validation", "validation_std"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*columns, "minus_local", "minus_local_low", "minus_local_high", "chosen"])
+    ends = ("", "_low", "_high")
+    writer.writerow([*columns, *(f"minus_local{end}" for end in ends), *(f"trust{end}" for end in ends), "chosen"])
     for row in rows:
-        validation, difference = row.validation, row.minus_local
+        validation = row.validation
         writer.writerow(
             [
                 *(row.result.method, row.value, len(row.result.seeds), row.test.mean, row.test.seed_std),
                 *((validation.mean, validation.seed_std) if validation else (None, None)),
-                *((difference.mean, difference.low, difference.high) if difference else (None, None, None)),
+                *_ends_of(row.minus_local),
+                *_ends_of(trust(row)),
                 int(row.chosen),
             ]
         )
     return text.getvalue()
+
+
+def _ends_of(spread: Difference | None) -> tuple[float | None, float | None, float | None]:
+    """Return the mean and both ends of its interval, as far as there are any."""
+    return (spread.mean, spread.low, spread.high) if spread else (None, None, None)
 
 
 def _text(value: Any) -> str:
