@@ -161,6 +161,14 @@ class TestSameResult:
         states = [engine.run(KTpFL(), fed, Schedule(rounds=2)).state for fed in feds]
         assert toy.same(*states)
 
+    @pytest.mark.parametrize("policy", ["skip", "restore"])
+    def test_where_a_client_diverges(self, executor: ClusterExecutor, policy: Any) -> None:
+        """Client 11 does, in the second round and the third."""
+        fed = toy.federation(architectures=("linear", "mlp", "unlucky"), on_divergence=policy)
+        expected = engine.run(KTpFL(), fed, Schedule(rounds=3))
+        assert [record.diverged for record in expected.history] == [[], [11], [11]]
+        assert_same_run(engine.run(KTpFL(), toy.again(fed, executor=executor), Schedule(rounds=3)), expected)
+
     def test_values_losses_and_progress(self, executor: ClusterExecutor) -> None:
         told, found = [], []
         for each in (executor, SerialExecutor()):
