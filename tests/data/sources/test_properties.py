@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data import sources
-from ktpfl_pipeline.data.sources import IMAGE_SUFFIXES, MAX_CLASSES, adapt, load
+from ktpfl_pipeline.data.sources import adapt, downloads, load
+from ktpfl_pipeline.data.sources.folder import IMAGE_SUFFIXES
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 
 check = settings(
     derandomize=True,
@@ -133,7 +134,7 @@ def test_any_damage_to_an_idx_file(tmp_path: Path, data: st.DataObject, name: st
         (place / f"{part}-labels-idx1-ubyte").write_bytes(idx(LABELS))
     (place / name).write_bytes(damaged(data, (place / name).read_bytes()))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sources, "_fetch", refuse)
+        patched.setattr(downloads, "_fetch", refuse)
         whole_or_refused("mnist", tmp_path)
 
 

@@ -1,0 +1,84 @@
+"""Where images come from: scikit-learn's digits, torchvision's datasets, an `.npz` file, or a folder of images.
+
+`SOURCES` is the registry: a new source is one file and one line. Every source gives all its images, as they are
+(uint8, native channels and size); `adapt` brings them to the channels and size of a federation.
+"""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.data.sources import digits, downloads, folder, npz
+from ktpfl_pipeline.data.sources.adaptation import adapt
+
+__all__ = ["SOURCES", "Source", "adapt", "load"]
+
+Source = Callable[[str, Path], Samples]
+
+SOURCES: dict[str, Source] = {
+    "digits": digits.load,
+    "cifar10": partial(downloads.load, "CIFAR10"),
+    "cifar100": partial(downloads.load, "CIFAR100"),
+    "mnist": partial(downloads.load, "MNIST"),
+    "fashion_mnist": partial(downloads.load, "FashionMNIST"),
+    "emnist": downloads.load_emnist,  # emnist:<split>, letters by default
+    "npz": npz.load,  # npz:<path>
+    "folder": folder.load,  # folder:<path>
+}
+"""{name: function of (argument, folder)}: what may stand in `source:`."""
+
+
+def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Samples:
+    """Return all images of a source with their labels.
+
+    Args:
+        source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``.
+        folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
+        classes: keep only the images of these classes and renumber them 0, 1, ... in the order given; None keeps all.
+
+    Returns:
+        images (M, channels, height, width) in the source's own channels and size, and labels (M,).
+
+    Raises:
+        InputError: unknown source or class, a file that is missing or unusable, a download that failed.
+
+    Example:
+        The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
+    """
+    name, _, argument = source.partition(":")
+    if name not in SOURCES:
+        if source.endswith(".npz"):
+            raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
+        raise unknown("source", source, SOURCES)
+    samples = SOURCES[name](argument, folder)
+    return samples if classes is None else _keep(samples, classes, source)
+
+
+def _keep(samples: Samples, classes: Sequence[int], source: str) -> Samples:
+    """Return the samples of `classes`, renumbered in that order; they keep the order of the source."""
+    present = np.unique(samples.labels.numpy()).tolist()
+    unknown = [label for label in classes if label not in present]
+    if unknown:
+        raise InputError(
+            f"class {unknown[0]} is not in source {source!r}: `classes` may name {_ranges(present)} (and is left out to"
+            " keep them all)."
+        )
+    if not classes or len(set(classes)) < len(classes):
+        raise InputError(f"classes {list(classes)} must name one class or more, each once.")
+    renumbered = torch.full((present[-1] + 1,), -1)
+    renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
+    kept = renumbered[samples.labels] >= 0
+    return Samples(samples.images[kept], renumbered[samples.labels[kept]])
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return sorted `numbers` in words: ``0 to 9``, or each of them when some are missing in between."""
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return textwrap.shorten(", ".join(str(number) for number in numbers), 120, placeholder=" ...")

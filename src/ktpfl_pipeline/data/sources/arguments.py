@@ -1,0 +1,37 @@
+"""What stands behind the colon of a source: nothing, or a path."""
+
+import os
+from pathlib import Path
+
+from ktpfl_pipeline.core.errors import InputError
+
+
+def no_argument(argument: str) -> None:
+    """Refuse an argument of a source that takes none."""
+    if argument:
+        raise InputError(f"this source takes no argument and was given {argument!r}: leave out ':{argument}'.")
+
+
+def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
+    """Return the path in a source's argument: absolute as it is, relative from `folder` and within it."""
+    if not argument:
+        raise InputError(f"source {name!r} needs a path: write {example!r}.")
+    if "\0" in argument:
+        raise InputError(f"the path {argument!r} of source {name!r} has a zero byte, which no name has: correct it.")
+    path = folder / os.path.expanduser(argument)
+    if Path(os.path.normpath(argument)).parts[:1] == ("..",):
+        raise InputError(
+            f"the path {argument!r} leaves {folder}: write {os.path.abspath(path)} if that is what you mean."
+        )
+    return path
+
+
+def no_such(kind: str, path: Path, folder: Path) -> InputError:
+    """Return the error for a path where there is no `kind`, ``"file"`` or ``"folder"``."""
+    if os.path.isdir(path):
+        return InputError(f"{path} is a folder and not a file: folders of images are given as 'folder:<folder>'.")
+    if os.path.isfile(path):
+        return InputError(f"{path} is a file and not a folder: give the folder that has a subfolder per class.")
+    if os.path.lexists(path):
+        return InputError(f"{path} is neither file nor folder (a pipe, a device, a broken link): correct the path.")
+    return InputError(f"there is no {kind} {path}: correct the path (relative paths start at {folder}).")

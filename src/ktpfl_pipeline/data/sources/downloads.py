@@ -1,0 +1,152 @@
+"""torchvision's datasets: downloaded once, whole files or none."""
+
+import hashlib
+import math
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.data.sources.arguments import no_argument
+from ktpfl_pipeline.data.sources.limits import brief, refuse_too_much
+
+EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
+_SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
+
+
+def load(dataset: str, argument: str, folder: Path) -> Samples:
+    """Return torchvision's `dataset`, named as its class."""
+    no_argument(argument)
+    return _both_parts(dataset, folder)
+
+
+def load_emnist(argument: str, folder: Path) -> Samples:
+    """Return one split of EMNIST, upright and with labels from 0.
+
+    The split is `letters` unless the argument names another: with ``classes: 0..9`` these are the letters A to J, the
+    ten classes of the paper (KT-pFL section 5.1 says "EMNIST" and ten classes, not which).
+    """
+    split = argument or "letters"
+    if split not in EMNIST_SPLITS:
+        raise unknown("the split of emnist:<split>", split, EMNIST_SPLITS)
+    samples = _both_parts("EMNIST", folder, split=split)
+    upright = samples.images.transpose(2, 3).contiguous()  # the files hold every image column by column
+    labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
+    if labels.min() < 0:
+        raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them anew.")
+    return Samples(upright, labels)
+
+
+def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
+    """Return the train and the test part of a torchvision dataset together: each client splits its share anew.
+
+    What is in `folder` is used; what is missing or cannot be read is downloaded, or unpacked from an archive there.
+    """
+    import torchvision
+
+    kind = getattr(torchvision.datasets, dataset)
+
+    def read(root: Path, download: bool) -> list[Any]:
+        return [kind(root, train=train, download=download, **options) for train in (True, False)]
+
+    damaged = [str(path) for path in _idx_files(kind, folder, **options) if path.is_file() and not _whole_idx(path)]
+    try:
+        parts = [] if damaged else read(folder, download=False)
+    except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError):  # absent, or cut short
+        parts = []
+    parts = parts or _fetch(kind, folder, partial(read, download=True), damaged)
+    images, labels = ([torch.as_tensor(getattr(part, name)) for part in parts] for name in ("data", "targets"))
+    if [len(part) for part in images] != [len(part) for part in labels] or images[0].shape[1:] != images[1].shape[1:]:
+        raise InputError(
+            f"The files of {dataset} in {folder} do not go together (images {[tuple(part.shape) for part in images]},"
+            f" labels {[tuple(part.shape) for part in labels]}): delete them, and they are fetched anew."
+        )
+    both = torch.cat(images)
+    both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
+    return Samples(both.contiguous(), torch.cat(labels).long())
+
+
+def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:
+    """Return the unpacked files of MNIST and its like that torchvision would read whole; none of CIFAR."""
+    if hasattr(kind, "tgz_md5"):  # its files are read only if their MD5 sums are those of the real ones
+        return []
+    stems = [f"emnist-{split}-train", f"emnist-{split}-test"] if split else ["train", "t10k"]
+    place = folder / _archives(kind)[0]
+    return [place / f"{stem}-{end}" for stem in stems for end in ("images-idx3-ubyte", "labels-idx1-ubyte")]
+
+
+def _whole_idx(path: Path) -> bool:
+    """Return whether a file holds the images or labels that its header claims; refuse one too large to be read."""
+    dimensions = 3 if "idx3" in path.name else 1
+    try:
+        with path.open("rb") as file:
+            head = file.read(4 + 4 * dimensions)
+    except OSError:
+        return False
+    values = math.prod(int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4))
+    if head[:4] != bytes([0, 0, 8, dimensions]) or path.stat().st_size != 4 + 4 * dimensions + values or not values:
+        return False
+    refuse_too_much(path, values, "replace it by the real one")
+    return True
+
+
+def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]], unusable: list[str]) -> list[Any]:
+    """Return the parts of a dataset after downloading it into `folder`, where whole files alone ever appear.
+
+    torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder beside, and
+    moves over, file by file, once both parts have been read.
+    """
+    place, archives = _archives(kind)
+    given = {name: folder / place / name for name in archives if (folder / place / name).is_file()}
+    damaged = [str(path) for name, path in given.items() if _md5(path) != archives[name]]
+    timeout = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_SILENCE_SECONDS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as beside:
+            stage = Path(beside)
+            (stage / place).mkdir(parents=True, exist_ok=True)
+            for path in given.values():
+                if str(path) not in damaged:
+                    shutil.copyfile(path, stage / place / path.name)
+            parts = download(stage)
+            for path in [path for path in stage.rglob("*") if path.is_file()]:
+                target = folder / path.relative_to(stage)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
+    except (OSError, RuntimeError, HTTPException) as error:
+        incomplete = f" {', '.join(damaged)} is there but incomplete (wrong MD5 sum): replace it." if damaged else ""
+        if unusable:
+            incomplete += f" {', '.join(unusable)} is there but not as long as its header says: replace it."
+        raise InputError(
+            f"{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put {', '.join(archives)} into"
+            f" {folder / place}, or choose a source that needs no network, `source: digits` or"
+            f" `source: npz:yourfile.npz`.{incomplete}"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(timeout)
+    return parts
+
+
+def _archives(kind: Any) -> tuple[str, dict[str, str]]:
+    """Return where torchvision looks for the archives of a dataset, below its root, and {file name: MD5 sum}."""
+    if hasattr(kind, "tgz_md5"):  # CIFAR
+        return "", {kind.filename: kind.tgz_md5}
+    place = f"{kind.__name__}/raw"
+    if hasattr(kind, "md5"):  # EMNIST: one archive for all its splits
+        return place, {kind.url.rpartition("/")[2]: kind.md5}
+    return place, dict(kind.resources)  # MNIST, Fashion-MNIST
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

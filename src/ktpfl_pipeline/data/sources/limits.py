@@ -1,0 +1,40 @@
+"""What is too much to be read: refused by its headers, before anything is allocated (docs/running.md, "Limits")."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.resources import free_memory
+
+MAX_BYTES = 16 * 2**30  # of all images of a source: a zip of a few megabytes may claim petabytes
+MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192, and they end as 28 or 32 pixels
+MAX_FILE = 4 * MAX_PIXELS  # bytes of one image file: some decoders read it whole, and no format needs more a pixel
+MAX_HEADER = 10_000  # bytes of an array's header: numpy writes a hundred, and reads the 4 GiB that one may claim
+MAX_READ = 2**24  # bytes of a .npz read at once: its directory is, and one of gigabytes may be claimed
+MAX_CLASSES = 10_000
+
+
+def brief(error: Exception) -> str:
+    """Return what an error says, cut where it goes on and on."""
+    return textwrap.shorten(str(error), 200, placeholder=" ...")
+
+
+def gib(size: int) -> str:
+    """Return a number of bytes in GiB or MiB."""
+    return f"{size // 2**30:,} GiB" if size >= 2**30 else f"{size // 2**20:,} MiB"
+
+
+def room() -> int:
+    """Return how many bytes of images may be read: RGB images are copied once, so half of the memory that is free."""
+    return min(MAX_BYTES, free_memory() // 2) if sys.platform == "linux" else MAX_BYTES
+
+
+def refuse_too_much(path: Path, claimed: int, mend: str) -> None:
+    """Refuse a file that claims more bytes of images than may be read."""
+    if claimed > MAX_BYTES:
+        raise InputError(f"{path} claims {gib(claimed)} of images, more than the {gib(MAX_BYTES)} allowed: {mend}.")
+    if claimed > (free := room()):
+        raise InputError(
+            f"{path} claims {gib(claimed)} of images, more than half of the free memory ({gib(free)}): {mend}."
+        )

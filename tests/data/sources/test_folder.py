@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from images import GREY, NUMBERS, RGB, draw
+from refusal import refused
+
+from ktpfl_pipeline.data.sources import load
+
+
+def test_folder_numbers_classes_by_name_and_passes_over_other_files(tmp_path):
+    draw(tmp_path / "pets/cat/b.png", RGB[0])
+    draw(tmp_path / "pets/cat/a.PNG", RGB[1])
+    draw(tmp_path / "pets/ant/z.bmp", RGB[2])
+    draw(tmp_path / "pets/.hidden/x.png", RGB[3])
+    (tmp_path / "pets/cat/notes.txt").write_text("no image")
+    (tmp_path / "pets/cat/._a.png").write_text("no image either")
+    samples = load("folder:pets", tmp_path)
+    assert np.array_equal(samples.images.permute(0, 2, 3, 1).numpy(), RGB[[2, 1, 0]])
+    assert samples.labels.tolist() == [0, 1, 1]
+
+
+def test_folder_stays_grey_when_all_images_are(tmp_path):
+    draw(tmp_path / "a/1.png", GREY[0])
+    draw(tmp_path / "b/1.png", GREY[1], "LA")
+    samples = load(f"folder:{tmp_path}", Path("elsewhere"))
+    assert np.array_equal(samples.images[:, 0].numpy(), GREY[:2])
+    draw(tmp_path / "b/2.png", RGB[0], "RGBA")
+    samples = load(f"folder:{tmp_path}", Path("elsewhere"))
+    assert np.array_equal(samples.images[0].numpy(), np.stack([GREY[0]] * 3))
+    assert np.array_equal(samples.images[2].permute(1, 2, 0).numpy(), RGB[0])
+
+
+def no_subfolder(path: Path):
+    draw(path / "1.png", GREY[0])
+
+
+def empty_class(path: Path):
+    draw(path / "a/1.png", GREY[0])
+    (path / "b").mkdir()
+
+
+def other_size(path: Path):
+    draw(path / "a/1.png", GREY[0])
+    draw(path / "b/2.png", GREY[0].T.copy())
+
+
+def sixteen_bits(path: Path):
+    draw(path / "a/1.png", GREY[0].astype(np.uint16) * 256)
+
+
+def text(path: Path):
+    draw(path / "a/1.png", GREY[0])
+    (path / "a/2.png").write_text("not an image")
+
+
+def cut_short(path: Path):
+    draw(path / "a/1.png", NUMBERS.integers(0, 256, (40, 40)).astype(np.uint8))
+    whole = (path / "a/1.png").read_bytes()
+    (path / "a/2.png").write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (no_subfolder, ("has no subfolders", "subfolder of its own")),
+        (empty_class, ("b has no images", ".jpg", "add some or remove the folder")),
+        (other_size, ("b/2.png has 6 x 5 pixels and 1.png has 5 x 6", "resize all images to one size")),
+        (sixteen_bits, ("1.png has more than 8 bits", "save it with 8 bits")),
+        (text, ("a/2.png cannot be read", "replace or remove it")),
+        (cut_short, ("a/2.png cannot be read", "replace or remove it")),
+    ],
+)
+def test_unusable_folders_are_refused(tmp_path, make, words):
+    make(tmp_path / "bad")
+    with refused(*words):
+        load("folder:bad", tmp_path)
