@@ -467,6 +467,14 @@ class TestBatchNorm:
         assert all(torch.equal(module.state_dict()[name], models[3][name]) for name in self.BUFFERS)
 
 
+def depthwise(name: str) -> nn.Module:
+    """A product, a depthwise convolution, BatchNorm, a product: 1 x 8 x 8 pixels to the classes."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), nn.BatchNorm2d(4), nn.Flatten()),
+        nn.Linear(64, toy.CLASSES),
+    )
+
+
 class TestPurity:
     def test_models_given_stay_as_they_are_and_results_stand_alone(self) -> None:
         fed = toy.federation(architectures=FOUR)
@@ -526,15 +534,21 @@ class TestPurity:
         assert logits.dtype == torch.float32
         assert 1e-5 < (logits - fed.logits(two, fed.public_batch(1))).abs().max() < 0.1
 
-    def test_depthwise_convolutions_keep_their_architecture_in_float32(self) -> None:
-        def build(name: str) -> nn.Module:
-            return nn.Sequential(
-                nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), nn.Flatten(), nn.Linear(64, toy.CLASSES)
-            )
-
-        fed = toy.federation(build=build, architectures=("depthwise",))
-        other = toy.again(fed, compute=replace(fed.compute, dtype="bfloat16"))
-        assert toy.same(fed.train(fed.initial_models(), 1), other.train(other.initial_models(), 1))
+    def test_depthwise_convolutions_are_trained_in_float32(self) -> None:
+        """Beside others in bfloat16; predictions are all in bfloat16."""
+        fed = toy.federation(build=depthwise, architectures=("depthwise",), dtype="bfloat16")
+        space = local.Workspace(fed)
+        module = space.module(toy.IDS[0], fed.initial_models()[toy.IDS[0]])
+        seen: list[torch.dtype] = []
+        for part in module:
+            part.register_forward_hook(lambda part, images, found: seen.append(found.dtype))
+        images = torch.zeros(2, 1, 8, 8)
+        module(images)
+        with torch.inference_mode():
+            assert module(images).dtype == torch.float32
+        training, predicting = seen[:5], seen[5:]
+        assert training == [torch.bfloat16, *[torch.float32] * 3, torch.bfloat16]
+        assert predicting == [torch.bfloat16] * 5
 
     def test_optimizer_is_fresh_in_each_phase(self) -> None:
         """Two calls in a row are two phases: each depends on its arguments alone."""

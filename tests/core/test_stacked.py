@@ -105,6 +105,15 @@ class TestTrain:
             for name, tensor in found[3].items():
                 assert tensor.dtype == (torch.int64 if "tracked" in name else torch.float32)
 
+    def test_depthwise_convolutions_are_trained_in_float32(self) -> None:
+        layers = (nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), Dtype(), nn.Flatten(), nn.Linear(64, 3))
+        fed = toy.alike("conv", dtype="bfloat16", build=lambda name: nn.Sequential(*layers))
+        calls = {n: (params, 3) for n, params in fed.initial_models().items()}
+        for how in (alone, together):
+            Dtype.seen.clear()
+            values(how(local.train, fed, calls))
+            assert Dtype.seen == {torch.float32}
+
     @pytest.mark.parametrize("epochs", [None, 0, 1])
     def test_another_number_of_epochs(self, epochs: int | None) -> None:
         fed = toy.alike("conv", dtype="float64")

@@ -1,8 +1,10 @@
+import copy
 import pickle
 
 import pytest
 import torch
 from torch import nn
+from torchvision.models.shufflenetv2 import InvertedResidual
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.models import MODELS, build
@@ -93,6 +95,23 @@ def test_stem_keeps_the_resolution(name):
     assert (stem.in_channels, stem.kernel_size, stem.stride, stem.padding) == (1, (3, 3), (1, 1), (1, 1))
     assert stem.bias is None
     assert model.maxpool(model.conv1(images(1, 1, 28))).shape[-2:] == (28, 28)
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_shufflenet_shuffles_as_torchvision_does(order):
+    """To the bit, forward and backward; and the images' order of memory stays."""
+    model, batch = seeded("shufflenet_v2").to(memory_format=order), images(3, 1, 28).to(memory_format=order)
+    theirs = copy.deepcopy(model)
+    for block in theirs.modules():
+        if isinstance(block, InvertedResidual):
+            del block.forward
+    seen = []
+    model.stage3.register_forward_hook(lambda stage, given, found: seen.append(found))
+    for each in (model, theirs):
+        each(batch).square().sum().backward()
+    grads = zip(model.parameters(), theirs.parameters(), strict=True)
+    assert all(torch.equal(ours.grad, other.grad) for ours, other in grads)
+    assert seen[0].is_contiguous(memory_format=order)
 
 
 def test_resnet_stem_starts_like_the_other_convolutions():

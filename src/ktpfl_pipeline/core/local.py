@@ -91,21 +91,20 @@ class Workspace:
         if (name, role) not in self._modules:
             with seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
                 built = self.fed.build(name).to(self.device, self.dtype).to(memory_format=self.format)
-            if self.reduced(built):
+            if self.reduced:
+                grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
+                for part in grouped:
+                    part.forward = _trained_in_float32(part.forward, self.device.type)
                 built.forward = _in_bfloat16(built.forward, self.device.type)
             self._modules[name, role] = built
         module = self._modules[name, role]
         module.load_state_dict(params)
         return module
 
-    def reduced(self, module: nn.Module) -> bool:
-        """Return whether products are taken in bfloat16: if asked for, and if no convolution is grouped.
-
-        A depthwise convolution is no product of matrices; such architectures were slower in bfloat16 than in float32
-        (benchmarks/README.md).
-        """
-        grouped = any(isinstance(part, nn.Conv2d) and part.groups > 1 for part in module.modules())
-        return self.fed.compute.dtype == "bfloat16" and not grouped
+    @property
+    def reduced(self) -> bool:
+        """Whether products are taken in bfloat16."""
+        return self.fed.compute.dtype == "bfloat16"
 
     def split(self, n: int, name: "Split") -> Samples:
         """Return one split of client n, on the device."""
@@ -133,6 +132,21 @@ def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[
             return forward(images).float()
 
     return reduced
+
+
+def _trained_in_float32(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """Return `forward` of a grouped convolution, in float32 where a gradient is taken.
+
+    A depthwise convolution is no product of matrices: backward, oneDNN takes several times as long in bfloat16.
+    """
+
+    def whole(images: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return forward(images)
+        with torch.autocast(device, enabled=False):
+            return forward(images.float())
+
+    return whole
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Stack:
         models: list[Params] = [params for params, *_ in calls.values()]
         self._space = space
         self._module: nn.Module = space.module(next(iter(calls)), models[0]).train(training)
-        self._reduced = space.reduced(self._module)
+        self._reduced = space.reduced
         self.tensors = {name: torch.stack([params[name] for params in models]) for name in models[0]}
         self.trained = [name for name, _ in self._module.named_parameters()]
 
@@ -85,7 +85,7 @@ class Stack:
 
 
 class Bfloat16(TorchFunctionMode):
-    """Takes convolutions and linear layers in bfloat16, as autocast does, which does not see convolutions inside vmap.
+    """Takes convolutions and linear layers in bfloat16 where autocast is on, which does not see these inside vmap.
 
     BatchNorm, which takes bfloat16 images and float32 statistics elsewhere, must have all of one kind there.
     """
@@ -95,7 +95,7 @@ class Bfloat16(TorchFunctionMode):
     ) -> Any:
         """Call `func`, with bfloat16 arguments where it is one of these."""
         kwargs = kwargs or {}
-        if func in (F.conv2d, F.linear):
+        if func in (F.conv2d, F.linear) and torch.is_autocast_enabled(args[0].device.type):
             args = tuple(_halved(value) for value in args)
             kwargs = {name: _halved(value) for name, value in kwargs.items()}
         elif func is F.batch_norm:
