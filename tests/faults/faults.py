@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -152,6 +153,8 @@ def _unreadable(stage: Stage, generator: random.Random, turn: int) -> Fault:
     place = places[turn % len(places)]
     start = BEGUN if place == CHECKPOINT else FRESH
     moment, number = _at(stage, generator, start, place, ("read",))
+    if place == SETTINGS:
+        moment, number = (SETTINGS, "from the start"), generator.randint(0, 99)
     return Fault(UNREADABLE, generator.choice(["not allowed", "input/output error"]), start, moment, number, 0)
 
 
@@ -243,6 +246,10 @@ def _watch(fault: Fault, folder: Path) -> Callable[[int], None]:
             os.write(pipe, b"f")
             strike(fault, folder, file, pipe)
 
+        if fault.moment and fault.moment[1] == "from the start":
+            _forbid_from_now(fault, _victim(fault, folder))
+            os.write(pipe, b"f")
+            return
         Moments(folder, fault.moment, fault.number, act).watch()
 
     return watch
@@ -319,7 +326,12 @@ def _put_back(fault: Fault, folder: Path, said: Any) -> None:
 
 
 def _forbid(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
-    """From now on, let no one open this file for reading: permissions mean nothing to root."""
+    assert file is not None
+    raise _forbid_from_now(fault, file)
+
+
+def _forbid_from_now(fault: Fault, file: Path) -> OSError:
+    """From now on, let no one open this file for reading (permissions mean nothing to root); return what is raised."""
     number, text = {"not allowed": (13, "Permission denied"), "input/output error": (5, "Input/output error")}[fault.way]
 
     def forbid(event: str, arguments: Any) -> None:
@@ -327,10 +339,8 @@ def _forbid(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
             if Path(os.path.abspath(os.fspath(arguments[0]))) == file:
                 raise OSError(number, text, str(arguments[0]))
 
-    import sys
-
     sys.addaudithook(forbid)
-    raise OSError(number, text, str(file))
+    return OSError(number, text, str(file))
 
 
 def _damage_now(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
@@ -358,9 +368,10 @@ def _victim(fault: Fault, folder: Path) -> Path:
         FIGURE: "data/03_primary/*/labels_per_client.json",
         RESULT: "data/07_model_output/*/*/result.json",
         REPORT: "data/08_reporting/*/*/*.*",
+        SETTINGS: "conf/*/*.yml",
     }
     found = sorted(folder.glob(patterns[fault.place]))
-    return found[int(fault.amount * 1000) % len(found)]
+    return found[(fault.number or int(fault.amount * 1000)) % len(found)]
 
 
 def _delete_what_was_named(fault: Fault, folder: Path, said: list[str]) -> None:
