@@ -52,14 +52,21 @@ def is_whole(file: Path) -> bool:
         return False
 
 
-def _agrees(file: Path, content: bytes) -> bool:
-    """Return whether the checksum beside a file is that of this content."""
+def content_of(file: Path) -> bytes:
+    """Return what is in a file that `put` left.
+
+    Raises:
+        ValueError: if a checksum is beside it which is not that of the content.
+    """
+    content = file.read_bytes()
     expected = f"{hashlib.sha256(content).hexdigest()}  {file.name}\n"
-    return _sum_of(file).read_bytes() == expected.encode()
+    if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
+        raise ValueError("its checksum is not the one beside it: it was changed, or writing it was interrupted")
+    return content
 
 
 @contextlib.contextmanager
-def _all_or_nothing(place: Path, partial: Path) -> Iterator[None]:
+def all_or_nothing(place: Path, partial: Path) -> Iterator[None]:
     """Leave nothing half-written, and say in one sentence what the system did not let be written.
 
     Args:
@@ -90,15 +97,12 @@ class _Whole:
         """Return what is in the file; one that cannot be read, or is not as it was written, is the user's to mend."""
         file = Path(self._filepath)
         try:
-            content = file.read_bytes()
-            if _sum_of(file).exists() and not _agrees(file, content):
-                raise ValueError("its checksum is not the one beside it: it was changed, or writing it was interrupted")
-            return self._parsed(content)
+            return self._parsed(content_of(file))
         except Exception as error:  # bytes of any kind make readers stumble in any way
             reason = str(error).partition("\n")[0]
             raise InputError(
-                f"{file} cannot be read ({reason}): delete it and give the same command again, which takes finished runs "
-                "from their checkpoints."
+                f"{file} cannot be read ({reason}): delete it and give the same command again, which takes finished "
+                "runs from their checkpoints."
             ) from error
 
     def _parsed(self, content: bytes) -> Any:
@@ -110,7 +114,7 @@ class _Whole:
         place = self._filepath
         self._filepath = place.with_name(place.name + PARTIAL)
         try:
-            with _all_or_nothing(Path(place), Path(self._filepath)):
+            with all_or_nothing(Path(place), Path(self._filepath)):
                 super().save(data)  # type: ignore[misc]
                 put(Path(self._filepath), Path(place))
         finally:
@@ -203,7 +207,7 @@ class ReportDataset(AbstractDataset[Any, str]):
         place = self.folder / data.variant
         partial = place.with_name(place.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
-        with _all_or_nothing(place, partial):
+        with all_or_nothing(place, partial):
             (partial / "figures").mkdir(parents=True)
             for name, text in {**data.files, "table.txt": data.console}.items():
                 (partial / name).write_text(text, encoding="utf-8")

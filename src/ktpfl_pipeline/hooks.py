@@ -62,7 +62,7 @@ class ProjectHooks:
                     table = dataset.console()
                 except (OSError, UnicodeDecodeError) as error:
                     raise ClickException(
-                        f"The report's table beside {dataset.page} cannot be read ({error}): give the same command again."
+                        f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
                     ) from error
                 print(f"\n{table}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
 
@@ -70,8 +70,8 @@ class ProjectHooks:
 def _refused_by_the_system(error: OSError) -> InputError:
     """Return the sentence for what the operating system refused, where nobody has said more of it."""
     return InputError(
-        f"{error.filename or 'A file'} could not be read or written ({error.strerror}): see that it is there, that it may "
-        "be read and written, and that the disk has room, and give the same command again."
+        f"{error.filename or 'A file'} could not be read or written ({error.strerror}): see that it is there, that it "
+        "may be read and written, and that the disk has room, and give the same command again."
     )
 
 

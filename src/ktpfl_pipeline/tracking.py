@@ -144,7 +144,7 @@ class MlflowTracker:
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow import MlflowClient
 
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs what it raises, with a traceback
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs the traceback of what it raises
         try:
             _try_sqlite(self.store)
             client = MlflowClient(tracking_uri=self.store)
@@ -218,9 +218,9 @@ class _Door:
     def _refusal(self, reason: str) -> InputError:
         place = f" (files: {self.artifacts})" if self.file else ""
         return InputError(
-            f"MLflow's store {self.store}{place} could not be used ({reason}): put it back where it was moved, free some "
-            "space where the disk is full, or run without MLflow, `enabled: false` in conf/base/tracking.yml, and give the "
-            "same command again. The run goes on after its checkpoint, and what was not logged yet is logged then."
+            f"MLflow's store {self.store}{place} could not be used ({reason}): put it back where it was moved, free "
+            "some space where the disk is full, or run without MLflow, `enabled: false` in conf/base/tracking.yml, and "
+            "give the same command again. The run goes on after its checkpoint, and logs what is missing."
         )
 
 

@@ -1,9 +1,11 @@
 """The faults: what is done to a run, when, how the user mends it, and what must then be as if nothing had happened."""
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -38,7 +40,10 @@ from stage import BEGUN, EXPERIMENT, FINISHED, FRESH, Stage, running
 KILLED, FULL, AWAY = "killed with SIGKILL", "disk full", "tracking database taken away"
 UNREADABLE, DAMAGED, WORKER = "file unreadable", "file damaged", "worker killed"
 AT_ANY_TIME = "at any time"
-CUT = ("figure", "result", "partition", "report")
+WHATS = ("read", "write", "rename", "step", "statement")
+BEFORE, BEFORE_MISSING, FROM_THE_START = "before the run", "before --only-missing-outputs", "from the start"
+MENDING = re.compile("delete it|see that|free some space|put it back|the same command again|correct|save it again")
+"""How sentences say what is to be done."""
 STORE_WAYS = ("deleted", "moved away", "replaced by a folder", "overwritten", "locked for a second", "locked for good")
 SURVIVED, REFUSED, LOST = "survived", "refused", "lost"
 
@@ -109,6 +114,13 @@ def draw(stage: Stage, number: int, seed: int) -> list[Fault]:
     return found
 
 
+def _turn(stage: Stage, start: str, places: list[str], turn: int) -> str:
+    """Return whose turn it is, of the places that the run comes to."""
+    there = {place for place, _ in stage.counts[start]} | {AT_ANY_TIME}
+    places = [place for place in places if place in there]
+    return places[turn % len(places)]
+
+
 def _at(stage: Stage, generator: random.Random, start: str, place: str, whats: tuple[str, ...]) -> tuple[Moment, int]:
     """Return a moment of a place, drawn from all that the run has there."""
     there = [(place, what) for what in whats if stage.counts[start][place, what]]
@@ -119,20 +131,19 @@ def _at(stage: Stage, generator: random.Random, start: str, place: str, whats: t
 def _killed(stage: Stage, generator: random.Random, turn: int) -> Fault:
     places = [TRAINING, CHECKPOINT, DATABASE, AT_ANY_TIME, DISTILLATION, RESULT, FIGURE, DATA, AT_ANY_TIME]
     places += [ARTIFACT, PARTITION, AT_ANY_TIME, REPORT, SETTINGS]
-    place = places[turn % len(places)]
     start = BEGUN if turn % 4 == 3 else FRESH
+    place = _turn(stage, start, places, turn)
     if place == AT_ANY_TIME:
         return Fault(KILLED, "by the clock", start, None, 0, generator.uniform(0.05, 0.95) * stage.seconds[start])
-    whats = ("read", "write", "rename", "step", "statement")
-    moment, number = _at(stage, generator, start, place, whats)
+    moment, number = _at(stage, generator, start, place, WHATS)
     way = generator.choice(["at once", "milliseconds later"])
     return Fault(KILLED, way, start, moment, number, 0 if way == "at once" else generator.randint(1, 12))
 
 
 def _full(stage: Stage, generator: random.Random, turn: int) -> Fault:
     places = [CHECKPOINT, DATABASE, RESULT, FIGURE, ARTIFACT, REPORT, PARTITION, TRAINING]
-    place = places[turn % len(places)]
-    start = BEGUN if turn % 3 == 2 and place != TRAINING else FRESH
+    start = BEGUN if turn % 3 == 2 else FRESH
+    place = _turn(stage, start, places, turn)
     moment, number = _at(stage, generator, start, place, ("write", "statement", "step"))
     way = generator.choice(["disk full", "limit of a file's size"]) if stage.small else "limit of a file's size"
     room = generator.choice([0, generator.randint(0, 4096), generator.randint(0, 200_000)])
@@ -143,29 +154,29 @@ def _away(stage: Stage, generator: random.Random, turn: int) -> Fault:
     places = [TRAINING, DATABASE, DATA, CHECKPOINT, DATABASE, RESULT, DISTILLATION, ARTIFACT]
     way = STORE_WAYS[turn % 5] if turn % 20 != 19 else STORE_WAYS[5]
     start = BEGUN if turn % 3 == 2 else FRESH
-    whats = ("read", "write", "rename", "step", "statement")
-    moment, number = _at(stage, generator, start, places[turn % len(places)], whats)
+    moment, number = _at(stage, generator, start, _turn(stage, start, places, turn), WHATS)
     return Fault(AWAY, way, start, moment, number, generator.random())
 
 
 def _unreadable(stage: Stage, generator: random.Random, turn: int) -> Fault:
     places = [CHECKPOINT, PARTITION, DATA, RESULT, SETTINGS, REPORT]
-    place = places[turn % len(places)]
+    place = _turn(stage, BEGUN, places, turn)
     start = BEGUN if place == CHECKPOINT else FRESH
     moment, number = _at(stage, generator, start, place, ("read",))
     if place == SETTINGS:
-        moment, number = (SETTINGS, "from the start"), generator.randint(0, 99)
+        moment, number = (SETTINGS, FROM_THE_START), generator.randint(0, 99)
     return Fault(UNREADABLE, generator.choice(["not allowed", "input/output error"]), start, moment, number, 0)
 
 
 def _damaged(stage: Stage, generator: random.Random, turn: int) -> Fault:
     way = generator.choice(["cut short", "one bit flipped"])
     if turn % 4 < 2:
-        return Fault(DAMAGED, way, BEGUN if turn % 4 else FINISHED, (CHECKPOINT, "before the run"), 0, generator.random())
+        start = BEGUN if turn % 4 else FINISHED
+        return Fault(DAMAGED, way, start, (CHECKPOINT, BEFORE), 0, generator.random())
     if turn % 4 == 2:
-        place = generator.choice([PARTITION, FIGURE, RESULT, REPORT])
-        return Fault(DAMAGED, way, FINISHED, (place, "before --only-missing-outputs"), 0, generator.random())
-    moment, number = _at(stage, generator, FRESH, generator.choice([PARTITION, RESULT]), ("read",))
+        places = [place for place in (PARTITION, FIGURE, RESULT, REPORT) if stage.counts[FRESH][place, "write"]]
+        return Fault(DAMAGED, way, FINISHED, (generator.choice(places), BEFORE_MISSING), 0, generator.random())
+    moment, number = _at(stage, generator, FRESH, _turn(stage, FRESH, [PARTITION, RESULT], turn // 4), ("read",))
     return Fault(DAMAGED, way, FRESH, moment, number, generator.random())
 
 
@@ -185,40 +196,40 @@ def inject(fault: Fault, stage: Stage) -> Outcome:
 
 def _inject(fault: Fault, stage: Stage) -> Outcome:
     stage.start_from(fault.start)
-    folder = stage.project.folder
-    mend = MENDS.get(fault.kind, lambda *_: None)
-    arguments: tuple[str, ...] = ()
-    kill_after = None
-    if fault.moment and fault.moment[1].startswith("before"):
-        _damage(_victim(fault, folder), fault)
-        arguments = ("--only-missing-outputs",) if "missing" in fault.moment[1] else ()
-    elif fault.moment is None:
-        kill_after = fault.amount
+    ended, struck = _run_with(fault, stage)
+    if not struck:
+        return Outcome(fault, "")
+    said = list(ended.sentences)
+    wrong = _wrong_end(fault, ended, stage.project.folder)
+    if not wrong and ended.code == 0 and fault.kind != AWAY and (different := stage.differences()):
+        wrong = f"it ended as if well, and is not: {different}"
+    for _ in range(2):  # what was damaged may be noticed only when the run is started again
+        if wrong:
+            break
+        MENDS.get(fault.kind, lambda *_: None)(fault, stage.project.folder, said)
+        ended = stage.run()
+        wrong = _wrong_end(fault, ended, stage.project.folder)
+        if ended.code == 0:
+            if not wrong and (different := stage.differences()):
+                wrong = f"started again, it is not as it should be: {different}"
+            return Outcome(fault, LOST if wrong else REFUSED if said else SURVIVED, tuple(said), wrong)
+        if said:
+            wrong = wrong or f"once mended, it ended with {ended.code}"
+        said += ended.sentences
+    return Outcome(fault, LOST, tuple(said), f"{wrong}:\n{ended.output}")
+
+
+def _run_with(fault: Fault, stage: Stage) -> tuple[zygote.Ended, bool]:
+    """Return how the run with the fault ended, and whether the fault was injected."""
+    folder, when = stage.project.folder, fault.moment and fault.moment[1]
     if fault.kind == WORKER:
         _two_workers(stage)
-    watch = _watch(fault, folder) if kill_after is None and not arguments else None
-    ended = zygote.run(folder, watch, arguments, kill_after)
-    struck = ended.fired or (fault.moment is not None and fault.moment[1].startswith("before"))
-    if not struck:
-        return Outcome(fault, "", why=f"ended with {ended.code}")
-    if wrong := _wrong_end(fault, ended, folder):
-        return Outcome(fault, LOST, tuple(ended.sentences), f"{wrong}:\n{ended.output}")
-    said = ended.sentences
-    if ended.code == 0 and fault.kind != AWAY and (wrong := stage.differences()):
-        return Outcome(fault, LOST, (), f"it ended as if well, and is not: {wrong}")
-    mend(fault, folder, said)
-    again = zygote.run(folder)
-    if again.code != 0 and again.sentences and not said:  # it tells only now what is wrong
-        if wrong := _wrong_end(fault, again, folder):
-            return Outcome(fault, LOST, tuple(again.sentences), f"{wrong}:\n{again.output}")
-        said = again.sentences
-        mend(fault, folder, said)
-        again = zygote.run(folder)
-    if again.code != 0:
-        return Outcome(fault, LOST, tuple(said), f"once mended, it ended with {again.code}:\n{again.output}")
-    if wrong := stage.differences():
-        return Outcome(fault, LOST, tuple(said), f"started again, it is not as it should be: {wrong}")
-    return Outcome(fault, REFUSED if said else SURVIVED, tuple(said))
+    if when in (BEFORE, BEFORE_MISSING):
+        _damage(_victim(fault, folder), fault)
+        return stage.run(arguments=("--only-missing-outputs",) if when == BEFORE_MISSING else ()), True
+    how: dict[str, Any] = {"kill_after": fault.amount} if when is None else {"watch": _watch(fault, folder)}
+    ended = stage.run(**how)
+    return ended, ended.fired
 
 
 def _wrong_end(fault: Fault, ended: zygote.Ended, folder: Path) -> str:
@@ -228,12 +239,14 @@ def _wrong_end(fault: Fault, ended: zygote.Ended, folder: Path) -> str:
     if ended.code < 0:
         return "" if fault.kind == KILLED else f"it was ended by signal {-ended.code}"
     if "Traceback (most recent call last)" in ended.output:
-        return "it ended with a traceback" if ended.code else "it showed a traceback"
-    if ended.code > 0 and len(ended.sentences) != 1:
-        return "it ended without a sentence"
-    if ended.code > 0 and fault.kind not in (FULL, AWAY) and running(folder) and fault.start == FRESH:
-        return "its MLflow run is left RUNNING"
-    return ""
+        return "it showed a traceback"
+    if ended.code == 0:
+        return ""
+    if len(ended.sentences) != 1 or not MENDING.search(ended.sentences[0]):
+        return "it ended without a sentence that says what to do"
+    cannot_be_told = fault.kind in (FULL, AWAY)  # MLflow
+    not_begun = fault.start != FRESH and fault.place in (SETTINGS, DATA, PARTITION)  # what was killed before it
+    return "its MLflow run is left RUNNING" if running(folder) and not (cannot_be_told or not_begun) else ""
 
 
 def _watch(fault: Fault, folder: Path) -> Callable[[int], None]:
@@ -246,7 +259,7 @@ def _watch(fault: Fault, folder: Path) -> Callable[[int], None]:
             os.write(pipe, b"f")
             strike(fault, folder, file, pipe)
 
-        if fault.moment and fault.moment[1] == "from the start":
+        if fault.moment and fault.moment[1] == FROM_THE_START:
             _forbid_from_now(fault, _victim(fault, folder))
             os.write(pipe, b"f")
             return
@@ -332,12 +345,14 @@ def _forbid(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
 
 def _forbid_from_now(fault: Fault, file: Path) -> OSError:
     """From now on, let no one open this file for reading (permissions mean nothing to root); return what is raised."""
-    number, text = {"not allowed": (13, "Permission denied"), "input/output error": (5, "Input/output error")}[fault.way]
+    number = errno.EACCES if fault.way == "not allowed" else errno.EIO
+    text = os.strerror(number)
 
     def forbid(event: str, arguments: Any) -> None:
-        if event == "open" and isinstance(arguments[0], str | os.PathLike) and not arguments[2] & moments.WRITING:
-            if Path(os.path.abspath(os.fspath(arguments[0]))) == file:
-                raise OSError(number, text, str(arguments[0]))
+        if event != "open" or not isinstance(arguments[0], str | os.PathLike) or arguments[2] & moments.WRITING:
+            return
+        if Path(os.path.abspath(os.fspath(arguments[0]))) == file:
+            raise OSError(number, text, str(arguments[0]))
 
     sys.addaudithook(forbid)
     return OSError(number, text, str(file))
@@ -400,9 +415,6 @@ def _kill_worker(fault: Fault, folder: Path, file: Path | None, pipe: int) -> No
 
 
 def _two_workers(stage: Stage) -> None:
-    stage.project.configure("parameters_workers", **{})
-    file = stage.project.folder / "conf/test/parameters_workers.yml"
-    file.unlink()
     parameters = stage.project.folder / "conf/test/parameters.yml"
     parameters.write_text(parameters.read_text().replace("workers: 1", "workers: 2"))
 

@@ -1,6 +1,6 @@
 """The moments of a run: whatever it opens, renames, says to its database or trains is counted, by the place it is in.
 
-A fault is injected at the k-th moment of a place. Python's own audit events tell of files, SQLite's trace of statements.
+A fault is injected at the k-th moment of a place. Python's audit events tell of files, SQLite's trace of statements.
 """
 
 import os

@@ -1,27 +1,22 @@
 """Where faults happen: a project, its snapshots to start from, and what its undisturbed run ends with."""
 
 import contextlib
-import ctypes
 import hashlib
 import json
 import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "pipelines")]
-
 import numpy as np
-import torch
 import yaml
 import zygote
 from moments import Moment, Moments
-from project_copy import EXPERIMENT, ROOT, Project, timeless
+from project_copy import EXPERIMENT, Project, timeless
 from toy import same
 
 SEED, ROUNDS = 0, 3
@@ -33,7 +28,6 @@ SETTINGS: dict[str, Any] = {
     "private": {"source": "npz:digits.npz"},
     "theorem_samples": 20,
 }
-LIBC = ctypes.CDLL(None, use_errno=True)
 FRESH, BEGUN, FINISHED = "fresh", "begun", "finished"
 
 
@@ -48,25 +42,34 @@ class Stage:
         counts: the moments of the run from each snapshot.
         seconds: how long each of these takes.
         small: whether the project is on a disk of its own, which can be filled.
+        arguments: of the command, beside the usual ones.
     """
 
     project: Project
     snapshots: Path
     small: bool
+    arguments: tuple[str, ...] = ()
     expected: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, Counter[Moment]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, place: Path) -> "Stage":
-        """Make the project, its undisturbed run, and its snapshots."""
+    def build(cls, place: Path, database: Path | None = None, arguments: tuple[str, ...] = ()) -> "Stage":
+        """Make the project, its undisturbed run, and its snapshots.
+
+        Args:
+            place: a folder that is not there yet.
+            database: an empty MLflow store; None makes one, which takes seconds.
+            arguments: of the command, beside the usual ones.
+        """
         place.mkdir(parents=True)
         (place / "disk").mkdir()
         small = mount(place / "disk")
-        stage = cls(Project(place / "disk" / "project"), place / "snapshots", small)
+        stage = cls(Project(place / "disk" / "project"), place / "snapshots", small, arguments)
         stage.snapshots.mkdir()
-        database = place / "empty.db"
-        forked(lambda: _make_store(database))
+        if database is None:
+            database = place / "empty.db"
+            forked(lambda: _make_store(place / "empty.db"))
         _make_project(stage.project.folder, database)
         stage._keep(FRESH)
         stage._measure(FRESH)
@@ -78,9 +81,12 @@ class Stage:
         stage._measure(BEGUN)
         if wrong := stage.differences():
             raise AssertionError(f"a run that was killed and nothing else: {wrong}")
-        stage.start_from(FINISHED)
-        stage._measure(FINISHED)
         return stage
+
+    def run(self, **how: Any) -> zygote.Ended:
+        """Give the command in a child."""
+        how["arguments"] = (*self.arguments, *how.get("arguments", ()))
+        return zygote.run(self.project.folder, **how)
 
     def start_from(self, name: str) -> None:
         """Let the project be as the snapshot is."""
@@ -136,7 +142,7 @@ class Stage:
 
             _MlflowRun.round = told  # type: ignore[method-assign]
 
-        zygote.run(self.project.folder, watch)
+        self.run(watch=watch)
 
     def _keep(self, name: str) -> None:
         shutil.copytree(self.project.folder, self.snapshots / name)
@@ -156,7 +162,7 @@ class Stage:
 
             os._exit = count  # type: ignore[assignment]
 
-        ended = zygote.run(self.project.folder, watch)
+        ended = self.run(watch=watch)
         if ended.code != 0:
             raise AssertionError(f"the undisturbed run failed:\n{ended.output}")
         self.counts[name] = Counter({(place, what): number for place, what, number in json.loads(file.read_text())})
@@ -300,6 +306,3 @@ def _detail(found: Any, expected: Any) -> str:
     names = [name for name in found.keys() | expected.keys() if not same(found.get(name), expected.get(name))]
     inner = [f"{name}{_detail(found.get(name), expected.get(name))}" for name in sorted(map(str, names))[:4]]
     return f" ({'; '.join(inner)})"
-
-
-__all__ = ["BEGUN", "FINISHED", "FRESH", "ROOT", "Stage", "running", "torch", "tracked"]
