@@ -53,7 +53,8 @@ round, and all files.
 - **Survived:** nobody had to do anything; the run went on, or the same command ended it.
 - **Refused:** the run ended with one sentence, without a traceback, and with its MLflow run marked as failed where that
   could still be written; after what the sentence says was done, the same command ended it.
-- **Lost:** all else: another result, a second MLflow run, points logged twice, a run left `RUNNING`, a traceback, a hang.
+- **Lost:** all else: another result, a second MLflow run, a point logged twice, a run left `RUNNING`, a traceback,
+  a hang.
 """
 MEANS = """## What is done
 

@@ -256,12 +256,10 @@ def _watch(fault: Fault, folder: Path) -> Callable[[int], None]:
         strike = STRIKES[fault.kind]
 
         def act(file: Path | None) -> None:
-            os.write(pipe, b"f")
             strike(fault, folder, file, pipe)
 
         if fault.moment and fault.moment[1] == FROM_THE_START:
-            _forbid_from_now(fault, _victim(fault, folder))
-            os.write(pipe, b"f")
+            _forbid_from_now(fault, _victim(fault, folder), pipe)
             return
         Moments(folder, fault.moment, fault.number, act).watch()
 
@@ -269,6 +267,7 @@ def _watch(fault: Fault, folder: Path) -> Callable[[int], None]:
 
 
 def _kill(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
+    os.write(pipe, b"f")
     if fault.amount:
         os.write(pipe, f"k{int(fault.amount):03}".encode())
     else:
@@ -277,6 +276,7 @@ def _kill(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
 
 def _fill(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
     """Leave so many bytes on the disk; or let no file become longer."""
+    os.write(pipe, b"f")
     if fault.way != "disk full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.amount), resource.RLIM_INFINITY))
         return
@@ -296,6 +296,7 @@ def _make_room(fault: Fault, folder: Path, said: Any) -> None:
 
 def _take_away(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
     store, aside = folder / "mlflow.db", folder / "aside.db"
+    os.write(pipe, b"f")
     if fault.way == "deleted":
         store.unlink()
     elif fault.way == "overwritten":
@@ -329,10 +330,8 @@ def _lock(store: Path, seconds: float) -> None:
 
 def _put_back(fault: Fault, folder: Path, said: Any) -> None:
     store, aside = folder / "mlflow.db", folder / "aside.db"
-    for file in (store.with_name("mlflow.db-journal"),):
-        if fault.way in ("moved away", "overwritten", "replaced by a folder"):
-            file.unlink(missing_ok=True)
     if aside.exists():
+        store.with_name("mlflow.db-journal").unlink(missing_ok=True)  # of the file that took its place
         if store.is_dir():
             store.rmdir()
         aside.replace(store)
@@ -340,10 +339,10 @@ def _put_back(fault: Fault, folder: Path, said: Any) -> None:
 
 def _forbid(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
     assert file is not None
-    raise _forbid_from_now(fault, file)
+    raise _forbid_from_now(fault, file, pipe)
 
 
-def _forbid_from_now(fault: Fault, file: Path) -> OSError:
+def _forbid_from_now(fault: Fault, file: Path, pipe: int) -> OSError:
     """From now on, let no one open this file for reading (permissions mean nothing to root); return what is raised."""
     number = errno.EACCES if fault.way == "not allowed" else errno.EIO
     text = os.strerror(number)
@@ -355,13 +354,16 @@ def _forbid_from_now(fault: Fault, file: Path) -> OSError:
             raise OSError(number, text, str(arguments[0]))
 
     sys.addaudithook(forbid)
+    os.write(pipe, b"f")
     return OSError(number, text, str(file))
 
 
 def _damage_now(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
+    """Damage what was written with its sum: until that is there, what is read back is what counts."""
     assert file is not None
-    if not file.name.endswith((".partial", ".sha256")):
+    if file.suffix == ".sha256" or file.with_name(f"{file.name}.sha256").exists():
         _damage(file, fault)
+        os.write(pipe, b"f")
 
 
 def _damage(file: Path, fault: Fault) -> None:
@@ -401,6 +403,7 @@ def _kill_worker(fault: Fault, folder: Path, file: Path | None, pipe: int) -> No
     if not workers:
         return
     os.kill(workers[int(fault.amount * len(workers))], signal.SIGKILL)
+    os.write(pipe, b"f")
     if fault.way != "one":
         from ktpfl_pipeline.core.executors.workers import _Worker
 

@@ -88,10 +88,16 @@ class Stage:
         how["arguments"] = (*self.arguments, *how.get("arguments", ()))
         return zygote.run(self.project.folder, **how)
 
+    @property
+    def ballast(self) -> Path:
+        """The file that fills the small disk."""
+        return self.project.folder.with_name("ballast")
+
     def start_from(self, name: str) -> None:
         """Let the project be as the snapshot is."""
         folder = self.project.folder
         shutil.rmtree(folder, ignore_errors=True)
+        self.ballast.unlink(missing_ok=True)
         shutil.copytree(self.snapshots / name, folder)
 
     def close(self) -> None:

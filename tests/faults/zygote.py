@@ -5,6 +5,7 @@ process in that its imports took no time, and in that its figures are blank: dra
 """
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -149,6 +150,9 @@ def _be_the_run(
         os.setsid()
         os.dup2(told, 1)
         os.dup2(told, 2)
+        sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115 - the parent's may be caught by pytest
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        gc.freeze()  # looking for garbage in what the parent left would copy all of its memory
         os.chdir(project)
         temporary = project / "tmp"
         temporary.mkdir(exist_ok=True)

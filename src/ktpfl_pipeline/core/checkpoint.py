@@ -89,8 +89,8 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         ) from error
     except OSError as error:
         raise InputError(
-            f"The checkpoint {path} cannot be read ({error.strerror or error}); see that the file may be read, or delete "
-            "it to start the run anew."
+            f"The checkpoint {path} cannot be read ({error.strerror or error}); see that the file may be read, or "
+            "delete it to start the run anew."
         ) from error
     except (KeyError, TypeError) as error:
         raise InputError(f"The checkpoint {path} names no settings; delete it to start the run anew.") from error
