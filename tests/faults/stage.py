@@ -62,26 +62,32 @@ class Stage:
             database: an empty MLflow store; None makes one, which takes seconds.
             arguments: of the command, beside the usual ones.
         """
-        place.mkdir(parents=True)
-        (place / "disk").mkdir()
+        (place / "disk").mkdir(parents=True)
         small = mount(place / "disk")
         stage = cls(Project(place / "disk" / "project"), place / "snapshots", small, arguments)
         stage.snapshots.mkdir()
-        if database is None:
-            database = place / "empty.db"
-            forked(lambda: _make_store(place / "empty.db"))
-        _make_project(stage.project.folder, database)
-        stage._keep(FRESH)
-        stage._measure(FRESH)
-        stage.expected = stage.found()
-        stage._keep(FINISHED)
-        stage.start_from(FRESH)
-        stage._begin()
-        stage._keep(BEGUN)
-        stage._measure(BEGUN)
-        if wrong := stage.differences():
-            raise AssertionError(f"a run that was killed and nothing else: {wrong}")
+        try:
+            stage._prepare(database)
+        except BaseException:
+            stage.close()
+            raise
         return stage
+
+    def _prepare(self, database: Path | None) -> None:
+        if database is None:
+            database = made = self.snapshots / "empty.db"
+            forked(lambda: _make_store(made))
+        _make_project(self.project.folder, database)
+        self._keep(FRESH)
+        self._measure(FRESH)
+        self.expected = self.found()
+        self._keep(FINISHED)
+        self.start_from(FRESH)
+        self._begin()
+        self._keep(BEGUN)
+        self._measure(BEGUN)
+        if wrong := self.differences():
+            raise AssertionError(f"a run that was killed and nothing else: {wrong}")
 
     def run(self, **how: Any) -> zygote.Ended:
         """Give the command in a child."""

@@ -62,7 +62,6 @@ class Ended:
 def prepare() -> None:
     """Import what runs need, before the first of them is forked."""
     os.environ.update(KEDRO_DISABLE_TELEMETRY="1", MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_LOGGING_LEVEL="WARNING")
-    os.environ.update(COLUMNS="200", OMP_NUM_THREADS="1")
     for name in IMPORTED:
         importlib.import_module(name)
     import torch
@@ -156,7 +155,7 @@ def _be_the_run(
         os.chdir(project)
         temporary = project / "tmp"
         temporary.mkdir(exist_ok=True)
-        os.environ["TMPDIR"] = str(temporary)
+        os.environ.update(TMPDIR=str(temporary), COLUMNS="200", OMP_NUM_THREADS="1")
         sys.argv = [*COMMAND, *arguments]
         _save_time()
         if watch is not None:
