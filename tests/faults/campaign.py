@@ -41,8 +41,8 @@ SPARE = 2
 INTRODUCTION = """# Faults
 
 What becomes of runs to which something happens. {number:,} faults were injected, each into a run of its own, drawn with
-seed {seed}; {lost} were lost. `python tests/faults/campaign.py --faults={number} --seed={seed}` does it again, in
-{minutes} on one core, and writes this page. The test suite has a short form of it.
+seed {seed}; {lost} were lost. `python tests/faults/campaign.py --faults={number} --seed={seed}` does it again and
+writes this page; it took {minutes}, one run after another. The test suite has a short form of it.
 
 A run is `kedro run --env=test --pipelines=hetero_digits`: KT-pFL, five clients, three rounds, with an MLflow store in
 SQLite. What the fault did is mended as the sentence says, and the same command is given again. What that ends with is
@@ -105,7 +105,7 @@ def document(outcomes: list[Outcome], seed: int, seconds: float) -> str:
             lost=sum(verdicts[kind, LOST] for kind in KINDS) or "none",
             minutes=f"{seconds / 60:.0f} minutes",
         )
-        + "## By kind\n",
+        + "\n## By kind\n",
         _row("fault", "injected", *VERDICTS),
         _row("---", *["---:"] * 4),
     ]
