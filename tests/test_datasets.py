@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from click import ClickException
+from full_disk import full_disk
 from kedro.io import DatasetError
 from matplotlib.figure import Figure
 
@@ -125,6 +126,37 @@ class TestWhole:
         assert file.read_bytes() == before
         assert dataset.exists()
 
+    def test_on_a_full_disk_a_sentence_and_the_old_file(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        before = file.read_bytes()
+        for room in (0, 1, len(before) - 1):
+            with pytest.raises(DatasetError) as refused, full_disk(room):
+                dataset.save(KINDS[file.name][1])
+            with pytest.raises(ClickException, match=rf"^{file} could not be written \(File too large\): free some"):
+                ProjectHooks().on_pipeline_error(refused.value)
+            assert file.read_bytes() == before
+            assert files(file.parent) == {file.name, f"{file.name}.sha256"}
+            assert dataset.exists()
+
+    def test_one_that_was_changed_is_not_read(self, single: tuple[Any, Path]) -> None:
+        """A digit more or less in an index is another partition, and reads as well."""
+        dataset, file = single
+        whole = file.read_bytes()
+        digits = [at for at, sign in enumerate(whole) if chr(sign) in "0123456789"]
+        for at in digits[:: max(1, len(digits) // 20)]:
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(DatasetError) as refused:
+                dataset.load()
+            with pytest.raises(ClickException, match=r"cannot be read \(its checksum is not the one beside it"):
+                ProjectHooks().on_pipeline_error(refused.value)
+        file.write_bytes(whole)
+        dataset.load()
+
+    def test_without_a_sum_it_is_read(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        file.with_name(f"{file.name}.sha256").unlink()
+        dataset.load()
+
     @pytest.mark.parametrize("name", ["result.json", "figure.json", "partition.csv"])
     def test_a_damaged_file_is_refused_in_a_sentence(self, tmp_path: Path, name: str) -> None:
         dataset = KINDS[name][0](filepath=str(tmp_path / name))
@@ -191,6 +223,17 @@ class TestReport:
         dataset.save(report("newer"))
         assert dataset.load() == "# newer ±"
         assert [folder.name for folder in dataset.folder.parent.iterdir()] == ["digits"], "nothing half-written stays"
+
+    def test_on_a_full_disk_a_sentence_and_the_old_report(self, dataset: ReportDataset) -> None:
+        dataset.save(report("old"))
+        for room in (0, 20, 500):
+            with pytest.raises(DatasetError) as refused, full_disk(room):
+                dataset.save(report("new"))
+            with pytest.raises(ClickException, match=rf"^{dataset.folder} could not be written \(File too large\): "):
+                ProjectHooks().on_pipeline_error(refused.value)
+            assert dataset.exists()
+            assert dataset.load() == "# old ±"
+            assert [folder.name for folder in dataset.folder.parent.iterdir()] == ["digits"]
 
     def test_a_first_report_that_fails_does_not_exist(self, dataset: ReportDataset) -> None:
         with pytest.raises(DatasetError):

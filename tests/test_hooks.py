@@ -10,9 +10,11 @@ import pytest
 import yaml
 from click import ClickException
 from kedro.config import OmegaConfigLoader
+from kedro.io import DatasetError
 
 from ktpfl_pipeline import settings, tracking
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.datasets import ReportDataset
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.settings import HOOKS
 
@@ -137,7 +139,28 @@ class TestOnPipelineError:
         assert refused.value.message == "public.batch is 5: lower it."
         assert refused.value.exit_code != 0
 
-    @pytest.mark.parametrize("error", [ValueError("a bug"), RuntimeError("another")])
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (
+                OSError(28, "No space left on device"),
+                "A file could not be read or written (No space left on device): see",
+            ),
+            (
+                PermissionError(13, "Permission denied", "a.csv"),
+                "a.csv could not be read or written (Permission denied): ",
+            ),
+        ],
+    )
+    def test_what_the_system_refused(self, error: OSError, message: str) -> None:
+        wrapped = DatasetError("Failed while saving data")
+        wrapped.__cause__ = error
+        for shown in (error, wrapped):
+            with pytest.raises(ClickException) as refused:
+                ProjectHooks().on_pipeline_error(shown)
+            assert refused.value.message.startswith(message)
+
+    @pytest.mark.parametrize("error", [ValueError("a bug"), RuntimeError("another"), OSError("of a library's own")])
     def test_anything_else_keeps_its_traceback(self, error: Exception) -> None:
         """The hook returns, and Kedro raises the error itself."""
         ProjectHooks().on_pipeline_error(error)
@@ -152,6 +175,13 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
     pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
     ProjectHooks().after_pipeline_run(pipeline, catalog)
     assert capsys.readouterr().out == "\nTHE TABLE\n\nReport: data/08_reporting/digits/report.html\n"
+
+
+def test_a_table_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    catalog = {"digits/report": ReportDataset(filepath=str(tmp_path))}
+    pipeline = SimpleNamespace(outputs=lambda: {"digits/report"})
+    with pytest.raises(ClickException, match=r"cannot be read \(.*\): give the same command again\.$"):
+        ProjectHooks().after_pipeline_run(pipeline, catalog)
 
 
 def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:

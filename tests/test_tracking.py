@@ -5,9 +5,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import matplotlib.figure
 import pytest
+from mlflow.store.db import utils as db_utils
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
@@ -206,6 +208,78 @@ class TestEnd:
         assert client.get_run(tracked.run_id).info.status == "FINISHED"
 
 
+class TestFaults:
+    """A run stops in a sentence where it cannot be tracked; started again, it logs what is missing, once."""
+
+    AWAY: ClassVar[dict[str, Callable[[Path], Any]]] = {
+        "deleted": Path.unlink,
+        "moved away": lambda store: store.rename(store.with_name("elsewhere.db")),
+        "replaced by a folder": lambda store: (store.unlink(), store.mkdir()),
+        "replaced by another": lambda store: (
+            store.rename(store.with_name("x.db")),
+            shutil.copy(store.with_name("x.db"), store),
+        ),
+        "overwritten": lambda store: store.write_bytes(b"hello" * 5000),
+    }
+
+    @pytest.mark.parametrize("how", AWAY)
+    def test_the_store_goes_away(self, tracker: MlflowTracker, tmp_path: Path, how: str) -> None:
+        store = tmp_path / "mlflow.db"
+        with pytest.raises(InputError) as refused, tracker.run(**RUN) as tracked:
+            tracked.round(record(1))
+            shutil.copy(store, tmp_path / "backup.db")
+            self.AWAY[how](store)
+            tracked.round(record(2))
+        message = str(refused.value)
+        assert message.startswith(
+            f"MLflow's store sqlite:///{store} (files: {tmp_path / 'mlruns'}) could not be used ("
+        )
+        assert "give the same command again" in message
+        if store.is_dir():
+            store.rmdir()
+        (tmp_path / "backup.db").replace(store)
+        again = MlflowTracker(f"sqlite:///{tmp_path}/./mlflow.db", tmp_path / "mlruns")  # as another process would
+        with again.run(**RUN) as resumed:
+            for t in (1, 2, 3):
+                resumed.round(record(t))
+        client = again._client()
+        assert resumed.run_id == tracked.run_id
+        assert [run.info.status for run in runs(client)] == ["FINISHED"]
+        assert [step for step, _ in points(client, resumed.run_id, "round")] == [1, 2, 3]
+
+    def test_files_that_cannot_be_kept(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
+        (tmp_path / "mlruns").write_text("a file")
+        with pytest.raises(InputError, match="could not be used") as refused, tracker.run(**RUN) as tracked:
+            tracked.finish({"final/accuracy": 0.5}, {}, {"coefficients": [[1.0]]})
+        assert str(tmp_path / "mlruns") in str(refused.value)
+        assert client.get_run(tracked.run_id).info.status == "FAILED"
+
+    def test_final_numbers_are_logged_once(self, tracker: MlflowTracker, client: Any) -> None:
+        """Also if the process ended between them and the end of the run."""
+        for _ in range(2):
+            with pytest.raises(SystemExit), tracker.run(**RUN) as tracked:
+                tracked.finish({"final/accuracy": 0.5, "final/loss": 2.0}, {}, {})
+                raise SystemExit
+        with tracker.run(**RUN) as tracked:
+            tracked.finish({"final/accuracy": 0.5, "final/loss": 2.0}, {}, {})
+        assert points(client, tracked.run_id, "final/accuracy") == [(0, 0.5)]
+        assert points(client, tracked.run_id, "final/loss") == [(0, 2.0)]
+
+    def test_a_bug_is_not_the_stores_fault(self, tracker: MlflowTracker) -> None:
+        with pytest.raises(ZeroDivisionError), tracker.run(**RUN):
+            raise ZeroDivisionError
+
+    @pytest.mark.parametrize("make", [Path.mkdir, lambda store: store.write_bytes(b"hello" * 5000)])
+    def test_what_is_no_store_is_refused_at_once(self, tmp_path: Path, make: Callable[[Path], Any]) -> None:
+        """MLflow alone tries ten times, for two minutes."""
+        make(tmp_path / "mlflow.db")
+        with (
+            patch.object(db_utils, "create_sqlalchemy_engine_with_retry", side_effect=AssertionError),
+            pytest.raises(InputError, match="cannot open the store"),
+        ):
+            MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path).experiments()
+
+
 class TestReports:
     REPORT: ClassVar[dict[str, Any]] = {"experiment": "digits", "name": "report · compare", "key": "r1"}
 
@@ -252,7 +326,9 @@ class TestStores:
         message = str(refused.value)
         assert message.startswith(f"MLflow cannot open the store {tracker.store} (")
         assert reason in message
-        assert message.endswith("correct `store` in conf/base/tracking.yml, or run without MLflow, `enabled: false`.")
+        assert message.endswith(
+            "put it back, or correct `store` in conf/base/tracking.yml, or run without MLflow, `enabled: false`."
+        )
         assert "\n" not in message
 
 

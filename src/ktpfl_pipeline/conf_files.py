@@ -27,7 +27,9 @@ def check(folder: Path) -> None:
     for file in sorted(file for file in folder.rglob("*") if file.suffix in (".yml", ".yaml") and file.is_file()):
         try:
             values = _values(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):
+        except OSError as error:
+            raise InputError(f"{file} cannot be read ({error.strerror}): see that the file may be read.") from error
+        except (ValueError, yaml.YAMLError):
             continue  # whoever reads it says what is wrong, with the line
         if values > MAX_VALUES:
             raise InputError(

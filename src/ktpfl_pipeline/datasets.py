@@ -4,19 +4,22 @@
 place in one step, with the checksum of its content in a file beside it, and exists only if the two agree.
 """
 
+import contextlib
 import hashlib
+import io
+import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kedro.io import AbstractDataset, DatasetError
+from kedro.io import AbstractDataset
 from kedro_datasets._typing import HTMLPreview
 from kedro_datasets.json.json_dataset import JSONDataset as PlainJSONDataset
 from kedro_datasets.pandas.csv_dataset import CSVDataset as PlainCSVDataset
 from kedro_datasets.plotly.json_dataset import JSONDataset as PlainFigureDataset
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
 
 PARTIAL = ".partial"
 """Suffix of a folder that is not, or no longer, a report; whoever gathers reports passes over it."""
@@ -49,6 +52,37 @@ def is_whole(file: Path) -> bool:
         return False
 
 
+def content_of(file: Path) -> bytes:
+    """Return what is in a file that `put` left.
+
+    Raises:
+        ValueError: if a checksum is beside it which is not that of the content.
+    """
+    content = file.read_bytes()
+    expected = f"{hashlib.sha256(content).hexdigest()}  {file.name}\n"
+    if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
+        raise ValueError("its checksum is not the one beside it: it was changed, or writing it was interrupted")
+    return content
+
+
+@contextlib.contextmanager
+def all_or_nothing(place: Path, partial: Path) -> Iterator[None]:
+    """Leave nothing half-written, and say in one sentence what the system did not let be written.
+
+    Args:
+        place: what is being written.
+        partial: where it is until it is whole.
+    """
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
+        if (reason := system_error(error)) is None:
+            raise
+        raise unwritable(str(place), reason) from error
+
+
 def _sum_of(file: Path) -> Path:
     return file.with_name(file.name + ".sha256")
 
@@ -57,25 +91,32 @@ class _Whole:
     """What makes a dataset of one file, as kedro-datasets has them, write it whole and know whether it is."""
 
     _filepath: Any
+    _load_args: Any
 
     def load(self) -> Any:
-        """Return what is in the file; one that cannot be read is the user's to mend."""
+        """Return what is in the file; one that cannot be read, or is not as it was written, is the user's to mend."""
+        file = Path(self._filepath)
         try:
-            return super().load()  # type: ignore[misc]
-        except DatasetError as error:
-            reason = str(error.__cause__ or error).partition("\n")[0]
+            return self._parsed(content_of(file))
+        except Exception as error:  # bytes of any kind make readers stumble in any way
+            reason = str(error).partition("\n")[0]
             raise InputError(
-                f"{self._filepath} cannot be read ({reason}): delete it and give the same command again, which takes "
-                "finished runs from their checkpoints."
+                f"{file} cannot be read ({reason}): delete it and give the same command again, which takes finished "
+                "runs from their checkpoints."
             ) from error
+
+    def _parsed(self, content: bytes) -> Any:
+        """Return what a file with this content holds."""
+        raise NotImplementedError
 
     def save(self, data: Any) -> None:
         """Write the file beside the old one, then put it in its place."""
         place = self._filepath
         self._filepath = place.with_name(place.name + PARTIAL)
         try:
-            super().save(data)  # type: ignore[misc]
-            put(Path(self._filepath), Path(place))
+            with all_or_nothing(Path(place), Path(self._filepath)):
+                super().save(data)  # type: ignore[misc]
+                put(Path(self._filepath), Path(place))
         finally:
             self._filepath = place
 
@@ -86,13 +127,26 @@ class _Whole:
 class JSONDataset(_Whole, PlainJSONDataset):  # type: ignore[misc]
     """A JSON file."""
 
+    def _parsed(self, content: bytes) -> Any:
+        return json.loads(content)
+
 
 class CSVDataset(_Whole, PlainCSVDataset):  # type: ignore[misc]
     """A table."""
 
+    def _parsed(self, content: bytes) -> Any:
+        import pandas as pd
+
+        return pd.read_csv(io.BytesIO(content), **self._load_args)
+
 
 class FigureDataset(_Whole, PlainFigureDataset):  # type: ignore[misc]
     """An interactive figure, which kedro-viz shows."""
+
+    def _parsed(self, content: bytes) -> Any:
+        import plotly.io
+
+        return plotly.io.from_json(content.decode(), **self._load_args)
 
 
 class FolderDataset(AbstractDataset[Any, Path]):
@@ -153,14 +207,15 @@ class ReportDataset(AbstractDataset[Any, str]):
         place = self.folder / data.variant
         partial = place.with_name(place.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
-        (partial / "figures").mkdir(parents=True)
-        for name, text in {**data.files, "table.txt": data.console}.items():
-            (partial / name).write_text(text, encoding="utf-8")
-        for name, figure in data.figures.items():
-            figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
-            figure.savefig(partial / "figures" / f"{name}.svg")
-        (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
-        _put(partial, place)
+        with all_or_nothing(place, partial):
+            (partial / "figures").mkdir(parents=True)
+            for name, text in {**data.files, "table.txt": data.console}.items():
+                (partial / name).write_text(text, encoding="utf-8")
+            for name, figure in data.figures.items():
+                figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
+                figure.savefig(partial / "figures" / f"{name}.svg")
+            (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
+            _put(partial, place)
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""

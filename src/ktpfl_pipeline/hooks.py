@@ -45,9 +45,11 @@ class ProjectHooks:
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can mend as one sentence; anything else keeps its traceback."""
         cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, InputError):
+        while cause is not None and not isinstance(cause, InputError | OSError):
             cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
-        if cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            cause = _refused_by_the_system(cause)
+        if isinstance(cause, InputError):
             raise ClickException(str(cause)) from error
 
     @hook_impl
@@ -56,7 +58,21 @@ class ProjectHooks:
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):
                 dataset = catalog.get(name)
-                print(f"\n{dataset.console()}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
+                try:
+                    table = dataset.console()
+                except (OSError, UnicodeDecodeError) as error:
+                    raise ClickException(
+                        f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
+                    ) from error
+                print(f"\n{table}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
+
+
+def _refused_by_the_system(error: OSError) -> InputError:
+    """Return the sentence for what the operating system refused, where nobody has said more of it."""
+    return InputError(
+        f"{error.filename or 'A file'} could not be read or written ({error.strerror}): see that it is there, that it "
+        "may be read and written, and that the disk has room, and give the same command again."
+    )
 
 
 def _read(loader: Any, name: str) -> dict[str, Any]:

@@ -5,14 +5,16 @@ One MLflow run per (experiment, method, partition, seed), with a point per round
 The engine knows nothing of this; it reports to an observer. Without a tracking store everything still runs.
 """
 
+import contextlib
+import logging
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, system_error
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 PARENT = "mlflow.parentRunId"
 """The tag by which MLflow shows a run below another."""
+BUSY = 20.0
+"""Seconds to wait for a database that another process has locked, as MLflow does."""
 DPI = 200
 """Of the figures of a report, as in its folder."""
 
@@ -45,7 +49,7 @@ class Untracked:
         """Remember the folder of the checkpoints; None keeps none."""
         self.checkpoints = checkpoints
 
-    @contextmanager
+    @contextlib.contextmanager
     def run(
         self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Iterator[TrackedRun]:
@@ -77,7 +81,7 @@ class MlflowTracker:
         """
         self.store, self.artifacts, self.checkpoints = store, artifacts, checkpoints
 
-    @contextmanager
+    @contextlib.contextmanager
     def run(
         self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Iterator[TrackedRun]:
@@ -91,18 +95,20 @@ class MlflowTracker:
             tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
         """
         client = self._client()
-        run_id = self._find_or_create(client, experiment, name, key, params, tags)
-        tracked = _MlflowRun(client, run_id)
-        tracked.start()
+        door = _Door(self.store, self.artifacts)
+        with door.open():
+            run_id = self._find_or_create(client, experiment, name, key, params, tags)
+            tracked = _MlflowRun(client, run_id, door)
+            tracked.start()
         try:
             yield tracked
-        except KeyboardInterrupt:
-            tracked.stop("KILLED")
+            with door.open():
+                tracked.stop("FINISHED")
+        except BaseException as error:
+            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+            with contextlib.suppress(Exception):  # what ended the run is told, and may be that the store is gone
+                tracked.stop(status)
             raise
-        except BaseException:
-            tracked.stop("FAILED")
-            raise
-        tracked.stop("FINISHED")
 
     def log_report(
         self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
@@ -117,7 +123,8 @@ class MlflowTracker:
             figures: by name; each is kept as PNG and SVG.
         """
         client = self._client()
-        with self.run(experiment, name, key, params={}, tags={"kind": "report"}) as tracked:
+        door = _Door(self.store, self.artifacts)
+        with self.run(experiment, name, key, params={}, tags={"kind": "report"}) as tracked, door.open():
             for path, text in files.items():
                 client.log_text(tracked.run_id, text, path)
             for figure_name, figure in figures.items():
@@ -137,14 +144,16 @@ class MlflowTracker:
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
         from mlflow import MlflowClient
 
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs the traceback of what it raises
         try:
+            _try_sqlite(self.store)
             client = MlflowClient(tracking_uri=self.store)
             client.search_experiments(max_results=1)
         except Exception as error:  # a store can fail in as many ways as there are stores
             reason = str(error).strip().partition("\n")[0]
             raise InputError(
-                f"MLflow cannot open the store {self.store} ({reason}); correct `store` in conf/base/tracking.yml, or "
-                "run without MLflow, `enabled: false`."
+                f"MLflow cannot open the store {self.store} ({reason}); put it back, or correct `store` in "
+                "conf/base/tracking.yml, or run without MLflow, `enabled: false`."
             ) from error
         return client
 
@@ -171,12 +180,91 @@ class MlflowTracker:
         return str(run.info.run_id)
 
 
+class _Door:
+    """What goes to the store goes through it: what fails there is one sentence, and what vanishes is noticed.
+
+    A run stops where it cannot be tracked. All that it trained is in its checkpoint by then, and the points that are
+    missing are logged when it is started again.
+    """
+
+    def __init__(self, store: str, artifacts: Path) -> None:
+        """Remember which file the store is, where it is one.
+
+        Args:
+            store: the URI, of a store that was opened.
+            artifacts: the folder for files where the store is a local database.
+        """
+        self.store, self.artifacts = store, artifacts
+        self.file = _sqlite_file(store)
+        self.opened = _identity(self.file)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Let something be logged.
+
+        Raises:
+            InputError: if the store or the artifacts cannot be reached, or the store is another one than before.
+        """
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            raise self._refusal(_reason(error)) from error
+        if _identity(self.file) != self.opened:  # SQLite goes on writing to a file that was deleted
+            raise self._refusal("it was deleted, moved or replaced while the run went on")
+
+    def _refusal(self, reason: str) -> InputError:
+        place = f" (files: {self.artifacts})" if self.file else ""
+        return InputError(
+            f"MLflow's store {self.store}{place} could not be used ({reason}): put it back where it was moved, free "
+            "some space where the disk is full, or run without MLflow, `enabled: false` in conf/base/tracking.yml, and "
+            "give the same command again. The run goes on after its checkpoint, and logs what is missing."
+        )
+
+
+def _sqlite_file(store: str) -> Path | None:
+    """Return the file of a store that is one."""
+    prefix = "sqlite:///"
+    return Path(store.removeprefix(prefix)) if store.startswith(prefix) else None
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    """Return what tells a file from one that took its place; None where there is none."""
+    try:
+        found = file.stat() if file else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _try_sqlite(store: str) -> None:
+    """Raise at once what MLflow would try for two minutes: a file that is no database, a folder in its place."""
+    file = _sqlite_file(store)
+    if file is None or not file.exists():
+        return
+    with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
+        opened.execute("PRAGMA schema_version").fetchone()
+
+
+def _reason(error: BaseException) -> str:
+    """Return what is behind the error of a library: the system's words where there are some, else its first line."""
+    if (found := system_error(error)) is not None:
+        return f"{found.strerror}{f': {found.filename}' if found.filename else ''}"
+    innermost = error
+    while (cause := innermost.__cause__ or innermost.__context__) is not None:
+        innermost = cause
+    return str(innermost).strip().partition("\n")[0]
+
+
 class _MlflowRun:
-    def __init__(self, client: Any, run_id: str) -> None:
+    def __init__(self, client: Any, run_id: str, door: _Door) -> None:
         run = client.get_run(run_id)
-        self.client, self.run_id = client, run_id
+        self.client, self.run_id, self.door = client, run_id, door
         self.complete = run.info.status == "FINISHED"  # such a run is left as it is: its key says that nothing changed
         self.logged = int(run.data.metrics.get("round", 0))
+        self.known = set(run.data.metrics)
 
     def start(self) -> None:
         if not self.complete:
@@ -193,18 +281,24 @@ class _MlflowRun:
             return
         now = int(time.time() * 1000)
         metrics = {"round": float(record.round), **round_metrics(record)}
-        self.client.log_batch(self.run_id, [Metric(name, value, now, record.round) for name, value in metrics.items()])
+        points = [Metric(name, value, now, record.round) for name, value in metrics.items()]
+        with self.door.open():
+            self.client.log_batch(self.run_id, points)  # all of them or none
         self.logged = record.round
 
     def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+        from mlflow.entities import Metric
+
         if self.complete:
             return
-        for name, value in summary.items():
-            self.client.log_metric(self.run_id, name, value)
-        for name, figure in figures.items():
-            self.client.log_figure(self.run_id, figure, f"{name}.png")
-        for name, table in tables.items():
-            self.client.log_dict(self.run_id, table, f"{name}.json")
+        now = int(time.time() * 1000)
+        missing = [Metric(name, value, now, 0) for name, value in summary.items() if name not in self.known]
+        with self.door.open():
+            self.client.log_batch(self.run_id, missing)
+            for name, figure in figures.items():
+                self.client.log_figure(self.run_id, figure, f"{name}.png")
+            for name, table in tables.items():
+                self.client.log_dict(self.run_id, table, f"{name}.json")
 
 
 def round_metrics(record: RoundRecord) -> dict[str, float]:

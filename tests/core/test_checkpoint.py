@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import toy
+from full_disk import full_disk
 from hostile import CHECKPOINTS, stamped
 from hostile import SETTINGS as HOSTILE_SETTINGS
 from hypothesis import given, settings
@@ -94,6 +95,32 @@ class TestAllOrNothing:
         monkeypatch.setattr(Path, "replace", lambda one, other: (steps.append("name"), replace(one, other))[1])
         checkpoint.save(file, CONTENT)
         assert steps == ["sync", "name"]
+
+
+class TestFullDisk:
+    @pytest.mark.parametrize("room", [0, 1, 300, 3000])
+    def test_a_sentence_and_the_one_before(self, file: Path, room: int) -> None:
+        """With room for some bytes it is torch that fails, with an error of its own."""
+        checkpoint.save(file, CONTENT)
+        larger = {**CONTENT, "coefficients": [torch.zeros(100, 100)]}
+        with pytest.raises(InputError) as refused, full_disk(room):
+            checkpoint.save(file, larger)
+        expected = f"The checkpoint {file} could not be written (File too large): free some space on the disk"
+        assert str(refused.value).startswith(expected)
+        assert toy.same(load(file), CONTENT)
+        assert [found.name for found in file.parent.iterdir()] == [file.name], "nothing half-written takes the space"
+        checkpoint.save(file, larger)
+        assert toy.same(load(file), larger)
+
+    def test_a_folder_that_cannot_be_made(self, file: Path) -> None:
+        file.parent.write_text("a file")
+        with pytest.raises(InputError, match=r"could not be written \(File exists\): "):
+            checkpoint.save(file, CONTENT)
+
+    def test_what_cannot_be_saved_at_all_keeps_its_traceback(self, file: Path) -> None:
+        with pytest.raises((RuntimeError, TypeError, AttributeError)) as error:
+            checkpoint.save(file, {**CONTENT, "state": lambda: None})
+        assert not isinstance(error.value, InputError)
 
 
 class TestOtherSettings:

@@ -1,8 +1,8 @@
-"""A run killed at any moment and started again ends as if nothing had happened, in the same MLflow run."""
+"""A run killed and started again ends as if nothing had happened, in the same MLflow run.
 
-import random
-import signal
-import time
+Here at two moments that matter; at random ones, and by the system, in `tests/faults`.
+"""
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,6 @@ from ktpfl_pipeline.tracking import _MlflowRun
 SEED, ROUNDS, EPOCHS = 3, 5, 6
 SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "training": {"epochs": EPOCHS}}
 MOMENTS = [
-    "in a round",  # anywhere in it, at random
     "before a point",  # the checkpoint knows of the round, MLflow does not yet
     "before the end is logged",  # every round is there; figures, matrix and final numbers are not
 ]
@@ -45,46 +44,21 @@ def undisturbed(tracked: Callable[[], Project]) -> Project:
 @pytest.fixture(scope="module", params=MOMENTS)
 def killed(request: pytest.FixtureRequest, tracked: Callable[[], Project]) -> Killed:
     project = tracked()
-    if request.param == "in a round":
-        kill_in_a_round(project)
-    else:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_MlflowRun, "stop", lambda run, status: None)
-            if request.param == "before a point":
-                usual = _MlflowRun.round
-                patch.setattr(_MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 3 else cut_power())
-            else:
-                patch.setattr(_MlflowRun, "finish", cut_power)
-            with pytest.raises(PowerCut):
-                project.run(EXPERIMENT, **SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_MlflowRun, "stop", lambda run, status: None)
+        if request.param == "before a point":
+            usual = _MlflowRun.round
+            patch.setattr(_MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 3 else cut_power())
+        else:
+            patch.setattr(_MlflowRun, "finish", cut_power)
+        with pytest.raises(PowerCut):
+            project.run(EXPERIMENT, **SETTINGS)
     (run,) = project.tracked()
     return Killed(project, project.checkpoint("kt_pfl", SEED), run)
 
 
 def cut_power(*arguments: Any) -> None:
     raise PowerCut
-
-
-def kill_in_a_round(project: Project) -> None:
-    """Start the real command, wait for the second round's checkpoint, and kill the process within the next round."""
-    settings = f"{EXPERIMENT}.rounds={ROUNDS},{EXPERIMENT}.training.epochs={EPOCHS},{EXPERIMENT}.seeds={SEED}"
-    with project.start(f"--pipelines={EXPERIMENT}", "--params", settings) as process:
-        try:
-            deadline = time.monotonic() + 120
-            while not (history := rounds_kept(project))[1:]:
-                assert process.poll() is None, process.communicate()[1]
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            time.sleep(random.uniform(0.1, 0.6) * history[-1]["seconds"]["round"])
-        finally:
-            process.kill()
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGKILL, errors
-    assert 2 <= len(rounds_kept(project)) < ROUNDS
-
-
-def rounds_kept(project: Project) -> list[dict[str, Any]]:
-    return project.checkpoint("kt_pfl", SEED)["history"] if project.checkpoints("kt_pfl", SEED) else []
 
 
 @pytest.fixture(scope="module")

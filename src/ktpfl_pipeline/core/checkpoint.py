@@ -4,6 +4,7 @@ A checkpoint is what torch writes, followed by one line: the version of this pac
 then the SHA-256 sum of all that comes before the sum. torch itself reads flipped bits as other numbers.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO
 import torch
 
 from ktpfl_pipeline import __version__
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
 
 MARK = b"\nktpfl checkpoint "
 SUM = 64  # hexadecimal digits
@@ -32,9 +33,25 @@ def save(path: Path, content: dict[str, Any]) -> None:
     Args:
         path: the file.
         content: what to keep; its ``settings`` are what the run was asked to do.
+
+    Raises:
+        InputError: if the system does not let it be written, mostly because the disk is full. The checkpoint that was
+            there is kept, and nothing is left of the new one.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(partial, content)
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:  # torch's writer raises its own for the system's
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if (reason := system_error(error)) is None:
+            raise
+        raise unwritable(f"The checkpoint {path}", reason) from error
+
+
+def _write(partial: Path, content: dict[str, Any]) -> None:
     stamp = {"version": __version__, "settings": settings_hash(content["settings"])}
     with partial.open("w+b") as file:
         torch.save(content, file)
@@ -43,7 +60,6 @@ def save(path: Path, content: dict[str, Any]) -> None:
         file.write(_sum(file, file.tell()).encode())
         file.flush()
         os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str, Any] | None:
@@ -69,6 +85,11 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
     except pickle.UnpicklingError as error:  # torch's own message tells how to run the code all the same
         raise InputError(
             f"The checkpoint {path} holds other things than tensors and numbers, which could run code when read; "
+            "delete it to start the run anew."
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"The checkpoint {path} cannot be read ({error.strerror or error}); see that the file may be read, or "
             "delete it to start the run anew."
         ) from error
     except (KeyError, TypeError) as error:

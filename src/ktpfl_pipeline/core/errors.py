@@ -58,6 +58,30 @@ def diverged(found: Mapping[int | str, str], t: int | None = None) -> DivergedEr
     )
 
 
+def system_error(error: BaseException) -> OSError | None:
+    """Return the operating system's own error behind `error`, such as a full disk; None if there is none.
+
+    Libraries answer it with errors of their own, in which its words are lost.
+    """
+    found: BaseException | None = error
+    while found is not None and not (isinstance(found, OSError) and found.errno is not None):
+        found = found.__cause__ or found.__context__
+    return found
+
+
+def unwritable(what: str, error: OSError) -> InputError:
+    """Return the error for what the operating system would not let be written.
+
+    Args:
+        what: the file, and what it is.
+        error: what the system said.
+    """
+    return InputError(
+        f"{what} could not be written ({error.strerror}): free some space on the disk, or see that the place may be "
+        "written to, and give the same command again. What was finished before is kept."
+    )
+
+
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
     """Refuse a hyperparameter that is infinite, not a number, or outside [least, most]; None stands for a default.
 

@@ -6,7 +6,7 @@ from typing import Any
 from kedro.io import AbstractDataset
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.datasets import PARTIAL, is_whole, put
+from ktpfl_pipeline.datasets import PARTIAL, all_or_nothing, content_of, is_whole, put
 
 
 class WholeTextDataset(AbstractDataset[str, str]):
@@ -25,16 +25,17 @@ class WholeTextDataset(AbstractDataset[str, str]):
     def load(self) -> str:
         """Return the text."""
         try:
-            return self.file.read_text(encoding="utf-8") if self.file.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
+            return content_of(self.file).decode() if self.file.exists() else ""
+        except (OSError, ValueError) as error:
             raise InputError(f"{self.file} cannot be read ({error}): delete it and tune again.") from error
 
     def save(self, data: str) -> None:
         """Write the text beside the old one, then put it in its place."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
         partial = self.file.with_name(self.file.name + PARTIAL)
-        partial.write_text(data, encoding="utf-8")
-        put(partial, self.file)
+        with all_or_nothing(self.file, partial):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(data, encoding="utf-8")
+            put(partial, self.file)
 
     def _exists(self) -> bool:
         return is_whole(self.file)
