@@ -11,7 +11,7 @@ which clients lie.
 import os
 import sys
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import measure
@@ -23,6 +23,7 @@ from ktpfl_pipeline import params, tracking
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
 from ktpfl_pipeline.reports import figures, tables
+from ktpfl_pipeline.reports.matrix import trust
 from ktpfl_pipeline.reports.results import HEADLINE, FinishedRun, difference
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
@@ -78,34 +79,42 @@ def against_local(found: Runs, kind: str, share: float, method: str) -> list[flo
     return [honest(run, run.adversaries) - honest(local, run.adversaries) for run, local in pairs]
 
 
-def weight(found: Runs, kind: str, share: float, method: str) -> str:
-    """Return the final weight of an adversary in the rows of honest clients, in units of 1/N, with its interval."""
-    spread = difference([run.trust for run in found[kind, share, method] if run.trust is not None])
-    if spread is None or spread.low is None or spread.high is None:
-        return tables.NONE
-    return f"{spread.mean:.2f} [{spread.low:.2f}, {spread.high:.2f}]"
+def weights(found: Runs, kind: str, share: float, method: str) -> list[str]:
+    """Return the final weight of an adversary in the rows of honest clients, in units of 1/N, with its interval.
+
+    And that of the same clients in the same rows where nobody lies: rows that keep most to themselves give little to
+    anybody.
+    """
+    pairs = list(zip(found[kind, share, method], found[kind, 0.0, method], strict=True))
+    lying = [run.trust for run, _ in pairs if run.trust is not None]
+    honest = [
+        trust(torch.tensor(without.coefficients), run.adversaries)
+        for run, without in pairs
+        if without.coefficients is not None and run.adversaries
+    ]
+    spreads = [difference(lying), difference(honest)]
+    return [f"{s.mean:.2f} [{s.low:.2f}, {s.high:.2f}]" if s and s.low is not None else tables.NONE for s in spreads]
 
 
 def rows(found: Runs) -> list[str]:
     """Return the table."""
     lines = [
-        "| adversaries upload | share | method | accuracy, % | change, points | minus local-only, points | weight |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| adversaries upload | share | method | accuracy, % | change, points | minus local-only | weight | honest |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for share, kind in [(0.0, next(iter(KINDS))), *((share, kind) for kind in KINDS for share in SHARES)]:
         for method in METHODS:
             accuracy = [honest(run, run.adversaries) for run in found[kind, share, method]]
-            spread = difference(accuracy)
             cells = [
                 KINDS[kind].lower() if share else "nothing false",
                 f"{share:.0%}",
                 TITLES[method],
-                tables.percent(spread and spread.mean, spread and spread.std),
+                tables.percent(fmean(accuracy), stdev(accuracy)),
                 tables.interval(difference(changes(found, kind, share, method))) if share else tables.NONE,
                 tables.NONE
                 if method == "local"
                 else tables.interval(difference(against_local(found, kind, share, method))),
-                weight(found, kind, share, method),
+                *weights(found, kind, share, method),
             ]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -122,7 +131,11 @@ def figure(found: Runs) -> Figure:
             look = figures.look(method)
             spreads = [difference(changes(found, kind, share, method)) for share in (0.0, *SHARES)]
             means = [100 * spread.mean for spread in spreads if spread]
-            ends = [[100 * (s.mean - s.low), 100 * (s.high - s.mean)] for s in spreads if s and s.low is not None]
+            ends = [
+                [100 * (s.mean - s.low), 100 * (s.high - s.mean)]
+                for s in spreads
+                if s and s.low is not None and s.high is not None
+            ]
             places = [100 * share + 0.35 * (place - 1) for share in (0.0, *SHARES)]
             axes.errorbar(
                 places,
@@ -170,7 +183,7 @@ def main() -> None:
         "*Accuracy* is that of the honest clients, mean of the last five rounds ± standard deviation over seeds;",
         "*change*, that against the same clients' accuracy where nobody lies. Intervals are 95 % t intervals over",
         "seeds, bold where they exclude zero. *Weight* is what honest rows of the final matrix give an adversary: 1 is",
-        "an equal share, 0 shuts it out.",
+        "an equal share, 0 shuts it out; *honest*, what the same rows give the same clients where nobody lies.",
         "",
         *rows(found),
         "",
