@@ -13,16 +13,41 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client in one round, in three ledgers; up is from the client to the server."""
+    """Bytes of one client in one round by what they are; up is from the client to the server.
 
-    knowledge_up: int = 0
-    knowledge_down: int = 0
+    Attributes:
+        predictions_up: soft predictions of public images.
+        prototypes_up: mean features of classes.
+        coefficients_up: how much of whose model a client takes, or what it found that model to be worth.
+        parameters_up: of models, BatchNorm's statistics among them.
+        public_down: public images, or indices of them.
+    """
+
+    predictions_up: int = 0
+    predictions_down: int = 0
+    prototypes_up: int = 0
+    prototypes_down: int = 0
+    coefficients_up: int = 0
+    coefficients_down: int = 0
     parameters_up: int = 0
     parameters_down: int = 0
     public_down: int = 0
 
+    @property
+    def knowledge_up(self) -> int:
+        """What goes up that is neither a model nor public."""
+        return self.predictions_up + self.prototypes_up + self.coefficients_up
 
-LEDGERS = tuple(entry.name for entry in fields(Traffic))
+    @property
+    def knowledge_down(self) -> int:
+        """What comes down that is neither a model nor public."""
+        return self.predictions_down + self.prototypes_down + self.coefficients_down
+
+
+KINDS = tuple(entry.name for entry in fields(Traffic))
+"""What travels, as finely as a method tells it."""
+LEDGERS = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down", "public_down")
+"""The three ledgers, by direction, that history and reports keep."""
 
 
 @dataclass(frozen=True)
