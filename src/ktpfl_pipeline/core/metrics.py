@@ -67,6 +67,7 @@ class RoundRecord:
         seconds: wall time by phase.
         diverged: ids of the clients whose training diverged, and that sat the round out for it (they are not in
             `cohort`) or were given back their weights of before.
+        epsilon: with private local training, what each client of the federation, in order, has spent so far.
     """
 
     round: int
@@ -76,6 +77,7 @@ class RoundRecord:
     traffic: dict[str, list[int]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     diverged: list[int] = field(default_factory=list)
+    epsilon: list[float] = field(default_factory=list)
 
 
 def mean(values: list[float]) -> float:

@@ -18,6 +18,7 @@ from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.dp_sgd import Privacy
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
@@ -132,6 +133,8 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         for n, own in sorted(data.partitions[seed].items())
     )
     image, asked = experiment.image, experiment.compute
+    private = experiment.training.privacy
+    privacy = None if private is None else Privacy(**private.model_dump())
     compute = core.Compute(**asked.model_dump(exclude=params.PLACES | {"stacked"}))
     return core.Federation(
         clients=clients,
@@ -140,7 +143,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         classes=data.classes,
         build=partial(models.build, channels=image.channels, size=image.size, classes=data.classes),
         seed=seed,
-        training=core.LocalTraining(**experiment.training.model_dump()),
+        training=core.LocalTraining(**{**experiment.training.model_dump(), "privacy": privacy}),
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
@@ -207,6 +210,8 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
         drawn["coefficients"] = figures.coefficient_heatmaps(result)
     final = {f"final/{point}": values.mean for point, values in result.final.items()}
     best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
+    if spent := run.history[-1].epsilon:
+        final["final/epsilon"] = max(spent)
     tables = (
         {"run": run.to_dict()} if run.coefficients is None else {"run": run.to_dict(), "coefficients": run.coefficients}
     )
