@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from ktpfl_pipeline import params
+from ktpfl_pipeline import params, refusals
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -537,7 +537,7 @@ class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 
     def test_methods_on_predictions_meet_them(self) -> None:
-        params.refuse_unmet_adversaries("mine", params.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+        refusals.refuse_unmet_adversaries("mine", params.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
 
     @pytest.mark.parametrize("share", [-0.1, 1.0])
     def test_a_share_that_is_none(self, share: float) -> None:
@@ -547,7 +547,7 @@ class TestAdversaries:
         given = copy.deepcopy(self.GIVEN)
         given["methods"]["kt_pfl"]["objective"] = "likelihood"
         with pytest.raises(InputError) as refused:
-            params.refuse_unmet_adversaries("mine", params.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+            refusals.refuse_unmet_adversaries("mine", params.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
             "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
         )

@@ -404,10 +404,8 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
 
 def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
     for part in path:
-        kind = model.model_fields[part].annotation
-        model = next(
-            entry for entry in (*get_args(kind), kind) if isinstance(entry, type) and issubclass(entry, BaseModel)
-        )
+        kind: Any = model.model_fields[part].annotation
+        model = next(iter(get_args(kind)), kind)  # of a group that may be null, the group
     return list(model.model_fields)
 
 

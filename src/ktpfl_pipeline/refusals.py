@@ -19,12 +19,14 @@ HOMO = "homo_"
 
 
 def refuse_repeats(where: str, values: list[Any], kind: str) -> None:
+    """Refuse a list with one value twice."""
     for i, value in enumerate(values):
         if value in values[:i]:
             raise InputError(f"{where} has {value} twice; give each {kind} once.")
 
 
 def refuse_unknown(where: str, given: str, known: Any) -> None:
+    """Refuse a name that does not exist, with the nearest one that does."""
     if given not in known:
         near = difflib.get_close_matches(given, list(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
@@ -32,6 +34,7 @@ def refuse_unknown(where: str, given: str, known: Any) -> None:
 
 
 def refuse_unknown_names(name: str, experiment: "Experiment") -> None:
+    """Refuse architectures, schemes, sources and devices that do not exist."""
     from ktpfl_pipeline.data.partition import SCHEMES
     from ktpfl_pipeline.data.sources import SOURCES
     from ktpfl_pipeline.models import MODELS
@@ -56,6 +59,7 @@ def refuse_several_architectures(name: str, experiment: "Experiment") -> None:
 
 
 def refuse_missing_device(where: str, device: str) -> None:
+    """Refuse a device that does not exist, or not here."""
     import torch
 
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
@@ -66,6 +70,7 @@ def refuse_missing_device(where: str, device: str) -> None:
 
 
 def refuse_impossible_workers(name: str, compute: "Compute") -> None:
+    """Refuse workers that no executor can have; see `executors.create`."""
     from ktpfl_pipeline.core import executors, federation
 
     place = federation.Compute(compute.device).place()

@@ -71,18 +71,21 @@ def refuse_impossible(architectures: Collection[str], build: Callable[[str], nn.
             "float64: choose one of these, or set training.privacy to null."
         )
     with torch.device("meta"):  # no weights are made, and nothing is drawn
-        mixing = [name for name in architectures if any(isinstance(part, _BatchNorm) for part in build(name).modules())]
+        built = {name: build(name) for name in architectures}
+    mixing = [name for name, module in built.items() if any(isinstance(part, _BatchNorm) for part in module.modules())]
     if mixing:
         raise InputError(
-            f"architectures has {', '.join(dict.fromkeys(mixing))} with BatchNorm, whose statistics mix the images of "
-            "a batch, so that no image has a gradient of its own, which training.privacy would clip: take architectures "
-            "without it, such as lenet, or set training.privacy to null."
+            f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so that "
+            "no image has a gradient of its own, which training.privacy would clip: take architectures without it, such "
+            "as lenet, or set training.privacy to null."
         )
 
 
 def check(fed: "Federation", privacy: Privacy) -> None:
     """Refuse a federation with which private training is impossible or means nothing; see `refuse_impossible`."""
-    refuse_impossible({client.architecture for client in fed.clients}, fed.build, fed.compute.dtype)
+    refuse_impossible([client.architecture for client in fed.clients], fed.build, fed.compute.dtype)
+    import opacus  # noqa: F401  # takes seconds, and workers that are forked later have it
+
     most = max(len(client.train) for client in fed.clients)
     if privacy.delta >= 1 / most:
         raise InputError(
@@ -206,9 +209,7 @@ def epsilon(privacy: Privacy, share: float, steps: int) -> float:
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
     orders = RDPAccountant.DEFAULT_ALPHAS
-    with (
-        warnings.catch_warnings()
-    ):  # that the first or last order was the best: the bound holds, another may be tighter
+    with warnings.catch_warnings():  # that the first or last order is the best: it holds, another might be tighter
         warnings.simplefilter("ignore")
         found, _ = get_privacy_spent(
             orders=orders, rdp=_of_one_step(privacy.noise_multiplier, share) * steps, delta=privacy.delta
