@@ -81,16 +81,16 @@ def refuse_impossible_workers(name: str, compute: "Compute") -> None:
 
 
 def refuse_impossible_privacy(name: str, experiment: "Experiment") -> None:
-    """Refuse private training without Opacus, in bfloat16, or of models with BatchNorm."""
+    """Refuse what private training is impossible with; see `dp_sgd.refuse_impossible`."""
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline import models
     from ktpfl_pipeline.core import dp_sgd
 
-    image = experiment.image
+    image, compute = experiment.image, experiment.compute
     build = partial(models.build, channels=image.channels, size=image.size, classes=10)
     try:
-        dp_sgd.refuse_impossible(experiment.architectures, build, experiment.compute.dtype)
+        dp_sgd.refuse_impossible(experiment.architectures, build, compute.dtype, compute.memory_format)
     except InputError as error:
         raise InputError(f"{name}.{error}") from None
 

@@ -50,16 +50,20 @@ class Privacy:
     delta: float = 1e-5
 
 
-def refuse_impossible(architectures: Collection[str], build: Callable[[str], nn.Module], dtype: str) -> None:
+def refuse_impossible(
+    architectures: Collection[str], build: Callable[[str], nn.Module], dtype: str, memory_format: str
+) -> None:
     """Refuse what no private training is possible with.
 
     Args:
         architectures: of the clients.
         build: makes a module from an architecture's name.
         dtype: `Compute.dtype`.
+        memory_format: `Compute.memory_format`.
 
     Raises:
-        InputError: naming the architectures with BatchNorm, if bfloat16 is asked for, or without Opacus.
+        InputError: naming the architectures with BatchNorm, if bfloat16 or channels last is asked for, or without
+            Opacus.
     """
     if find_spec("opacus") is None:
         raise InputError(
@@ -70,20 +74,26 @@ def refuse_impossible(architectures: Collection[str], build: Callable[[str], nn.
             "compute.dtype is bfloat16; with training.privacy gradients of single images are taken in float32 or "
             "float64: choose one of these, or set training.privacy to null."
         )
+    if memory_format == "channels_last":
+        raise InputError(
+            "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
+            "they have: choose contiguous, or set training.privacy to null."
+        )
     with torch.device("meta"):  # no weights are made, and nothing is drawn
         built = {name: build(name) for name in architectures}
     mixing = [name for name, module in built.items() if any(isinstance(part, _BatchNorm) for part in module.modules())]
     if mixing:
         raise InputError(
-            f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so that "
-            "no image has a gradient of its own, which training.privacy would clip: take architectures without it, such "
-            "as lenet, or set training.privacy to null."
+            f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so "
+            "that no image has a gradient of its own, which training.privacy would clip: take architectures without "
+            "it, such as lenet, or set training.privacy to null."
         )
 
 
 def check(fed: "Federation", privacy: Privacy) -> None:
     """Refuse a federation with which private training is impossible or means nothing; see `refuse_impossible`."""
-    refuse_impossible([client.architecture for client in fed.clients], fed.build, fed.compute.dtype)
+    architectures = [client.architecture for client in fed.clients]
+    refuse_impossible(architectures, fed.build, fed.compute.dtype, fed.compute.memory_format)
     import opacus  # noqa: F401  # takes seconds, and workers that are forked later have it
 
     most = max(len(client.train) for client in fed.clients)
