@@ -174,6 +174,7 @@ def identity(
         "compute.device": torch.cuda.get_device_name(fed.device) if fed.device.type == "cuda" else fed.device.type,
         "data": data.fingerprint(seed),
         "code": code_version(type(made), experiment.architectures),
+        **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
