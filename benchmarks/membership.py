@@ -228,7 +228,7 @@ def main() -> None:
         f"# Membership inference on digits, {measure.today()}",
         "",
         f"{measure.hardware()}; {EXPERIMENT} of conf/quick: {given.clients} clients with {min(sizes)} to {max(sizes)}",
-        f"training images (median {statistics.median(sizes):.0f}), {given.rounds} rounds. Brackets are 95 % t intervals",
+        f"training images (median {statistics.median(sizes):.0f}), {given.rounds} rounds. In brackets 95 % t intervals",
         "over seeds.",
         "",
         f"![Membership inference and the cost of privacy]({measure.today()}-membership.png)",

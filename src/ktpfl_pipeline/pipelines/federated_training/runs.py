@@ -133,8 +133,6 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         for n, own in sorted(data.partitions[seed].items())
     )
     image, asked = experiment.image, experiment.compute
-    private = experiment.training.privacy
-    privacy = None if private is None else Privacy(**private.model_dump())
     compute = core.Compute(**asked.model_dump(exclude=params.PLACES | {"stacked"}))
     return core.Federation(
         clients=clients,
@@ -143,7 +141,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         classes=data.classes,
         build=partial(models.build, channels=image.channels, size=image.size, classes=data.classes),
         seed=seed,
-        training=core.LocalTraining(**{**experiment.training.model_dump(), "privacy": privacy}),
+        training=local_training(experiment.training),
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
@@ -151,6 +149,12 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         adversaries=Adversaries(**experiment.adversaries.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
+
+
+def local_training(given: params.Training) -> core.LocalTraining:
+    """Return what the engine is told of local training."""
+    privacy = None if given.privacy is None else Privacy(**given.privacy.model_dump())
+    return core.LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)
 
 
 def identity(
