@@ -9,6 +9,7 @@ with the last upload. Settings are those of conf/quick, without its architecture
 private; its learning rate there was chosen on validation images.
 """
 
+import math
 import statistics
 from dataclasses import dataclass
 from functools import cache
@@ -38,7 +39,8 @@ EXPERIMENT = "hetero_digits"
 SEEDS, PRIVATE_SEEDS = range(5), range(3)
 LAST, EPOCHS = 4, 10  # rounds that a surrogate learns from, and how often
 WITHOUT_BATCH_NORM, ALIKE = ["lenet", "cnn", "mlp"], ["cnn"]
-NOISE, NORM, DELTA, RATE = (1.0, 2.0, 4.0), 1.0, 1e-4, 0.2
+NOISE, NORM, DELTA = (1.0, 2.0, 4.0), 1.0, 1e-4
+RATE, GENTLY = 0.2, 0.01  # learning rates of private training, and of distillation between noisy models
 COLOURS = {"parameters": "#d55e00", "predictions": "#0072b2", "nobody": "#98a2b3"}
 
 
@@ -92,13 +94,8 @@ def play(method: str, changes: dict[str, Any], seed: int) -> Played:
     return Played(fed, report.after_local, uploads, 100 * statistics.fmean(accuracies))
 
 
-def epsilons(played: Played) -> list[float]:
-    """Return each client's ε after all rounds."""
-    return dp_sgd.spent(played.fed, [list(played.fed.by_id)] * settings({}).rounds)
-
-
-def attacks() -> tuple[list[str], dict[str, list[Inference]]]:
-    """Attack runs without privacy; return the rows of the table, and what was found by row and seed."""
+def attacks() -> tuple[dict[str, list[Inference]], dict[str, list[float]]]:
+    """Attack runs without privacy; return what was found by row and seed, and accuracies or agreements in percent."""
     found: dict[str, list[Inference]] = {}
     accuracy: dict[str, list[float]] = {}
     for seed in SEEDS:
@@ -122,6 +119,11 @@ def attacks() -> tuple[list[str], dict[str, list[Inference]]]:
                 accuracy.setdefault(f"{title} | predictions", []).append(100 * float(agreed.double().mean()))
             run.fed.executor.close()
         print(f"seed {seed}", flush=True)  # noqa: T201
+    return found, accuracy
+
+
+def table(found: dict[str, list[Inference]], accuracy: dict[str, list[float]]) -> list[str]:
+    """Return what was found as a table."""
     lines = [
         "| model | what is seen | advantage, points | AUC | accuracy of the model, or agreement of the surrogate, % |",
         "| --- | --- | --- | --- | --- |",
@@ -129,7 +131,7 @@ def attacks() -> tuple[list[str], dict[str, list[Inference]]]:
     for row, values in found.items():
         shown = spread(accuracy[row]) if row in accuracy else "-"
         lines.append(f"| {row} | {interval(values, 'advantage')} | {interval(values, 'auc')} | {shown} |")
-    return lines, found
+    return lines
 
 
 def gaps(found: dict[str, list[Inference]]) -> list[str]:
@@ -150,32 +152,45 @@ def gaps(found: dict[str, list[Inference]]) -> list[str]:
     return lines
 
 
-def private() -> tuple[list[str], dict[str, list[tuple[float, float]]]]:
-    """Run with and without noise; return the rows, and by method the points of the accuracy against ε."""
+@dataclass(frozen=True)
+class Cost:
+    """What a run with some noise, or none, came to: accuracy in percent, what an attacker tells, and the clients' ε."""
+
+    accuracy: float
+    told: Inference
+    spent: list[float]
+
+
+def cost(method: str, noise: float | None, seed: int) -> Cost:
+    """Run a method with private local training, or without, on models without BatchNorm, and attack it."""
+    changes: dict[str, Any] = {"architectures": WITHOUT_BATCH_NORM}
+    if noise:
+        privacy = {"noise_multiplier": noise, "max_grad_norm": NORM, "delta": DELTA}
+        changes["training"] = {"privacy": privacy, "learning_rate": RATE}
+        changes |= {"distillation": {"learning_rate": GENTLY}, "on_divergence": "restore"}
+    run = play(method, changes, seed)
+    rounds = [list(run.fed.by_id)] * settings({}).rounds
+    spent = dp_sgd.spent(run.fed, rounds) if noise else [math.inf]
+    run.fed.executor.close()
+    return Cost(run.accuracy, attack(run.fed, run.models), spent)
+
+
+Costs = dict[tuple[str, float | None], list[Cost]]
+
+
+def cost_table(costs: Costs) -> list[str]:
+    """Return what privacy costs as a table."""
     lines = [
         "| method | σ | largest ε | median ε | accuracy, % | advantage, points | AUC |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    curves: dict[str, list[tuple[float, float]]] = {}
-    for method in ("local", "kt_pfl"):
-        for noise in (None, *NOISE):
-            given = noise and {"noise_multiplier": noise, "max_grad_norm": NORM, "delta": DELTA}
-            training = {"privacy": given, **({"learning_rate": RATE} if noise else {})}
-            runs = [play(method, {"architectures": WITHOUT_BATCH_NORM, "training": training}, s) for s in PRIVATE_SEEDS]
-            found = [attack(run.fed, run.models) for run in runs]
-            spent = [epsilons(run) if noise else [] for run in runs]
-            most = statistics.fmean(map(max, spent)) if noise else float("inf")
-            middle = statistics.fmean(map(statistics.median, spent)) if noise else float("inf")
-            accuracy = [run.accuracy for run in runs]
-            curves.setdefault(TITLES[method], []).append((most, statistics.fmean(accuracy)))
-            cells = [TITLES[method], noise or "none", f"{most:.3g}", f"{middle:.3g}", spread(accuracy)]
-            lines.append(
-                f"| {' | '.join(map(str, cells))} | {interval(found, 'advantage')} | {interval(found, 'auc')} |"
-            )
-            print(lines[-1], flush=True)  # noqa: T201
-            for run in runs:
-                run.fed.executor.close()
-    return lines, curves
+    for (method, noise), runs in costs.items():
+        most, middle = (statistics.fmean(of(run.spent) for run in runs) for of in (max, statistics.median))
+        told = [run.told for run in runs]
+        cells = [TITLES[method], noise or "none", f"{most:.3g}", f"{middle:.3g}", spread([r.accuracy for r in runs])]
+        cells += [interval(told, "advantage"), interval(told, "auc")]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
 
 
 def interval(found: list[Inference], what: str, sign: str = "") -> str:
@@ -192,7 +207,7 @@ def spread(values: list[float]) -> str:
     return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
-def figure(found: dict[str, list[Inference]], curves: dict[str, list[tuple[float, float]]]) -> Figure:
+def figure(found: dict[str, list[Inference]], costs: Costs) -> Figure:
     """Draw the AUC by what is seen, a dot a seed, and the accuracy against ε."""
     drawn = Figure(figsize=(11, 3.6), dpi=150, layout="constrained")
     left, right = drawn.subplots(1, 2)
@@ -204,10 +219,12 @@ def figure(found: dict[str, list[Inference]], curves: dict[str, list[tuple[float
     left.axvline(0.5, color="#98a2b3", linewidth=1, linestyle=":")
     left.set_yticks(range(len(found)), [row.replace(" |", ",") for row in reversed(found)])
     left.set(xlabel="AUC of the loss threshold; 0.5 is guessing", title="Which images was a client trained on?")
-    for (title, points), colour, marker in zip(curves.items(), ("#98a2b3", "#0072b2"), "os", strict=True):
-        (_, without), *rest = points
-        right.semilogx(*zip(*rest, strict=True), marker=marker, color=colour, label=title)
-        right.axhline(without, color=colour, linestyle="--", linewidth=1, label=f"{title}, no privacy")
+    for method, colour, marker in (("local", "#98a2b3", "o"), ("kt_pfl", "#0072b2", "s")):
+        accuracy = {noise: statistics.fmean(run.accuracy for run in costs[method, noise]) for noise in (None, *NOISE)}
+        most = [statistics.fmean(max(run.spent) for run in costs[method, noise]) for noise in NOISE]
+        title = TITLES[method]
+        right.semilogx(most, [accuracy[noise] for noise in NOISE], marker=marker, color=colour, label=title)
+        right.axhline(accuracy[None], color=colour, linestyle="--", linewidth=1, label=f"{title}, no privacy")
     right.set(xlabel="largest ε of a client", ylabel="accuracy (%)", title="What privacy costs")
     right.legend(frameon=False)
     for axes in (left, right):
@@ -220,8 +237,17 @@ def figure(found: dict[str, list[Inference]], curves: dict[str, list[tuple[float
 def main() -> None:
     """Measure, and write the tables and the figure."""
     torch.set_num_threads(1)
-    rows, found = attacks()
-    costs, curves = private()
+    found, accuracy = attacks()
+    costs = {
+        (method, noise): [cost(method, noise, seed) for seed in PRIVATE_SEEDS]
+        for method in ("local", "kt_pfl")
+        for noise in (None, *NOISE)
+    }
+    write(found, accuracy, costs)
+
+
+def write(found: dict[str, list[Inference]], accuracy: dict[str, list[float]], costs: Costs) -> None:
+    """Write the tables and the figure."""
     given = settings({})
     sizes = [len(own.train) for partition in federated_data().partitions.values() for own in partition.values()]
     lines = [
@@ -235,7 +261,7 @@ def main() -> None:
         "",
         f"## A loss threshold, {len(SEEDS)} seeds",
         "",
-        *rows,
+        *table(found, accuracy),
         "",
         *gaps(found),
         "",
@@ -246,13 +272,15 @@ def main() -> None:
         "",
         f"## Private local training, {len(PRIVATE_SEEDS)} seeds",
         "",
-        *costs,
+        *cost_table(costs),
         "",
-        f"{', '.join(WITHOUT_BATCH_NORM)}; gradients clipped to {NORM:g}, δ = {DELTA:g}, learning rate {RATE:g}, which",
-        f"was chosen on validation images (without privacy {given.training.learning_rate:g}). The attacker sees",
-        "parameters. ε is of all rounds, the largest and the median over clients.",
+        f"{', '.join(WITHOUT_BATCH_NORM)}; gradients clipped to {NORM:g}, δ = {DELTA:g}. With privacy the learning",
+        f"rate is {RATE:g} (without {given.training.learning_rate:g}), chosen on validation images of local-only with",
+        f"seed 0, and that of distillation {GENTLY:g} (without {given.distillation.learning_rate:g}, at which noisy",
+        "models diverged). A client that diverges all the same is given back its weights. The attacker sees",
+        "parameters. ε is of all rounds, the largest and the median over clients, means over seeds.",
     ]
-    figure(found, curves).savefig(measure.RESULTS / f"{measure.today()}-membership.png")
+    figure(found, costs).savefig(measure.RESULTS / f"{measure.today()}-membership.png")
     print("\n".join(lines))  # noqa: T201
     measure.write("membership", lines)
 
