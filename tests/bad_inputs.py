@@ -54,7 +54,12 @@ def groups() -> dict[str, Cases]:
 
 def settings() -> Iterator[tuple[str, str]]:
     """Settings that cannot be, whatever the images are."""
-    tables = (test_params.MISSPELT, test_params.OUT_OF_RANGE, test_params.UNKNOWN)
+    tables = (
+        test_params.MISSPELT,
+        test_params.OUT_OF_RANGE,
+        test_params.UNKNOWN,
+        test_params.IMPOSSIBLE_WITH_PRIVACY,
+    )
     for path, value, *_ in (case for table in tables for case in table):
         yield f"{path}: {value!r}", test_params.refusal(path, value)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from ktpfl_pipeline import params
+from ktpfl_pipeline import params, refusals
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -23,7 +23,7 @@ EXPERIMENT: dict[str, Any] = {
     "public": {"source": "open_part", "share": 0.3, "batch": 60},
     "image": {"channels": 1, "size": 28},
     "partition": {"scheme": "two_labels"},
-    "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.05},
+    "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.05, "privacy": {"noise_multiplier": 1.0}},
     "distillation": {"epochs": 1, "temperature": 1.0},
     "compute": {"device": "cpu"},
     "methods": {"kt_pfl": {"rho": 0.7, "divergence_weight": None}, "fedmd": {}, "local": {}},
@@ -88,6 +88,7 @@ MISSPELT = [
     ("clinets", 5, "mine; did you mean 'clients'?"),
     ("trainings", {}, "mine; did you mean 'training'?"),
     ("training.learning_rat", 0.1, "mine.training; did you mean 'learning_rate'?"),
+    ("training.privacy.noise_multiplyer", 1.0, "mine.training.privacy; did you mean 'noise_multiplier'?"),
     ("distillation.temprature", 2.0, "mine.distillation; did you mean 'temperature'?"),
     ("private.clases", [1], "mine.private; did you mean 'classes'?"),
     ("public.shares", 0.1, "mine.public; did you mean 'share'?"),
@@ -126,6 +127,11 @@ OUT_OF_RANGE = [
     ("training.learning_rate", math.nan, "finite"),
     ("training.learning_rate", math.inf, "finite"),
     ("training.learning_rate", 1e39, "less than or equal to 1000000"),  # more than float32 holds
+    ("training.privacy.noise_multiplier", 0, "greater than or equal to 0.01"),
+    ("training.privacy.noise_multiplier", math.inf, "finite"),
+    ("training.privacy.max_grad_norm", 0, "greater than 0"),
+    ("training.privacy.delta", 0, "greater than 0"),
+    ("training.privacy.delta", 1, "less than 1"),
     ("distillation.learning_rate", -0.1, "greater than or equal to 0"),
     ("distillation.batch_size", 0, "greater than or equal to 1"),
     ("distillation.temperature", 0, "greater than 0"),
@@ -167,6 +173,8 @@ OUT_OF_RANGE = [
     ("architectures", "lenet", "valid list"),
     ("training", 5, "valid dictionary"),
     ("training", None, "valid dictionary"),
+    ("training.privacy", 1.0, "valid dictionary"),
+    ("training.privacy.noise_multiplier", "much", "valid number"),
     ("methods", None, "valid dictionary"),
     ("methods.kt_pfl", None, "valid dictionary"),
     ("methods.kt_pfl.rho", "high", "valid number"),
@@ -186,7 +194,8 @@ def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
     message = refusal(path, value)
     assert message.startswith(f"mine.{path} is {value!r}; it should ")
     assert rule in message
-    assert message.count(".") - path.count(".") - repr(value).count(".") <= 2, "one sentence"
+    assert message.endswith(".")
+    assert ". " not in message, "one sentence"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +254,55 @@ def test_a_hyperparameter_that_means_nothing(name: str, value: Any, rule: str) -
     message = refusal(f"methods.kt_pfl.{name}", value)
     assert f"kt_pfl.{name} is {value!r}" in message
     assert rule in message
+
+
+IMPOSSIBLE_WITH_PRIVACY = [
+    (
+        "architectures",
+        ["lenet", "cnn_bn", "resnet18"],
+        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the images of a batch, so that "
+        "no image has a gradient of its own",
+    ),
+    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single images"),
+    ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "reason"), IMPOSSIBLE_WITH_PRIVACY)
+def test_what_is_impossible_with_privacy(path: str, value: Any, reason: str) -> None:
+    assert refusal(path, value).startswith(reason)
+    without = changed(path, value)
+    without["training"]["privacy"] = None
+    assert params.parse("mine", without).training.privacy is None
+
+
+class TestPrivacyBesideMethods:
+    """Its ε would not cover what some of them do."""
+
+    @pytest.mark.parametrize(
+        ("methods", "named"),
+        [
+            (["kt_pfl", "fedproto", "local"], "fedproto uses"),
+            (["kt_pfl_likelihood", "fml"], "kt_pfl_likelihood, fml use"),
+        ],
+    )
+    def test_they_are_refused(self, methods: list[str], named: str) -> None:
+        with pytest.raises(InputError, match=rf"^mine\.training\.privacy is set, and {named} private images otherwise"):
+            refusals.refuse_unmet("mine", params.parse("mine", EXPERIMENT), methods)
+
+    def test_kt_pfl_on_validation_images_is_refused(self) -> None:
+        experiment = params.parse("mine", changed("methods.kt_pfl.objective", "likelihood"))
+        with pytest.raises(InputError, match="and kt_pfl uses private images"):
+            refusals.refuse_unmet("mine", experiment, ["kt_pfl", "local"])
+
+    def test_others_are_not(self) -> None:
+        refusals.refuse_unmet("mine", params.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
+        refusals.refuse_unmet("mine", params.parse("mine", changed("training.privacy", None)), ["fedproto"])
+
+    def test_a_sweep_is_refused_too(self) -> None:
+        sweep = {**SWEEP, "methods": ["kt_pfl", "fedproto"]}
+        with pytest.raises(InputError, match="fedproto uses private images"):
+            params.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT})
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
@@ -537,7 +595,7 @@ class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 
     def test_methods_on_predictions_meet_them(self) -> None:
-        params.refuse_unmet_adversaries("mine", params.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+        refusals.refuse_unmet_adversaries("mine", params.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
 
     @pytest.mark.parametrize("share", [-0.1, 1.0])
     def test_a_share_that_is_none(self, share: float) -> None:
@@ -547,7 +605,7 @@ class TestAdversaries:
         given = copy.deepcopy(self.GIVEN)
         given["methods"]["kt_pfl"]["objective"] = "likelihood"
         with pytest.raises(InputError) as refused:
-            params.refuse_unmet_adversaries("mine", params.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+            refusals.refuse_unmet_adversaries("mine", params.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
             "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
         )

@@ -5,14 +5,14 @@ names the value, what is allowed and how to mend it.
 """
 
 import difflib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache, partial
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
+from ktpfl_pipeline import refusals
 from ktpfl_pipeline.core.errors import InputError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -27,8 +27,6 @@ PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
 TUNE = "tune_"
 """What the names of tunings begin with, before that of the experiment; any other section is an experiment."""
-HOMO = "homo_"
-"""What the names of experiments begin with in which all clients have one architecture."""
 
 
 class Settings(BaseModel):
@@ -70,12 +68,21 @@ class Partition(Settings):
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
+class Privacy(Settings):
+    """Clipping and noise of differentially private local training."""
+
+    noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)]
+    max_grad_norm: Positive = 1.0
+    delta: Share = 1e-5
+
+
 class Training(Settings):
     """Local SGD on private data."""
 
     epochs: Annotated[int, Field(ge=0, le=2**31 - 1)] = 20
     batch_size: Count = 128
     learning_rate: LearningRate = 0.01
+    privacy: Privacy | None = None
 
 
 class Distillation(Settings):
@@ -228,11 +235,12 @@ def parse(name: str, values: Any) -> Experiment:
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of an experiment.")
     experiment = _checked(Experiment, values, name)
-    _refuse_repeats(f"{name}.seeds", experiment.seeds, "seed")
-    _refuse_unknown_names(name, experiment)
-    _refuse_several_architectures(name, experiment)
-    if name.startswith(HOMO):
-        refuse_unmet_adversaries(name, experiment, [])
+    refusals.refuse_repeats(f"{name}.seeds", experiment.seeds, "seed")
+    refusals.refuse_unknown_names(name, experiment)
+    refusals.refuse_several_architectures(name, experiment)
+    refusals.refuse_impossible_privacy(name, experiment)
+    if name.startswith(refusals.HOMO):
+        refusals.refuse_unmet_adversaries(name, experiment, [])
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment
@@ -255,13 +263,13 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of a sweep.")
     sweep = _checked(Sweep, values, name)
-    _refuse_unknown(f"{name}.experiment", sweep.experiment, experiments(parameters))
+    refusals.refuse_unknown(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
-        _refuse_unknown(f"{name}.methods", method, METHODS)
-    _refuse_repeats(f"{name}.methods", sweep.methods, "method")
-    _refuse_repeats(f"{name}.values", sweep.values, "value")
+        refusals.refuse_unknown(f"{name}.methods", method, METHODS)
+    refusals.refuse_repeats(f"{name}.methods", sweep.methods, "method")
+    refusals.refuse_repeats(f"{name}.values", sweep.values, "value")
     for point in points(name, sweep, parameters):
-        refuse_unmet_adversaries(sweep.experiment, point, sweep.methods)
+        refusals.refuse_unmet(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
@@ -308,12 +316,12 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of a tuning.")
     tune = _checked(Tune, values, name)
-    _refuse_repeats(f"{name}.seeds", tune.seeds, "seed")
+    refusals.refuse_repeats(f"{name}.seeds", tune.seeds, "seed")
     tuned = name.removeprefix(TUNE)
-    _refuse_unknown(f"The experiment of {name}", tuned, experiments(parameters))
+    refusals.refuse_unknown(f"The experiment of {name}", tuned, experiments(parameters))
     configured = parse(tuned, parameters[tuned]).methods
     for method, space in tune.spaces.items():
-        _refuse_unknown(f"A method of {name}.spaces", method, configured)
+        refusals.refuse_unknown(f"A method of {name}.spaces", method, configured)
         for hyperparameter, tried in space.items():
             where = f"{name}.spaces.{method}.{hyperparameter}"
             for value in _tried(where, tried):
@@ -332,7 +340,7 @@ def _tried(where: str, tried: Any) -> list[Any]:
         return [ends.low, ends.high]
     if not isinstance(tried, list) or not tried:
         raise InputError(f"{where} is {tried!r}; it must be a list of values, or a range {{low: ..., high: ...}}.")
-    _refuse_repeats(where, tried, "value")
+    refusals.refuse_repeats(where, tried, "value")
     return tried
 
 
@@ -396,7 +404,8 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
 
 def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
     for part in path:
-        model = model.model_fields[part].annotation  # type: ignore[assignment]
+        kind: Any = model.model_fields[part].annotation
+        model = next(iter(get_args(kind)), kind)  # of a group that may be null, the group
     return list(model.model_fields)
 
 
@@ -408,87 +417,6 @@ def _refuse_unprintable(name: str, values: Any) -> None:
         raise InputError(
             f"{name} has a number of more than 4,300 digits, or a value within itself; correct it."
         ) from None
-
-
-def _refuse_repeats(where: str, values: list[Any], kind: str) -> None:
-    for i, value in enumerate(values):
-        if value in values[:i]:
-            raise InputError(f"{where} has {value} twice; give each {kind} once.")
-
-
-def _refuse_unknown_names(name: str, experiment: Experiment) -> None:
-    from ktpfl_pipeline.data.partition import SCHEMES
-    from ktpfl_pipeline.data.sources import SOURCES
-    from ktpfl_pipeline.models import MODELS
-
-    for architecture in experiment.architectures:
-        _refuse_unknown(f"{name}.architectures", architecture, MODELS)
-    _refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
-    _refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
-    _refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
-    _refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
-    _refuse_impossible_workers(name, experiment.compute)
-
-
-def _refuse_several_architectures(name: str, experiment: Experiment) -> None:
-    """Refuse here what methods on parameters would refuse only when it is their turn."""
-    given = list(dict.fromkeys(experiment.architectures))
-    if name.startswith(HOMO) and len(given) > 1:
-        raise InputError(
-            f"{name}.architectures is {', '.join(given)}; its methods combine the clients' models, which needs one "
-            f"architecture: name one, as in [{given[0]}], or take {name.replace(HOMO, 'hetero_', 1)}."
-        )
-
-
-def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Refuse adversaries beside methods that exchange more than predictions, of which these adversaries send the truth.
-
-    Args:
-        name: of the experiment; all methods of those that begin with ``homo_`` exchange models.
-        experiment: its settings.
-        methods: those that are run.
-    """
-    from ktpfl_pipeline.methods import ON_PREDICTIONS
-
-    share = experiment.adversaries.share
-    if share == 0:
-        return
-    likelihood = {method for method, given in experiment.methods.items() if given.get("objective") == "likelihood"}
-    others = [method for method in methods if method not in ON_PREDICTIONS or method in likelihood]
-    if others or name.startswith(HOMO):
-        who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
-        raise InputError(
-            f"{name}.adversaries.share is {share}; adversaries upload false predictions, and {who} models or "
-            "prototypes, about which nobody lies: set it to 0, or run methods on predictions alone, as "
-            "sweep_adversaries_digits does."
-        )
-
-
-def _refuse_unknown(where: str, given: str, known: Any) -> None:
-    if given not in known:
-        near = difflib.get_close_matches(given, list(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
-        raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
-
-
-def _refuse_missing_device(where: str, device: str) -> None:
-    import torch
-
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-        raise InputError(f"{where} is {device!r}; choose auto, cpu, cuda or cuda:<number>.")
-    kind, _, number = device.partition(":")
-    if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count()):
-        raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
-
-
-def _refuse_impossible_workers(name: str, compute: Compute) -> None:
-    from ktpfl_pipeline.core import executors, federation
-
-    place = federation.Compute(compute.device).place()
-    try:
-        executors.create(compute.workers, compute.threads, place.type, compute.stacked, compute.cluster)
-    except InputError as error:
-        raise InputError(f"{name}.{error}") from None
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:

@@ -309,6 +309,7 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
         **{f"bytes/{ledger}": float(sum(values)) for ledger, values in record.traffic.items()},
         **{f"seconds/{phase}": value for phase, value in record.seconds.items()},
         **({"diverged": float(len(record.diverged))} if record.diverged else {}),
+        **({"privacy/epsilon": max(record.epsilon)} if record.epsilon else {}),
     }
 
 

@@ -350,7 +350,7 @@ class TestDivergence:
         class Backwards(Local):
             def round(self, state: Any, cohort: list[int], t: int, fed: Federation) -> Any:
                 after, report = super().round(state, cohort, t, fed)
-                return after, replace(report, traffic={n: Traffic(knowledge_up=n) for n in reversed(cohort)})
+                return after, replace(report, traffic={n: Traffic(predictions_up=n) for n in reversed(cohort)})
 
         (record,) = engine.run(Backwards(), toy.federation(), Schedule(rounds=1)).history
         assert record.traffic["knowledge_up"] == record.cohort

@@ -88,7 +88,7 @@ class TestTeach:
         fed = toy.federation(public_transport=transport)
         upload = exchange.train_and_predict(fed, state.models, COHORT, 2)
         _, report = exchange.teach(fed, state, upload, upload.soft, 2)
-        expected = Traffic(knowledge_up=156, knowledge_down=156, public_down=public)
+        expected = Traffic(predictions_up=156, predictions_down=156, public_down=public)
         assert report.traffic == dict.fromkeys(COHORT, expected)
 
 

@@ -129,7 +129,7 @@ def test_bytes_are_fedmds() -> None:
     """13 public samples of 64 pixels and three classes."""
     fed = toy.federation()
     _, report = DSFL().round(DSFL().init(fed), [7, 12], 1, fed)
-    expected = Traffic(knowledge_up=156, knowledge_down=156, public_down=832)
+    expected = Traffic(predictions_up=156, predictions_down=156, public_down=832)
     assert report.traffic == {7: expected, 12: expected}
 
 

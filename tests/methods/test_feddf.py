@@ -207,7 +207,7 @@ class TestTraffic:
         """13 public samples of 64 pixels and three classes, as in FedMD."""
         fed: Federation = toy.federation()
         _, report = FedDFSoft().round(FedDFSoft().init(fed), [3, 20], 1, fed)
-        expected = Traffic(knowledge_up=4 * 13 * 3, knowledge_down=4 * 13 * 3, public_down=13 * 64)
+        expected = Traffic(predictions_up=4 * 13 * 3, predictions_down=4 * 13 * 3, public_down=13 * 64)
         assert report.traffic == {3: expected, 20: expected}
 
 

@@ -174,8 +174,8 @@ class TestRound:
         state, first = method.round(method.init(fed), EVERYONE, 1, fed)
         _, second = method.round(state, [3, 11], 2, fed)
         up = 4 * 195
-        assert first.traffic == dict.fromkeys(EVERYONE, Traffic(knowledge_up=4, parameters_up=up))
-        expected = Traffic(knowledge_up=4 * (others + 1), parameters_up=up, parameters_down=others * up)
+        assert first.traffic == dict.fromkeys(EVERYONE, Traffic(coefficients_up=4, parameters_up=up))
+        expected = Traffic(coefficients_up=4 * (others + 1), parameters_up=up, parameters_down=others * up)
         assert second.traffic == {3: expected, 11: expected}
 
     def test_a_client_without_validation_images_is_refused(self) -> None:

@@ -158,16 +158,16 @@ class TestTraffic:
         for t in (1, 2):
             _, report = method.round(method.init(fed), [7, 3, 11], t, fed)
             assert report.traffic == {
-                7: Traffic(knowledge_up=2 * 4 * dimension, knowledge_down=3 * 4 * dimension),
-                3: Traffic(knowledge_up=1 * 4 * dimension, knowledge_down=3 * 4 * dimension),
-                11: Traffic(knowledge_up=3 * 4 * dimension, knowledge_down=3 * 4 * dimension),
+                7: Traffic(prototypes_up=2 * 4 * dimension, prototypes_down=3 * 4 * dimension),
+                3: Traffic(prototypes_up=1 * 4 * dimension, prototypes_down=3 * 4 * dimension),
+                11: Traffic(prototypes_up=3 * 4 * dimension, prototypes_down=3 * 4 * dimension),
             }
 
     def test_a_class_that_nobody_has_comes_down_too(self) -> None:
         """The table of prototypes has one size: three classes of 64 numbers."""
         fed = federation(dict.fromkeys(EVERYONE, (0, 2)))
         _, report = FedProto().round(FedProto().init(fed), EVERYONE, 1, fed)
-        assert report.traffic == dict.fromkeys(EVERYONE, Traffic(knowledge_up=2 * 256, knowledge_down=3 * 256))
+        assert report.traffic == dict.fromkeys(EVERYONE, Traffic(prototypes_up=2 * 256, prototypes_down=3 * 256))
 
     def test_is_counted_in_whole_bytes(self) -> None:
         fed = federation()

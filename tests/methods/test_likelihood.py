@@ -221,7 +221,11 @@ class TestHeldFixed:
         after, report = method.round(before, [11], 2, fed)
         assert torch.equal(after.knowledge, before.knowledge)
         own = Traffic(
-            knowledge_up=4 * 13 * 3 + 4, knowledge_down=4 * 13 * 3, parameters_up=4 * 819, public_down=13 * 64
+            predictions_up=4 * 13 * 3,
+            predictions_down=4 * 13 * 3,
+            coefficients_up=4,
+            parameters_up=4 * 819,
+            public_down=13 * 64,
         )
         assert report.traffic == {11: own}
 
@@ -234,7 +238,12 @@ class TestTraffic:
         fed, method = federation(), create("kt_pfl_likelihood")
         _, report = method.round(method.init(fed), [3, 7, 11], 1, fed)
         linear, conv, mlp = 4 * 195, 4 * 167, 4 * 819
-        common = {"knowledge_up": 4 * 13 * 3 + 3 * 4, "knowledge_down": 4 * 13 * 3, "public_down": 13 * 64}
+        common = {
+            "predictions_up": 4 * 13 * 3,
+            "predictions_down": 4 * 13 * 3,
+            "coefficients_up": 3 * 4,
+            "public_down": 13 * 64,
+        }
         assert report.traffic == {
             3: Traffic(**common, parameters_up=linear, parameters_down=conv + mlp),
             7: Traffic(**common, parameters_up=conv, parameters_down=linear + mlp),

@@ -13,9 +13,11 @@ from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline import params
 from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.dp_sgd import Privacy
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.federation import LocalTraining
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.federated import FederatedData
@@ -64,6 +66,12 @@ class TestAssemble:
         fed = runs.assemble(experiment(**changes), data, 1)
         assert (fed.on_divergence, fed.adversaries) == ("skip", Adversaries(0.4, "scaled"))
         assert len(fed.liars) == 2
+
+    def test_local_training_is_private_where_it_is_asked_for(self) -> None:
+        asked = {"privacy": {"noise_multiplier": 2.0, "delta": 0.001}, "learning_rate": 0.3}
+        given = experiment(architectures=["mlp"], training=asked).training
+        assert runs.local_training(given) == LocalTraining(1, 32, 0.3, Privacy(2.0, 1.0, 0.001))
+        assert runs.local_training(given.model_copy(update={"privacy": None})).privacy is None
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_the_seed_decides_partition_public_set_and_streams(self, data: FederatedData, seed: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core import checkpoint, dp_sgd
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation, Split
 from ktpfl_pipeline.core.method import Method, RoundReport
@@ -185,6 +185,8 @@ def _run(
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
         record = replace(record, seconds=seconds, diverged=sorted({*skipped, *fed.executor.restored}))
         history = [*history, record]
+        if fed.training.privacy is not None:
+            history[-1] = replace(record, epsilon=dp_sgd.spent(fed, ({*r.cohort, *r.diverged} for r in history)))
         if report.coefficients is not None:
             matrices = [*matrices, report.coefficients.float().cpu()]
         if checkpoint_file is not None:

@@ -54,7 +54,7 @@ def teach(fed: Federation, state: PersonalState, upload: Upload, teachers: Tenso
     """
     distilled = fed.distill(upload.models, teachers.expand_as(upload.soft), upload.batch, t)
     predictions = 4 * fed.public_batch_size * fed.classes
-    traffic = Traffic(knowledge_up=predictions, knowledge_down=predictions, public_down=fed.public_bytes())
+    traffic = Traffic(predictions_up=predictions, predictions_down=predictions, public_down=fed.public_bytes())
     report = RoundReport(upload.models, dict.fromkeys(upload.models, traffic))
     return PersonalState({**state.models, **distilled}), report
 

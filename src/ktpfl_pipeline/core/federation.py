@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import coefficients, local, mutual, prototypes, rng, rules
+from ktpfl_pipeline.core import coefficients, dp_sgd, local, mutual, prototypes, rng, rules
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -48,6 +48,7 @@ class LocalTraining:
     epochs: int = 20  # E
     batch_size: int = 128
     learning_rate: float = 0.01  # η₁
+    privacy: dp_sgd.Privacy | None = None  # clipping and noise: DP-SGD instead
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class Federation:
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
                 f"{len(self.public)} images of the public set."
             )
+        if self.training.privacy is not None:
+            dp_sgd.check(self, self.training.privacy)
 
     @cached_property
     def by_id(self) -> dict[int, Client]:
@@ -224,8 +227,9 @@ class Federation:
     # Verbs -----------------------------------------------------------------------------------------------------------
 
     def train(self, models: Models, t: int) -> Models:
-        """LocalSGD: return each model trained on its client's private data for E epochs."""
-        return self._trained("train", local.train, {n: (params, t) for n, params in models.items()}, models)
+        """LocalSGD: return each model trained on its client's private data for E epochs; DP-SGD with `privacy`."""
+        verb = local.train if self.training.privacy is None else dp_sgd.train
+        return self._trained("train", verb, {n: (params, t) for n, params in models.items()}, models)
 
     def train_by(
         self,
@@ -246,6 +250,7 @@ class Federation:
             epochs: passes over the training split; None takes E.
             part: names the streams of a second training in one round.
         """
+        self._refuse_unprotected("trains by a rule of its own")
         limit, given = rules.Limit(self.training.epochs if epochs is None else epochs), others or {}
         calls = {n: (params, rule, given.get(n, ()), t, limit, part) for n, params in models.items()}
         before = {n: (params, given.get(n, ())) for n, params in models.items()}
@@ -257,6 +262,7 @@ class Federation:
 
         The images are those of round 0, which no round of training has: the same at every evaluation.
         """
+        self._refuse_unprotected("adapts models to private images before they are evaluated")
         calls = {n: (params, rule, (), 0, rules.Limit(1, steps)) for n, params in models.items()}
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
         found = self._trained("adapt", rules.train, calls, before, thrown_away=True)
@@ -271,6 +277,7 @@ class Federation:
             models: where to start.
             epochs: passes over the training split; None takes E.
         """
+        self._refuse_unprotected("fine-tunes models before they are evaluated")
         calls = {n: (params, 0, epochs) for n, params in models.items()}
         return self._trained("fine_tune", local.train, calls, models, thrown_away=True)
 
@@ -278,17 +285,20 @@ class Federation:
         self, models: Models, common: Params, architecture: str, t: int, alpha: float, beta: float
     ) -> tuple[Models, Models]:
         """Return each model and its client's copy of the common one, trained on each other; see `mutual.train`."""
+        self._refuse_unprotected("trains two models on each other")
         calls = {n: (params, common, architecture, t, alpha, beta) for n, params in models.items()}
         pairs = self._trained("train", mutual.train, calls, {n: (params, common) for n, params in models.items()})
         return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
 
     def train_to_prototypes(self, models: Models, targets: Tensor, known: Tensor, weight: float, t: int) -> Models:
         """Return each model trained with its features drawn toward class prototypes; see `prototypes.train`."""
+        self._refuse_unprotected("trains toward prototypes")
         calls = {n: (params, targets, known, weight, t) for n, params in models.items()}
         return self._trained("train", prototypes.train, calls, models)
 
     def class_means(self, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
         """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K)."""
+        self._refuse_unprotected("shares mean features of private images")
         calls = {n: (params, dimension) for n, params in models.items()}
         found = self.executor.run(self, "prototypes", prototypes.class_means, calls)
         _refuse_non_finite("prototypes", {n: means for n, (means, _) in found.items()})
@@ -347,6 +357,8 @@ class Federation:
             split: of which images.
             limit: at most so many a client, those of `held_out`.
         """
+        if split != "test":  # which is looked at to judge a run, as in an evaluation
+            self._refuse_unprotected("weighs models on private images")
         parts = [self.held_out(n, split, limit).images for n in models]
         calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
         answers = self.executor.run(self, "cross_predict", local.cross_logits, calls)  # (Σ V_n, K) each
@@ -356,12 +368,21 @@ class Federation:
 
     def candidate_losses(self, candidates: dict[int, list[Params]], split: Split) -> dict[int, list[float]]:
         """Return the mean cross-entropy on each client's `split` of each of its candidate models, in their order."""
+        self._refuse_unprotected("weighs models on private images")
         calls = {n: (models, split) for n, models in candidates.items()}
         return self.executor.run(self, "validate", local.losses, calls)
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return accuracy and loss of each model on its own client's `split`."""
         return self.executor.run(self, "evaluate", local.evaluate, {n: (params, split) for n, params in models.items()})
+
+    def _refuse_unprotected(self, what: str) -> None:
+        """Refuse a use of private images beside `train`, of which the ε of private training would know nothing."""
+        if self.training.privacy is not None:
+            raise InputError(
+                f"training.privacy is set, and this method {what}, which its ε would not cover: set it to null, or run "
+                "methods on plain local training alone, as docs/privacy.md lists them."
+            )
 
     def _trained(
         self,

@@ -13,16 +13,41 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client in one round, in three ledgers; up is from the client to the server."""
+    """Bytes of one client in one round by what they are; up is from the client to the server.
 
-    knowledge_up: int = 0
-    knowledge_down: int = 0
+    Attributes:
+        predictions_up: soft predictions of public images.
+        prototypes_up: mean features of classes.
+        coefficients_up: how much of whose model a client takes, or what it found that model to be worth.
+        parameters_up: of models, BatchNorm's statistics among them.
+        public_down: public images, or indices of them.
+    """
+
+    predictions_up: int = 0
+    predictions_down: int = 0
+    prototypes_up: int = 0
+    prototypes_down: int = 0
+    coefficients_up: int = 0
+    coefficients_down: int = 0
     parameters_up: int = 0
     parameters_down: int = 0
     public_down: int = 0
 
+    @property
+    def knowledge_up(self) -> int:
+        """What goes up that is neither a model nor public."""
+        return self.predictions_up + self.prototypes_up + self.coefficients_up
 
-LEDGERS = tuple(entry.name for entry in fields(Traffic))
+    @property
+    def knowledge_down(self) -> int:
+        """What comes down that is neither a model nor public."""
+        return self.predictions_down + self.prototypes_down + self.coefficients_down
+
+
+KINDS = tuple(entry.name for entry in fields(Traffic))
+"""What travels, as finely as a method tells it."""
+LEDGERS = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down", "public_down")
+"""The three ledgers, by direction, that history and reports keep."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +67,7 @@ class RoundRecord:
         seconds: wall time by phase.
         diverged: ids of the clients whose training diverged, and that sat the round out for it (they are not in
             `cohort`) or were given back their weights of before.
+        epsilon: with private local training, what each client of the federation, in order, has spent so far.
     """
 
     round: int
@@ -51,6 +77,7 @@ class RoundRecord:
     traffic: dict[str, list[int]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     diverged: list[int] = field(default_factory=list)
+    epsilon: list[float] = field(default_factory=list)
 
 
 def mean(values: list[float]) -> float:

@@ -69,6 +69,13 @@ ON_PREDICTIONS = {
 }
 """Methods whose clients upload predictions and nothing else, or nothing: an adversary lies about all it sends."""
 
+ON_TRAINING = {
+    *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
+    *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local"),
+    *("kt_pfl_params", "fedavg", "pfedhn"),
+}
+"""Methods that use private images in plain local training and nowhere else, so that its ε tells the whole story."""
+
 TITLES = {
     "kt_pfl": "KT-pFL",
     "kt_pfl_likelihood": "KT-pFL (likelihood)",

@@ -83,7 +83,9 @@ class FedFomo(Personal):
         trained = fed.train(starts, t)
         size = wire_bytes(state.models[cohort[0]])
         traffic = {
-            n: Traffic(knowledge_up=4 * (len(chosen[n]) + 1), parameters_up=size, parameters_down=size * len(chosen[n]))
+            n: Traffic(
+                coefficients_up=4 * (len(chosen[n]) + 1), parameters_up=size, parameters_down=size * len(chosen[n])
+            )
             for n in cohort
         }
         seen = state.seen.clone().index_fill_(0, fed.positions(cohort), True)

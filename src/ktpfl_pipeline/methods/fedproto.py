@@ -66,7 +66,7 @@ class FedProto(Personal):
         prototypes = torch.where(shown[:, None], averaged, state.prototypes)
         vector = 4 * self.dimension
         traffic = {
-            n: Traffic(knowledge_up=own * vector, knowledge_down=fed.classes * vector)
+            n: Traffic(prototypes_up=own * vector, prototypes_down=fed.classes * vector)
             for n, own in zip(cohort, owned.sum(dim=1).tolist(), strict=True)
         }
         after = FedProtoState({**state.models, **trained}, prototypes, state.known | shown)

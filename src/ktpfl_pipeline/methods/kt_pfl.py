@@ -107,7 +107,7 @@ def with_models(traffic: dict[int, Traffic], models: Models) -> dict[int, Traffi
     return {
         n: replace(
             own,
-            knowledge_up=own.knowledge_up + 4 * len(models),
+            coefficients_up=4 * len(models),
             parameters_up=sizes[n],
             parameters_down=total - sizes[n],
         )

@@ -18,6 +18,7 @@ from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.dp_sgd import Privacy
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
@@ -140,7 +141,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         classes=data.classes,
         build=partial(models.build, channels=image.channels, size=image.size, classes=data.classes),
         seed=seed,
-        training=core.LocalTraining(**experiment.training.model_dump()),
+        training=local_training(experiment.training),
         distillation=core.Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
@@ -148,6 +149,12 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         adversaries=Adversaries(**experiment.adversaries.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
+
+
+def local_training(given: params.Training) -> core.LocalTraining:
+    """Return what the engine is told of local training."""
+    privacy = None if given.privacy is None else Privacy(**given.privacy.model_dump())
+    return core.LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)
 
 
 def identity(
@@ -171,6 +178,7 @@ def identity(
         "compute.device": torch.cuda.get_device_name(fed.device) if fed.device.type == "cuda" else fed.device.type,
         "data": data.fingerprint(seed),
         "code": code_version(type(made), experiment.architectures),
+        **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
@@ -207,6 +215,8 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
         drawn["coefficients"] = figures.coefficient_heatmaps(result)
     final = {f"final/{point}": values.mean for point, values in result.final.items()}
     best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
+    if spent := run.history[-1].epsilon:
+        final["final/epsilon"] = max(spent)
     tables = (
         {"run": run.to_dict()} if run.coefficients is None else {"run": run.to_dict(), "coefficients": run.coefficients}
     )

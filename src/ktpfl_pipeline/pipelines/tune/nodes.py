@@ -36,7 +36,7 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
 
 def settle(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned."""
-    from ktpfl_pipeline import params, tuned
+    from ktpfl_pipeline import refusals, tuned
 
-    params.refuse_unmet_adversaries(name, experiment, methods)
+    refusals.refuse_unmet(name, experiment, methods)
     return tuned.settle(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)

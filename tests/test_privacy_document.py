@@ -1,0 +1,29 @@
+"""The tables of what leaves a client are what the methods' ledgers give."""
+
+import pytest
+import what_leaves
+
+from ktpfl_pipeline.core.metrics import KINDS, LEDGERS, Traffic
+from ktpfl_pipeline.methods import METHODS
+
+
+def test_it_is_up_to_date() -> None:
+    page = what_leaves.DOCUMENT.read_text(encoding="utf-8")
+    assert what_leaves.table() in page, "write it anew: python tests/what_leaves.py"
+    assert all(f"\n| `{name}` | " in page for name in METHODS)
+
+
+def test_bytes_that_no_formula_gives_are_refused() -> None:
+    fed = what_leaves.toy.federation()
+    right, wrong = Traffic(predictions_up=4 * 13 * 3), Traffic(predictions_up=4 * 13 * 3 + 1)
+    assert what_leaves.formula_of("predictions_up", {3: right, 7: right}, fed) == "4BK"
+    with pytest.raises(AssertionError, match="no formula fit"):
+        what_leaves.formula_of("predictions_up", {3: right, 7: wrong}, fed)
+
+
+def test_ledgers_are_sums_of_kinds() -> None:
+    every = Traffic(**{kind: 10**place for place, kind in enumerate(KINDS)})
+    ledgers = {ledger: getattr(every, ledger) for ledger in LEDGERS}
+    assert sum(ledgers.values()) == sum(10**place for place in range(len(KINDS)))
+    assert ledgers["knowledge_up"] == 10**0 + 10**2 + 10**4
+    assert ledgers["knowledge_down"] == 10**1 + 10**3 + 10**5
