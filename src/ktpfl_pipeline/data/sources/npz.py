@@ -37,6 +37,8 @@ def load(argument: str, folder: Path) -> Samples:
                 images, labels = arrays["images.npy"], arrays["labels.npy"]  # the members just checked
     except InputError:
         raise
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): see that the file may be read.") from error
     except Exception as error:  # a zip with wrong bytes makes its readers stumble in any way at all
         raise InputError(f"{path} is not a whole .npz file ({brief(error)}): {_SAVE_AGAIN}.") from error
     if labels.min() < 0 or labels.max() >= MAX_CLASSES:
