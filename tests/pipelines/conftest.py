@@ -2,11 +2,15 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+if find_spec("ibis") is None:  # Kedro looks for it for every dataset in memory, and that is a third of a short run
+    sys.modules["ibis"] = None  # type: ignore[assignment]
 os.environ.setdefault("KEDRO_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
 

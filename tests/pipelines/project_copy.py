@@ -52,7 +52,13 @@ class Project:
         (self.folder / "conf" / "test" / f"{name}.yml").write_text(yaml.safe_dump(settings))
 
     def run(
-        self, pipeline: str = EXPERIMENT, /, experiment: str = EXPERIMENT, only_missing: bool = False, **settings: Any
+        self,
+        pipeline: str = EXPERIMENT,
+        /,
+        experiment: str = EXPERIMENT,
+        only_missing: bool = False,
+        namespaces: list[str] | None = None,
+        **settings: Any,
     ) -> None:
         """Do `kedro run --env=test` with these settings of the experiment, in this process."""
         configure_project("ktpfl_pipeline")
@@ -61,7 +67,12 @@ class Project:
             contextlib.chdir(self.folder),
             KedroSession.create(project_path=self.folder, env="test", runtime_params=parameters) as session,
         ):
-            session.run(pipeline_names=[pipeline], runner=SequentialRunner(), only_missing_outputs=only_missing)
+            session.run(
+                pipeline_names=[pipeline],
+                runner=SequentialRunner(),
+                only_missing_outputs=only_missing,
+                namespaces=namespaces,
+            )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `kedro run --env=test` in a process of its own."""
@@ -116,6 +127,10 @@ class Project:
         client = self.client()
         found = client.get_experiment_by_name(experiment)
         return client.search_runs([found.experiment_id], order_by=["start_time"]) if found else []
+
+
+class PowerCut(BaseException):
+    """The end of a process, where only its moment matters: what would still be written after it is not."""
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -244,11 +244,10 @@ class TestCommandLine:
 
 
 def test_the_real_command(project: Project) -> None:
-    """Three processes, side by side since each takes its time to start: exit code, one line on stderr, no traceback."""
+    """Two processes, side by side since each takes its time to start: exit code, one line on stderr, no traceback."""
     np.savez(project.folder / "data" / "01_raw" / "mine.npz", images=IMAGES, labels=LABELS[:-1])
     expected = {
         "hetero_digits.training.learning_rat=0.1": r"Error: .*'learning_rat' in hetero_digits\.training; did you mean",
-        "hetero_digits.public.source=digits": r"Error: the public set overlaps with the private data: 1,797 of its",
         "hetero_digits.private.source=npz:mine.npz": r"Error: .*mine\.npz has 400 images and 399 labels: save as many",
     }
     started = {arguments: project.start("--pipelines=hetero_digits", "--params", arguments) for arguments in expected}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from project_copy import EXPERIMENT, Project, timeless
+from project_copy import EXPERIMENT, PowerCut, Project, timeless
 from toy import same
 
 from ktpfl_pipeline.tracking import _MlflowRun
@@ -19,10 +19,6 @@ MOMENTS = [
     "before a point",  # the checkpoint knows of the round, MLflow does not yet
     "before the end is logged",  # every round is there; figures, matrix and final numbers are not
 ]
-
-
-class PowerCut(BaseException):
-    """The end of a process, where only its moment matters: what would still be written after it is not."""
 
 
 @dataclass(frozen=True)

@@ -158,13 +158,11 @@ class TestAgain:
         """Both follow from the trials; those of other settings are refused."""
         shutil.rmtree(copied.folder / "data" / "06_models")
         (copied.folder / FILE).unlink()
-        arguments = (f"--pipelines={NAME}", "--namespaces=report")
-        with copied.start(*arguments) as process:
-            assert process.wait(timeout=120) == 0, process.communicate()
+        copied.run(NAME, namespaces=["report"])
         assert set(chosen(copied)["methods"]) == set(METHODS)
-        with copied.start(*arguments, "--params", f"{EXPERIMENT}.rounds=1") as process:
-            _, errors = process.communicate(timeout=120)
-        assert "were made with other settings (rounds=2, now 1)" in errors
+        with pytest.raises(ClickException, match=r"were made with other settings \(rounds=2, now 1\)"):
+            copied.run(NAME, experiment=EXPERIMENT, namespaces=["report"], rounds=1)
+        assert not checkpoints(copied)
 
 
 class TestComparison:
