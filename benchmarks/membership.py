@@ -219,11 +219,15 @@ def figure(found: dict[str, list[Inference]], costs: Costs) -> Figure:
     left.axvline(0.5, color="#98a2b3", linewidth=1, linestyle=":")
     left.set_yticks(range(len(found)), [row.replace(" |", ",") for row in reversed(found)])
     left.set(xlabel="AUC of the loss threshold; 0.5 is guessing", title="Which images was a client trained on?")
+    reached: list[float] = []
     for (method, noises), colour, marker in zip(NOISE.items(), ("#98a2b3", "#0072b2"), "os", strict=True):
         accuracy = [statistics.fmean(run.accuracy for run in costs[method, noise]) for noise in noises]
         most = [statistics.fmean(max(run.spent) for run in costs[method, noise]) for noise in noises]
         right.semilogx(most[1:], accuracy[1:], marker=marker, color=colour, label=TITLES[method])
+        reached = max(reached, most[1:], key=len)
         right.axhline(accuracy[0], color=colour, linestyle="--", linewidth=1, label=f"{TITLES[method]}, no privacy")
+    right.set_xticks(reached, [f"{epsilon:.3g}" for epsilon in reached])
+    right.minorticks_off()
     right.set(xlabel="largest ε of a client", ylabel="accuracy (%)", title="What privacy costs")
     right.legend(frameon=False)
     for axes in (left, right):
