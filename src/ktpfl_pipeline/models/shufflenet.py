@@ -50,7 +50,8 @@ def unit(block: Any, x: Tensor) -> Tensor:
 
 def shuffled(a: Tensor, b: Tensor) -> Tensor:
     """Return the channels of `a` and of `b` in turn: (B, C, H, W) twice to (B, 2C, H, W), in their order of memory."""
-    if a.stride(1) != 1:
-        return torch.stack((a, b), dim=2).flatten(1, 2)
-    both = torch.cat((a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)), dim=-1)  # (B, H, W, 2C)
-    return both.view(*both.shape[:-1], 2, -1).transpose(-1, -2).flatten(-2).permute(0, 3, 1, 2)
+    if a.stride(1) == 1:  # channels last
+        both = torch.cat((a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)), dim=-1)  # (B, H, W, 2C)
+        return both.view(*both.shape[:-1], 2, -1).transpose(-1, -2).flatten(-2).permute(0, 3, 1, 2)
+    both = torch.cat((a, b), dim=1)  # (B, 2C, H, W)
+    return both.view(len(both), 2, -1, *both.shape[2:]).transpose(1, 2).flatten(1, 2)
