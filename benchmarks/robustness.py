@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from ktpfl_pipeline import params, tracking
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
-from ktpfl_pipeline.reports import figures, tables
+from ktpfl_pipeline.reports import figures, looks, tables
 from ktpfl_pipeline.reports.matrix import trust
 from ktpfl_pipeline.reports.results import HEADLINE, FinishedRun, difference
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
@@ -126,9 +126,9 @@ def figure(found: Runs) -> Figure:
     drawn = Figure(figsize=(figures.WIDTH, 3.0), layout="constrained")
     panels = drawn.subplots(1, len(KINDS), sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
-        axes.axhline(0, color=figures.MUTED, linewidth=0.8)
+        axes.axhline(0, color=looks.MUTED, linewidth=0.8)
         for place, method in enumerate(method for method in METHODS if method != "local"):
-            look = figures.look(method)
+            look = looks.look(method)
             spreads = [difference(changes(found, kind, share, method)) for share in (0.0, *SHARES)]
             means = [100 * spread.mean for spread in spreads if spread]
             ends = [

@@ -3,13 +3,12 @@ from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib._pylab_helpers import Gcf
 
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports import figures, looks
 from ktpfl_pipeline.reports.results import summarise
 
 
@@ -25,22 +24,6 @@ def line(axes, **wanted):
         if all(getattr(each, f"get_{name}")() == value for name, value in wanted.items())
     ]
     return found
-
-
-class TestLooks:
-    def test_every_registered_method_has_its_own(self):
-        looks = [figures.look(method) for method in METHODS]
-        assert len(set(looks)) == len(looks)
-
-    def test_an_unknown_method_has_a_fixed_one(self):
-        assert figures.look("mine") == figures.look("mine")
-        assert figures.look("mine") not in {figures.look(method) for method in METHODS}
-
-    def test_looks_are_of_registered_methods(self):
-        assert figures.LOOKS.keys() <= METHODS.keys()
-
-    def test_spares_are_not_taken(self):
-        assert not set(figures._SPARE) & {look.colour for look in figures.LOOKS.values()}
 
 
 @pytest.fixture
@@ -70,7 +53,7 @@ class TestManyMethods:
         assert len(solid) == len(METHODS)
         assert {title for title, width in solid.items() if width == 2} == {"KT-pFL", "Local only"}
         dashed = [each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"]
-        assert dashed == [figures.BLUE, figures.NEUTRAL]
+        assert dashed == [looks.BLUE, looks.NEUTRAL]
         assert len(axes.collections) == 2  # their bands
 
     def test_names_stand_outside_in_the_order_of_the_lines(self, many):
@@ -99,9 +82,9 @@ class TestAccuracyCurves:
     def test_solid_dashed_band_and_names(self, study):
         figure = figures.accuracy_curves(study)
         (axes,) = figure.axes
-        solid = line(axes, color=figures.BLUE, linestyle="-")
+        solid = line(axes, color=looks.BLUE, linestyle="-")
         assert list(solid.get_ydata()) == pytest.approx([0.90])
-        assert list(line(axes, color=figures.BLUE, linestyle="--").get_ydata()) == pytest.approx([0.91])
+        assert list(line(axes, color=looks.BLUE, linestyle="--").get_ydata()) == pytest.approx([0.91])
         bands = [band.get_paths()[0].get_extents() for band in axes.collections]
         assert (bands[0].y0, bands[0].y1) == pytest.approx((0.89, 0.91))
         assert len(bands) == 3
@@ -112,7 +95,7 @@ class TestAccuracyCurves:
 
     def test_local_only_has_one_line(self, study):
         (axes,) = figures.accuracy_curves(study).axes
-        line(axes, color=figures.NEUTRAL)  # fails if there are two
+        line(axes, color=looks.NEUTRAL)  # fails if there are two
 
     def test_one_seed_has_no_band(self, result):
         (axes,) = figures.accuracy_curves([result("kt_pfl", 0.9)]).axes
@@ -122,7 +105,7 @@ class TestAccuracyCurves:
     def test_rounds_without_evaluation(self, run):
         rounds = [None, (0.2, 0.4), None, (0.4, 0.8)]
         (axes,) = figures.accuracy_curves([summarise([run(after_transfer=rounds)], {})]).axes
-        assert list(line(axes, color=figures.BLUE).get_xdata()) == [2, 4]
+        assert list(line(axes, color=looks.BLUE).get_xdata()) == [2, 4]
 
     def test_names_do_not_overlap(self, run):
         results = [
@@ -133,13 +116,6 @@ class TestAccuracyCurves:
         boxes = [mpl.text.Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the leaders
         boxes.sort(key=lambda box: box.y0)
         assert all(upper.y0 > lower.y1 for lower, upper in pairwise(boxes))
-
-    def test_interactive(self, study):
-        figure = figures.accuracy_curves_interactive(study)
-        first = figure.data[0]
-        assert (first.name, list(first.x), first.line.dash) == ("KT-pFL, after distillation", [1], "solid")
-        assert list(first.y) == pytest.approx([0.90])
-        assert len(figure.data) == 6
 
 
 def test_apart():
@@ -331,12 +307,6 @@ class TestLabels:
         (axes,) = figures.labels_per_client(np.ones(shape, int).tolist(), "Images").axes
         assert len(axes.patches) == shape[0] * shape[1]
 
-    def test_interactive(self):
-        table = pd.DataFrame({"client": [0, 0, 1], "label": [0, 2, 2], "count": [5, 6, 7]})
-        figure = figures.labels_per_client_interactive(table)
-        assert [(bar.name, list(bar.y), list(bar.x)) for bar in figure.data] == [("0", [0], [5]), ("2", [0, 1], [6, 7])]
-        assert figure.layout.barmode == "stack"
-
 
 class TestDrawing:
     def test_matplotlibs_settings_stay(self, study):
@@ -360,7 +330,7 @@ class TestDrawing:
         assert text.startswith("<svg")
         assert ">Mean accuracy of the clients</text>" in text
         assert "var(--ink)" in text
-        assert figures.INK not in text
+        assert looks.INK not in text
         ids = re.findall(r'\bid="([^"]+)"', text)
         assert len(set(ids)) == len(ids)
         assert all(name.startswith("accuracy-") for name in ids)

@@ -11,11 +11,10 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import wraps
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
-import plotly.graph_objects as go
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
@@ -23,17 +22,24 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.reports.looks import (
+    BLUE,
+    INK,
+    MUTED,
+    NAMED,
+    NEUTRAL,
+    PAPER,
+    RULE,
+    architecture_title,
+    label_colours,
+    look,
+)
 from ktpfl_pipeline.reports.matrix import attention
 from ktpfl_pipeline.reports.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.reports.tables import megabytes, signed, transfer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 P = ParamSpec("P")
 
-INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
 TOKENS = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
@@ -46,9 +52,6 @@ TOKENS = {
 
 WIDTH = 7.0
 """Inches: a page's width. 3.5, a column's, works too."""
-NAMED = 30
-"""Clients up to which each is named on an axis."""
-
 _PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
 _STYLE: Any = {  # matplotlib's names
     "font.family": "sans-serif",
@@ -80,46 +83,6 @@ _STYLE: Any = {  # matplotlib's names
 }
 
 
-class Look(NamedTuple):
-    """How a method is drawn, everywhere."""
-
-    colour: str
-    marker: str
-
-
-LOOKS = {
-    "kt_pfl": Look(BLUE, "o"),
-    "kt_pfl_likelihood": Look("#332288", "s"),
-    "kt_pfl_paper_literal": Look("#56b4e9", "v"),
-    "kt_pfl_authors": Look("#cc79a7", "^"),
-    "sim_pfl": Look("#009e73", "s"),
-    "topk_pfl": Look("#117733", "d"),
-    "fedmd": Look("#d55e00", "D"),
-    "feddf": Look("#e69f00", "X"),
-    "feddf_soft": Look("#999933", "p"),
-    "pfeddf": Look("#882255", "h"),
-    "ds_fl": Look("#aa4499", "*"),
-    "comet": Look("#44aa99", "P"),
-    "fedproto": Look("#661100", "<"),
-    "fml": Look("#ee8866", ">"),
-    "local": Look(NEUTRAL, "o"),
-    # Seldom in one figure with those above: the same colours, with other markers.
-    "kt_pfl_params": Look(BLUE, "D"),
-    "fedavg": Look("#d55e00", "o"),
-    "fedavg_ft": Look("#e69f00", "s"),
-    "per_fedavg": Look("#117733", "^"),
-    "per_fedavg_hf": Look("#117733", "v"),
-    "pfedme": Look("#882255", "p"),
-    "fedamp": Look("#009e73", "P"),
-    "heur_fedamp": Look("#44aa99", "X"),
-    "fedfomo": Look("#aa4499", "s"),
-    "pfedhn": Look("#661100", "h"),
-    "ditto": Look("#cc79a7", "d"),
-    "fedrep": Look("#56b4e9", ">"),
-    "apple": Look("#332288", "<"),
-}
-_SPARE = ("#000000", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
-_SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
 _MARK = "#d55e00"
 FEW = 4
 """Methods up to which a figure shows everything of each; with more, only of the emphasised two."""
@@ -141,35 +104,6 @@ ATTENTION = {
 """Groups of `matrix.attention`: what they are called, and their colours."""
 THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coefficients", "#d55e00", "D")}
 """Mixtures of `theorem.check` that are compared with the other two: what they are called, colour, marker."""
-
-_LABELS = (
-    *("#332288", "#88ccee", "#44aa99", "#117733", "#999933"),
-    *("#ddcc77", "#cc6677", "#882255", "#aa4499", "#bbbbbb"),
-)
-_ARCHITECTURES = {
-    "lenet": "LeNet",
-    "alexnet": "AlexNet",
-    "resnet18": "ResNet-18",
-    "shufflenet_v2": "ShuffleNetV2",
-    "mcmahan_cnn": "McMahan CNN",
-    "mlp": "MLP",
-    "cnn": "CNN",
-    "cnn_bn": "CNN with BN",
-}
-
-
-def look(method: str) -> Look:
-    """Return the colour and marker of a method; one without its own takes a spare, by its place in the registry."""
-    if method in LOOKS:
-        return LOOKS[method]
-    others = [name for name in METHODS if name not in LOOKS]
-    place = others.index(method) if method in others else len(others)
-    return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
-
-
-def architecture_title(architecture: str) -> str:
-    """Return what an architecture is called in figures."""
-    return _ARCHITECTURES.get(architecture, architecture)
 
 
 def _styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -575,7 +509,7 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: 
     axes = figure.add_subplot()
     starts = np.cumsum(counts, axis=1) - counts
     longest = counts.sum(axis=1).max()
-    for label, colour in enumerate(_label_colours(classes)):
+    for label, colour in enumerate(label_colours(classes)):
         axes.barh(
             range(n), counts[:, label], left=starts[:, label], height=0.8, color=colour, edgecolor=PAPER, linewidth=0.4
         )
@@ -589,50 +523,8 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: 
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     _plain(axes, grid="x")
     names = ["label 0", *map(str, range(1, classes))]
-    patches = [Patch(color=colour) for colour in _label_colours(classes)]
+    patches = [Patch(color=colour) for colour in label_colours(classes)]
     _head(axes, title, dict(zip(names, patches, strict=True)), handlelength=0.9, columnspacing=1.0)
-    return figure
-
-
-def labels_per_client_interactive(table: "pd.DataFrame") -> go.Figure:
-    """Return the bars of `labels_per_client` for a web page.
-
-    Args:
-        table: one row per client and label, with the columns client, label and count.
-    """
-    labels = sorted(table["label"].unique())
-    figure = go.Figure(layout=_layout("Samples", "Client"))
-    for label, colour in zip(labels, _label_colours(len(labels)), strict=True):
-        own = table[table["label"] == label]
-        figure.add_bar(
-            y=own["client"].tolist(),
-            x=own["count"].tolist(),
-            name=str(label),
-            orientation="h",
-            marker_color=colour,
-            hovertemplate=f"client %{{y}}, label {label}: %{{x}} samples<extra></extra>",
-        )
-    axis = {"autorange": "reversed", "dtick": 1 if table["client"].nunique() <= NAMED else None}
-    figure.update_layout(barmode="stack", legend_title_text="Label", yaxis=axis)
-    return figure
-
-
-def accuracy_curves_interactive(results: Sequence[MethodResult]) -> go.Figure:
-    """Return the lines of `accuracy_curves` for a web page."""
-    figure = go.Figure(layout=_layout("Round", "Mean accuracy of the clients"))
-    for result in results:
-        for point, dash, name in ((HEADLINE, "solid", transfer(results)), ("after_local", "dash", "local training")):
-            if point not in result.final:
-                continue
-            rounds, by_seed = result.curve(point)
-            figure.add_scatter(
-                x=rounds,
-                y=_mean(by_seed),
-                name=f"{result.title}, after {name}",
-                mode="lines",
-                line={"color": look(result.method).colour, "dash": dash, "width": 2 if point == HEADLINE else 1},
-            )
-    figure.update_yaxes(tickformat=".0%")
     return figure
 
 
@@ -768,17 +660,7 @@ def _client(result: MethodResult, client: int) -> str:
     return f"{architecture_title(result.runs[0].architectures[client])} {client}"
 
 
-def _label_colours(classes: int) -> list[str]:
-    if classes <= len(_LABELS):
-        return list(_LABELS[:classes])
-    return [mpl.colors.to_hex(mpl.colormaps["viridis"](place)) for place in np.linspace(0, 1, classes)]
-
-
 def _on(colour: str) -> str:
     """Return black or white, whichever reads better on a colour."""
     red, green, blue = mpl.colors.to_rgb(colour)
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
-
-
-def _layout(x: str, y: str) -> go.Layout:
-    return go.Layout(template="simple_white", xaxis_title=x, yaxis_title=y, margin={"l": 60, "r": 20, "t": 30, "b": 50})

@@ -19,14 +19,14 @@ from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import METHODS, TITLES
-from ktpfl_pipeline.reports import figures, page, paper, tables
+from ktpfl_pipeline.reports import figures, looks, page, paper, tables
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.results import HEADLINE, Difference, Final, difference, flat
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LEDGERS = {"knowledge": figures.BLUE, "parameters": "#d55e00", "public data": "#b6bcc6"}
+LEDGERS = {"knowledge": looks.BLUE, "parameters": "#d55e00", "public data": "#b6bcc6"}
 """What travels, and its colour."""
 
 CAPTIONS = {
@@ -286,7 +286,7 @@ def accuracy_panels(columns: Mapping[str, Comparison], width: float = figures.WI
     handles: dict[str, Any] = {}
     for axes, comparison in zip(panels, columns.values(), strict=True):
         for method, outcome in comparison.methods.items():
-            (colour, marker), main = figures.look(method), method in _MAIN
+            (colour, marker), main = looks.look(method), method in _MAIN
             (line,) = axes.plot(
                 outcome.rounds,
                 figures._mean(outcome.by_seed),
@@ -294,7 +294,7 @@ def accuracy_panels(columns: Mapping[str, Comparison], width: float = figures.WI
                 marker=marker,
                 markevery=max(1, len(outcome.rounds) // 6),
                 markersize=4,
-                markeredgecolor=figures.PAPER,
+                markeredgecolor=looks.PAPER,
                 markeredgewidth=0.4,
                 linewidth=2 if main else 1,
                 zorder=3 if main else 2,

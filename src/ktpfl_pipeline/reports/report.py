@@ -13,7 +13,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.reports import figures, page, paper, tables
+from ktpfl_pipeline.reports import figures, looks, page, paper, tables
 from ktpfl_pipeline.reports.results import (
     HEADLINE,
     Difference,
@@ -402,7 +402,7 @@ def _crossover(results: Sequence[MethodResult]) -> str:
     size = main.traffic["parameters_up"] / turns
     if tables.transfer([main]) != "aggregation" or len(set(main.runs[0].architectures)) > 1:
         return ""
-    architecture, classes = figures.architecture_title(main.runs[0].architectures[0]), len(main.runs[0].label_counts[0])
+    architecture, classes = looks.architecture_title(main.runs[0].architectures[0]), len(main.runs[0].label_counts[0])
     return (
         f" A model ({architecture}) is {size / 1e3:,.0f} kB. Soft predictions are 4 bytes an image and class: with "
         f"{classes} classes, those of {size / 4 / classes:,.0f} public images take as much each way, plus the images."
@@ -518,7 +518,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         *([paper.DATASETS.get(source.partition(":")[0], source)] if source else []),
         f"partition {_words(main.runs[0].partition)}",
         f"{main.clients} client{'s' * (main.clients > 1)}: "
-        + ", ".join(f"{count} {figures.architecture_title(model)}" for model, count in models.items()),
+        + ", ".join(f"{count} {looks.architecture_title(model)}" for model, count in models.items()),
         *(
             [f"{present} of them in a round"]
             if (present := len({*first.cohort, *first.diverged})) < main.clients

@@ -19,7 +19,7 @@ from matplotlib.ticker import NullLocator
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.reports import figures, page, results, tables
+from ktpfl_pipeline.reports import figures, looks, page, results, tables
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.results import HEADLINE, Difference, Final, MethodResult, flat, paired_difference
 
@@ -324,7 +324,7 @@ def accuracy_by_value(points: Sequence[Point], title: str, width: float = figure
         apart = 0.0 if _numeric(values) else 0.08 * (n - (len(methods) - 1) / 2)
         handles |= _draw(axes, points, method, [place + apart for place in places])
         last = points[-1].methods[method]
-        ends.append((last.title, figures.look(method).colour, places[-1], last.final[HEADLINE].mean))
+        ends.append((last.title, looks.look(method).colour, places[-1], last.final[HEADLINE].mean))
     if _numeric(values) and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -333,14 +333,14 @@ def accuracy_by_value(points: Sequence[Point], title: str, width: float = figure
     axes.margins(x=0.04 if _numeric(values) else 0.12)
     axes.yaxis.set_major_formatter(figures._PERCENT)
     figures._plain(axes, grid="y")
-    figures._head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=figures.MUTED)})
+    figures._head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=looks.MUTED)})
     figures._label_ends(axes, ends)
     return figure
 
 
 def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[float]) -> dict[str, Any]:
     """Draw one method at its places, and return what the legend says of it."""
-    look, numeric = figures.look(method), _numeric([point.value for point in points])
+    look, numeric = looks.look(method), _numeric([point.value for point in points])
     finals = [point.methods[method].final[HEADLINE] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
     axes.plot(
@@ -360,14 +360,14 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
             axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
         else:
             axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
-        shown = Patch(color=figures.MUTED, alpha=0.2, linewidth=0) if numeric else Line2D([], [], color=figures.MUTED)
+        shown = Patch(color=looks.MUTED, alpha=0.2, linewidth=0) if numeric else Line2D([], [], color=looks.MUTED)
         handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = shown
     best = chosen(points, method)
     if best is not None:
         ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
         at = points.index(best)
         axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
-        handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=figures.MUTED, **ring)
+        handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=looks.MUTED, **ring)
     return handles
 
 

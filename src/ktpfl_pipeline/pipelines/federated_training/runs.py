@@ -25,7 +25,7 @@ from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.data.partition import label_counts, label_similarity
 from ktpfl_pipeline.params import Experiment
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
-from ktpfl_pipeline.reports import figures, matrix, theorem
+from ktpfl_pipeline.reports import matrix, theorem
 from ktpfl_pipeline.reports.results import FinishedRun, flat, honest, summarise
 
 logger = logging.getLogger(__name__)
@@ -206,6 +206,8 @@ def _add_with_imports(name: str, modules: set[str]) -> None:
 
 def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:
     """Log the final numbers, the figures, the matrix and the history of a finished run."""
+    from ktpfl_pipeline.reports import figures  # matplotlib is not waited for before the training
+
     result = summarise([run], hyperparameters)
     drawn = {
         "accuracy": figures.accuracy_curves([result]),

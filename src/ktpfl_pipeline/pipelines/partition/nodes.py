@@ -15,10 +15,10 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
 
 def draw_partition(partition: Any) -> Any:
     """Return the labels of each client, of the first seed, as an interactive stacked bar chart."""
-    from ktpfl_pipeline.reports.figures import labels_per_client_interactive
+    from ktpfl_pipeline.reports.interactive import labels_per_client
 
     first = partition[partition["seed"] == partition["seed"].iloc[0]]
-    return labels_per_client_interactive(first.groupby(["client", "label"]).size().reset_index(name="count"))
+    return labels_per_client(first.groupby(["client", "label"]).size().reset_index(name="count"))
 
 
 def join(private: Any, public_set: Any, partition: Any) -> Any:
