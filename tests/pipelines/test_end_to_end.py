@@ -20,7 +20,7 @@ from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 METHODS = ("kt_pfl", "fedmd", "local")
-COMPARED = ("kt_pfl", "sim_pfl", "fedmd", "fedproto", "fml", "local")
+COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")
 SEEDS = (0, 1)
 CLIENTS, ROUNDS = 5, 2
 COMPARE = f"compare_{EXPERIMENT}"
@@ -58,7 +58,7 @@ class Snapshot:
 
 @pytest.fixture(scope="module", autouse=True)
 def some_methods() -> Iterator[None]:
-    """Six, with each kind of knowledge, are enough here; the contract is tested for all."""
+    """Five, with each kind of knowledge, are enough here; the contract is tested for all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline_registry, "HETERO_METHODS", COMPARED)
         yield
@@ -71,7 +71,7 @@ def project(tracked: Callable[[], Project]) -> Project:
 
 @pytest.fixture(scope="module")
 def first(project: Project) -> Snapshot:
-    """Six methods with two seeds; three of them are looked at."""
+    """Five methods with two seeds; three of them are looked at."""
     project.run(COMPARE)
     return Snapshot.of(project)
 
