@@ -32,10 +32,13 @@ def sums(folder: Path, files: Iterable[Path]) -> str:
     lines = []
     for file in sorted(files):
         with file.open("rb") as opened:
-            lines.append(
-                f"{hashlib.file_digest(opened, 'sha256').hexdigest()}  {file.relative_to(folder).as_posix()}\n"
-            )
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        lines.append(_line(digest, file.relative_to(folder).as_posix()))
     return "".join(lines)
+
+
+def _line(digest: str, name: str) -> str:
+    return f"{digest}  {name}\n"
 
 
 def put(partial: Path, file: Path) -> None:
@@ -59,7 +62,7 @@ def content_of(file: Path) -> bytes:
         ValueError: if a checksum is beside it which is not that of the content.
     """
     content = file.read_bytes()
-    expected = f"{hashlib.sha256(content).hexdigest()}  {file.name}\n"
+    expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
     if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
         raise ValueError("its checksum is not the one beside it: it was changed, or writing it was interrupted")
     return content
