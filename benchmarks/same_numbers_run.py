@@ -1,0 +1,27 @@
+"""Run methods, each in a pipeline of its own, in the project that is the working directory; see `same_numbers.py`."""
+
+import logging
+import sys
+from pathlib import Path
+
+from kedro.framework.project import configure_project
+from kedro.framework.session import KedroSession
+from kedro.runner import SequentialRunner
+
+from ktpfl_pipeline import pipeline_registry
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.pipelines.template import experiment_pipeline
+
+HOMO = set(list(METHODS)[list(METHODS).index("kt_pfl_params") :])
+"""Methods that need one architecture."""
+
+names = sys.argv[1:] or list(METHODS)
+experiments = {name: "homo_digits" if name in HOMO else "hetero_digits" for name in names}
+pipelines = {name: experiment_pipeline(name, experiment, [name]) for name, experiment in experiments.items()}
+pipeline_registry.register_pipelines = lambda: pipelines
+configure_project("ktpfl_pipeline")
+logging.disable(logging.INFO)
+for name, experiment in experiments.items():
+    changes = {experiment: {"seeds": [0], "hyperparameters": "configured"}}
+    with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:
+        session.run(pipeline_names=[name], runner=SequentialRunner(), namespaces=["data", name])
