@@ -176,4 +176,4 @@ def write(name: str, lines: list[str]) -> None:
     """Write a dated result, and say where."""
     file = RESULTS / f"{today()}-{name}.md"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"Written to {file}")  # noqa: T201
+    print(f"Written to {file}")

@@ -21,19 +21,20 @@ from matplotlib.figure import Figure
 from precision import ROOT, experiment
 from torch import Tensor
 
-from ktpfl_pipeline import methods, params
-from ktpfl_pipeline.core import dp_sgd
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.membership import Inference, attack, surrogates
+from ktpfl_pipeline.analysis.results import difference
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.core.client import dp_sgd
 from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.params import Models
+from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.runs import assemble
 from ktpfl_pipeline.pipelines.partition.table import partition_for_seed
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
-from ktpfl_pipeline.reports.membership import Inference, attack, surrogates
-from ktpfl_pipeline.reports.results import difference
 
 EXPERIMENT = "hetero_digits"
 SEEDS, PRIVATE_SEEDS = range(5), range(3)
@@ -62,7 +63,7 @@ class Played:
     accuracy: float
 
 
-def settings(changes: dict[str, Any]) -> params.Experiment:
+def settings(changes: dict[str, Any]) -> schema.Experiment:
     """Return the experiment with some settings changed."""
     return experiment(EXPERIMENT, "quick", {"workers": 1}, changes)
 
@@ -119,7 +120,7 @@ def attacks() -> tuple[dict[str, list[Inference]], dict[str, list[float]]]:
                 agreed = run.fed.logits(guessed, seen).argmax(dim=2) == torch.stack(list(said.values())).argmax(dim=2)
                 accuracy.setdefault(f"{title} | predictions", []).append(100 * float(agreed.double().mean()))
             run.fed.executor.close()
-        print(f"seed {seed}", flush=True)  # noqa: T201
+        print(f"seed {seed}", flush=True)
     return found, accuracy
 
 
@@ -283,7 +284,7 @@ def write(found: dict[str, list[Inference]], accuracy: dict[str, list[float]], c
         "seeds. With σ = 2 KT-pFL is not there: a client's distillation diverged.",
     ]
     figure(found, costs).savefig(measure.RESULTS / f"{measure.today()}-membership.png")
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))
     measure.write("membership", lines)
 
 

@@ -17,8 +17,8 @@ import torch
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.pipeline_registry import HOMO_METHODS
 
 CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2
@@ -32,8 +32,8 @@ def federation() -> Federation:
     def images(number: int) -> torch.Tensor:
         return torch.randint(0, 256, (number, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
-    def samples(number: int) -> Samples:
-        return Samples(images(number), torch.randint(0, 10, (number,), generator=generator))
+    def samples(number: int) -> LabelledDataset:
+        return LabelledDataset(images(number), torch.randint(0, 10, (number,), generator=generator))
 
     clients = tuple(Client(n, "resnet18", samples(16), samples(2), samples(4)) for n in range(CLIENTS))
     return Federation(
@@ -57,7 +57,7 @@ def peak(method: str) -> float:
 def main() -> None:
     """Measure each method in a process of its own, and write the table."""
     if len(sys.argv) > 1:
-        print(peak(sys.argv[1]))  # noqa: T201
+        print(peak(sys.argv[1]))
         return
     lines = [
         f"# Memory, {measure.today()}",
@@ -71,7 +71,7 @@ def main() -> None:
     for method in COMPARED:
         found = subprocess.run([sys.executable, __file__, method], check=True, capture_output=True, text=True)
         lines.append(f"| {methods.TITLES[method]} | {float(found.stdout):.2f} |")
-        print(lines[-1], flush=True)  # noqa: T201
+        print(lines[-1], flush=True)
     measure.write("memory", lines)
 
 

@@ -99,7 +99,7 @@ def main() -> None:
         "| --- | --- | --- |",
         *(f"| {part} | {value:.3f} | {value / whole:.2%} |" for part, value in {**taken, **sums}.items()),
     ]
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))
     measure.write("overhead", lines)
 
 

@@ -17,9 +17,10 @@ import measure
 import torch
 from kedro.config import OmegaConfigLoader
 
-from ktpfl_pipeline import methods, params
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.params import Models, vector_of
+from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.runs import assemble
@@ -38,15 +39,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, Any]) -> params.Experiment:
+def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, Any]) -> schema.Experiment:
     """Return an experiment of conf/ with other settings of compute."""
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
     workers = 1 if "stacked" in compute else "auto"
     changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": workers, **compute}}
-    return params.parse(name, params.merged(loader["parameters"], {name: changed})[name])
+    return schema.parse(name, schema.merged(loader["parameters"], {name: changed})[name])
 
 
-def final(method: str, settings: params.Experiment, data: FederatedData, seed: int) -> float:
+def final(method: str, settings: schema.Experiment, data: FederatedData, seed: int) -> float:
     """Return the mean accuracy of the last five rounds, in percent."""
     fed = assemble(settings, data, seed)
     run = engine.run(methods.create(method), fed, engine.Schedule(settings.rounds))
@@ -54,7 +55,7 @@ def final(method: str, settings: params.Experiment, data: FederatedData, seed: i
     return 100 * statistics.fmean(statistics.fmean(record.accuracy["after_transfer"]) for record in run.history[-5:])
 
 
-def after_one_round(settings: params.Experiment, data: FederatedData) -> Models:
+def after_one_round(settings: schema.Experiment, data: FederatedData) -> Models:
     """Return the models of KT-pFL after one round."""
     fed = assemble(settings, data, 0)
     models: Models = engine.run(methods.create("kt_pfl"), fed, engine.Schedule(1)).state.models
@@ -95,7 +96,7 @@ def rows(title: str, name: str, env: str, folder: Path, changes: dict[str, Any])
             cells.append(f"{_spread(found)} | {_spread(differences, signed=True)}")
         off = largest_difference(after_one_round(own, data), weights)
         lines.append(f"| {setting} | {' | '.join(cells)} | {off:.1e} |")
-        print(lines[-1], flush=True)  # noqa: T201
+        print(lines[-1], flush=True)
     return [*lines, ""]
 
 

@@ -85,7 +85,7 @@ def main() -> None:
         for dtype in DTYPES:
             lines += [f"## {name}, {dtype}", "", "torch.profiler, own time: " + ", ".join(operations(name, dtype)), ""]
             lines += ["py-spy, own samples: " + ", ".join(lines_of_python(name, dtype)), ""]
-            print("\n".join(lines[-5:]), flush=True)  # noqa: T201
+            print("\n".join(lines[-5:]), flush=True)
     measure.write("profiles", lines[:-1])
 
 

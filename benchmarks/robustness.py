@@ -19,12 +19,13 @@ import torch
 from kedro.config import OmegaConfigLoader
 from matplotlib.figure import Figure
 
-from ktpfl_pipeline import params, tracking
+from ktpfl_pipeline import tracking
+from ktpfl_pipeline.analysis.matrix import trust
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, difference
+from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
 from ktpfl_pipeline.reports import figures, looks, tables
-from ktpfl_pipeline.reports.matrix import trust
-from ktpfl_pipeline.reports.results import HEADLINE, FinishedRun, difference
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 ROOT = Path(__file__).parents[1]
@@ -40,17 +41,17 @@ Runs = dict[tuple[str, float, str], list[FinishedRun]]
 """The runs of a kind, a share and a method, by seed."""
 
 
-def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, params.Experiment]:
+def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
     """Run everything, or take what finished before; without adversaries it is the same for all kinds, and run once."""
     name, asked = f"hetero_{dataset}", DATASETS[dataset]
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=asked["env"], **CONFIG_LOADER_ARGS)
     found: Runs = {}
     for kind in KINDS:
         changes = {**asked["changes"], "seeds": SEEDS, "theorem_samples": 0, "adversaries": {"kind": kind}}
-        parameters = params.merged(loader["parameters"], {name: changes})
+        parameters = schema.merged(loader["parameters"], {name: changes})
         values = SHARES if found else [0.0, *SHARES]
-        sweep = params.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
-        points = params.points("robustness", sweep, parameters)
+        sweep = schema.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
+        points = schema.points("robustness", sweep, parameters)
         results = run_all("robustness", sweep, points, raw_folder)
         for point in results["points"]:
             for method, result in point["methods"].items():

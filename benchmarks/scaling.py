@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.coefficients import Divergence, eg, soft_predictions, teachers, uniform
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
-from ktpfl_pipeline.core.samples import Samples
 
 PRIVATE, TEST, SIZE, CLASSES = 100, 20, 28, 10
 CLIENTS, PUBLIC = (20, 50, 100, 200, 1000), (300, 600, 1200, 3000, 6000)
@@ -28,11 +28,11 @@ PHASES = ("train", "predict", "distill", "evaluate", "server")
 Rows = dict[int, dict[str, float]]
 
 
-def samples(number: int, seed: int) -> Samples:
+def samples(number: int, seed: int) -> LabelledDataset:
     """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, 1, SIZE, SIZE), dtype=torch.uint8, generator=generator)
-    return Samples(images, torch.randint(0, CLASSES, (number,), generator=generator))
+    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def a_round(clients: int, public: int) -> dict[str, float]:
@@ -127,7 +127,7 @@ def main() -> None:
     for panel in panels:
         lines += table(*panel)
     figure(panels).savefig(measure.RESULTS / f"{measure.today()}-scaling.png")
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))
     measure.write("scaling", lines[:-1])
 
 

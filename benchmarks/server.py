@@ -96,7 +96,7 @@ def main() -> None:
     """Print the table and write it down."""
     torch.set_num_threads(1)
     if len(sys.argv) > 1:
-        print(large(int(sys.argv[1])))  # noqa: T201
+        print(large(int(sys.argv[1])))
         return
     lines = [
         f"# The server, {measure.today()}",
@@ -109,7 +109,7 @@ def main() -> None:
     ]
     for n in (20, 50, 100, 200):
         lines.append(row_of(n))
-        print(lines[-1], flush=True)  # noqa: T201
+        print(lines[-1], flush=True)
     measure.write("server", lines)
 
 

@@ -16,21 +16,21 @@ from typing import Any
 import measure
 import torch
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Client, Compute, Federation, LocalTraining
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.models import build
 
 ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn")
 CLIENTS, BATCH, CLASSES = 5, 128, 10
 
 
-def samples(number: int, channels: int, seed: int) -> Samples:
+def samples(number: int, channels: int, seed: int) -> LabelledDataset:
     """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, channels, 28, 28), dtype=torch.uint8, generator=generator)
-    return Samples(images, torch.randint(0, CLASSES, (number,), generator=generator))
+    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def federation(architecture: str, images: int, dtype: Any, memory_format: Any, executor: SerialExecutor) -> Federation:

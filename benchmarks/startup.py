@@ -24,12 +24,12 @@ KEDRO = """
 import os
 from pathlib import Path
 from kedro.framework.cli.cli import main
-from ktpfl_pipeline.core import local
-step = local.step
+from ktpfl_pipeline.core.client import operations
+step = operations.step
 def told(*arguments):
     Path(os.environ["FIRST_STEP"]).touch()
     step(*arguments)
-local.step = told
+operations.step = told
 main()
 """
 """The command, with a training step that leaves a mark: whichever process makes it."""
@@ -85,7 +85,7 @@ def main() -> None:
         f"| the project's first, which makes the tracking database | {fresh:.1f} |",
         f"| after it, median of {TURNS} ({min(taken):.1f} to {max(taken):.1f}) | {statistics.median(taken):.1f} |",
     ]
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))
     measure.write("startup", lines)
 
 

@@ -95,7 +95,7 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
             f"| {way} | {seconds:.2f} | {images / seconds:,.0f} | {measure.ratio(first, taken):.2f} | {share:.0%} "
             f"| {memory[way]:.1f} |"
         )
-    print("\n".join(lines), flush=True)  # noqa: T201
+    print("\n".join(lines), flush=True)
     return [*lines, ""]
 
 
@@ -112,7 +112,7 @@ def main() -> None:
     lines = [f"# Rounds of training, {measure.today()}", "", f"{measure.hardware()}.", ""]
     lines += ["The ceiling, GFLOP/s of a product of two square matrices:", "", "| precision, threads | GFLOP/s |"]
     lines += ["| --- | --- |", *(f"| {name} | {value:,.0f} |" for name, value in peaks.items()), ""]
-    print("\n".join(lines), flush=True)  # noqa: T201
+    print("\n".join(lines), flush=True)
     for name in chosen:
         lines += table(name, WORKLOADS[name], peaks)
     measure.write("training", lines[:-1])

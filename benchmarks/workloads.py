@@ -9,8 +9,8 @@ from torch import nn
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import executors
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
-from ktpfl_pipeline.core.samples import Samples
 
 PAPER = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
 TRAIN, TEST, SIZE, CLASSES, RATE = 500, 100, 28, 10, 0.01
@@ -75,11 +75,11 @@ def build(channels: int, name: str) -> nn.Module:
     )
 
 
-def samples(number: int, channels: int, seed: int) -> Samples:
+def samples(number: int, channels: int, seed: int) -> LabelledDataset:
     """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, channels, SIZE, SIZE), dtype=torch.uint8, generator=generator)
-    return Samples(images, torch.randint(0, CLASSES, (number,), generator=generator))
+    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def federation(

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytest_plugins = ["finished_runs"]
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:

@@ -7,7 +7,7 @@ from bad_inputs import DOCUMENT, document, without_reasons
 
 def test_it_is_up_to_date() -> None:
     page = DOCUMENT.read_text(encoding="utf-8")
-    assert without_reasons(page) == without_reasons(document()), "write it anew: python tests/bad_inputs.py"
+    assert without_reasons(page) == without_reasons(document()), "write it anew: python tests/support/bad_inputs.py"
     entries = re.findall(r"^\S.*\n    \S.*[.?]$", page, re.MULTILINE)
     assert len(entries) >= 100
     assert f"used, {len(entries)} of them" in page

@@ -24,12 +24,13 @@ class ProjectHooks:
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
         """Refuse parameters that cannot be, and say where runs are tracked, before the catalog is made."""
-        from ktpfl_pipeline import params, tracking
+        from ktpfl_pipeline import tracking
+        from ktpfl_pipeline.config import schema
 
         try:
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-            params.check(params.merged(_read(files, "parameters"), context.config_loader.runtime_params or {}))
+            schema.check(schema.merged(_read(files, "parameters"), context.config_loader.runtime_params or {}))
             tracking.configure(_read(files, "tracking"), Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
@@ -81,10 +82,10 @@ def _read(loader: Any, name: str) -> dict[str, Any]:
     Raises:
         InputError: if they cannot be read.
     """
-    from ktpfl_pipeline import conf_files
+    from ktpfl_pipeline.config import files
 
     for environment in {loader.base_env, loader.env or loader.default_run_env}:
-        conf_files.check(Path(loader.conf_source) / environment)
+        files.check(Path(loader.conf_source) / environment)
     try:
         return dict(loader[name])
     except MissingConfigException:

@@ -2,7 +2,7 @@
 
 from kedro.pipeline import Pipeline
 
-from ktpfl_pipeline.params import TUNE
+from ktpfl_pipeline.config.schema import TUNE
 from ktpfl_pipeline.pipelines import overview, sweep, tune
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 

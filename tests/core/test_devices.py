@@ -8,7 +8,8 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core import engine, local, prototypes, stacked
+from ktpfl_pipeline.core import engine, prototypes
+from ktpfl_pipeline.core.client import operations, stacked
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
@@ -21,7 +22,7 @@ HYPERPARAMETERS = {"fml": {"common": "linear"}}
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Replace what the pretended device cannot see: inference mode, and tensors made of lists."""
-    for module in (local, prototypes, stacked):
+    for module in (operations, prototypes, stacked):
         monkeypatch.setattr(module, "predict", torch.no_grad()(module.predict.__wrapped__))
     monkeypatch.setattr(torch, "tensor", pretend.tensor)
     with pretend.Device():

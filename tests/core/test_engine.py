@@ -18,7 +18,8 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core import engine, local
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -27,7 +28,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
-from ktpfl_pipeline.core.params import Models, Params
+from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fedavg import FedAvgFT
 from ktpfl_pipeline.methods.feddf import FedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
@@ -310,13 +311,13 @@ class TestDivergence:
         assert not file.exists()
 
     def test_names_the_client_and_the_round_that_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        train = local.train
+        train = operations.train
 
         def explode(space: Any, n: int, params: Any, t: int) -> Any:
             outcome = train(space, n, params, t)
             return replace(outcome, loss=float("inf")) if (n, t) == (11, 3) else outcome
 
-        monkeypatch.setattr(local, "train", explode)
+        monkeypatch.setattr(operations, "train", explode)
         told: list[int] = []
         with pytest.raises(DivergedError, match=r"Client 11 diverged in round 3 \(its train loss is inf\)"):
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, observer=Observer(round=lambda r: told.append(r.round)))
@@ -331,7 +332,7 @@ class TestDivergence:
     def test_weights_that_the_last_step_broke_are_noticed(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        train = local.train
+        train = operations.train
 
         def break_weights(space: Any, n: int, params: Any, t: int) -> Any:
             outcome = train(space, n, params, t)
@@ -340,7 +341,7 @@ class TestDivergence:
             }
             return replace(outcome, value=broken) if n == 11 else outcome  # its loss is finite still
 
-        monkeypatch.setattr(local, "train", break_weights)
+        monkeypatch.setattr(operations, "train", break_weights)
         file = tmp_path / "run.ckpt"
         with pytest.raises(DivergedError, match=r"Client 11 diverged in round 1 \(its weights after train are not fin"):
             engine.run(Local(), toy.federation(), SCHEDULE_ALL, checkpoint_file=file)

@@ -6,7 +6,7 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import hypernetwork
-from ktpfl_pipeline.core.params import Params
+from ktpfl_pipeline.core.weights import Params
 
 START = torch.tensor([1.0, -2.0, 0.5, 4.0, 3.0], dtype=torch.float64)
 

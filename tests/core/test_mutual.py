@@ -9,7 +9,7 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
-from ktpfl_pipeline.core.params import Models, Params
+from ktpfl_pipeline.core.weights import Models, Params
 
 FOUR = (*toy.ARCHITECTURES, "both")
 

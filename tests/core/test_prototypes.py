@@ -10,10 +10,10 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import prototypes
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Compute, Federation, LocalTraining
-from ktpfl_pipeline.core.params import Models
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.core.weights import Models
 
 FOUR = (*toy.ARCHITECTURES, "both")
 DIMENSION = 16
@@ -78,7 +78,7 @@ class TestClassMeans:
             dtype="float64",
             build=lambda name: nn.Sequential(nn.Flatten(), nn.Linear(2, toy.CLASSES)),
         )
-        client = replace(fed.clients[0], train=Samples(images, torch.tensor([0, 1, 0])))
+        client = replace(fed.clients[0], train=LabelledDataset(images, torch.tensor([0, 1, 0])))
         fed = toy.again(fed, clients=(client,))
         for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[0.5], [-1.0], [0.0]])):
             means, counts = fed.class_means(fed.initial_models(), dimension)

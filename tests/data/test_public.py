@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.public import check_size, open_indices, open_part, without_overlap
 from ktpfl_pipeline.data.sources import load
 
@@ -127,7 +127,7 @@ def test_an_open_part_holds_no_image_that_the_rest_holds_a_second_time():
     images = random_images(200, 0)
     images[100:] = images[:100]  # every image twice
     labels = torch.arange(200) % 2
-    chosen = open_indices(Samples(images, labels), 0.3, seed=1)
+    chosen = open_indices(LabelledDataset(images, labels), 0.3, seed=1)
     rest = torch.ones(200, dtype=torch.bool)
     rest[chosen] = False
     assert 0 < len(chosen) < 60  # both copies of some are open: these stay

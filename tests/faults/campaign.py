@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("", "pipelines"))
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("support",))
 
 import zygote
 from faults import (

@@ -72,12 +72,12 @@ class Moments:
         """Be told of what happens, from now on."""
         import sqlalchemy
 
-        from ktpfl_pipeline.core import local
+        from ktpfl_pipeline.core.client import operations
         from ktpfl_pipeline.core.executors.serial import SerialExecutor
         from ktpfl_pipeline.core.executors.workers import WorkersExecutor
         from ktpfl_pipeline.pipelines.federated_training.progress import SeedProgress
 
-        local.step = self._told(local.step, lambda *_: self._step())
+        operations.step = self._told(operations.step, lambda *_: self._step())
         SeedProgress.phase = self._told(SeedProgress.phase, lambda *_: self.happened((CLIENTS, "client")))  # type: ignore
         for executor in (SerialExecutor, WorkersExecutor):
             executor.run = self._told(executor.run, self._begin)  # type: ignore[method-assign]

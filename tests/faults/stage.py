@@ -300,7 +300,7 @@ def _without_times(value: Any) -> Any:
 
 def _report(folder: Path) -> dict[str, bool]:
     """Return for each report, and each file with a sum beside it, whether it is as it was written."""
-    from ktpfl_pipeline.datasets import SUMS, ReportDataset, is_whole
+    from ktpfl_pipeline.pipelines.datasets import SUMS, ReportDataset, is_whole
 
     found = {}
     for file in sorted((folder / "data").rglob("*.sha256")):

@@ -24,7 +24,7 @@ IMPORTED = (
     *("kedro.framework.cli.cli", "kedro.framework.cli.project", "kedro.framework.session", "kedro.runner"),
     *("matplotlib.pyplot", "matplotlib.backends.backend_svg", "plotly.graph_objects", "pandas", "torch"),
     *("torchvision", "sklearn.datasets", "scipy.stats", "scipy.optimize", "jinja2", "optuna", "rich.progress"),
-    *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.datasets", "ktpfl_pipeline.tracking"),
+    *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
     *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.report"),
     *("ktpfl_pipeline.pipelines.overview.dataset", "ktpfl_pipeline.pipelines.tune.dataset"),
 )

@@ -8,7 +8,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import vector_of
+from ktpfl_pipeline.core.weights import vector_of
 from ktpfl_pipeline.methods.apple import APPLE, RelationStep
 from ktpfl_pipeline.methods.local import Local
 

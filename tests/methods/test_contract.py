@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
 from ktpfl_pipeline.core.method import Method, Personal
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
-from ktpfl_pipeline.core.params import Models
+from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, TITLES, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.

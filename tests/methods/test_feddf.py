@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Params, average
+from ktpfl_pipeline.core.weights import Params, average
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
 from ktpfl_pipeline.methods.fedmd import FedMD

@@ -9,13 +9,13 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, vector_of
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, worth
 
 EVERYONE = list(toy.IDS)
@@ -180,7 +180,7 @@ class TestRound:
 
     def test_a_client_without_validation_images_is_refused(self) -> None:
         fed = toy.alike()
-        nothing = Samples(fed.clients[0].validation.images[:0], fed.clients[0].validation.labels[:0])
+        nothing = LabelledDataset(fed.clients[0].validation.images[:0], fed.clients[0].validation.labels[:0])
         clients = (fed.clients[0], replace(fed.clients[1], validation=nothing))
         with pytest.raises(InputError, match=r"raise partition\.validation_share"):
             FedFomo().init(toy.again(fed, clients=clients))

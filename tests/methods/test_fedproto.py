@@ -9,11 +9,11 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.local import Local
@@ -29,7 +29,7 @@ def federation(classes: dict[int, tuple[int, ...]] | None = None, **settings: An
     return toy.again(fed, clients=tuple(clients))
 
 
-def only(samples: Samples, classes: tuple[int, ...]) -> Samples:
+def only(samples: LabelledDataset, classes: tuple[int, ...]) -> LabelledDataset:
     return samples.take(torch.isin(samples.labels, torch.tensor(classes)).nonzero()[:, 0])
 
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients, engine, exchange, local
+from ktpfl_pipeline.core import coefficients, engine, exchange
+from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Distillation, Federation
@@ -52,15 +53,15 @@ class TestDistillationLoss:
         z = 3 * torch.randn(7, 5, generator=generator, dtype=torch.float64)
         p = torch.softmax(torch.randn(7, 5, generator=generator, dtype=torch.float64), dim=1)
         z.requires_grad_()
-        (found,) = torch.autograd.grad(local.distillation_loss(z, p, temperature), z)
+        (found,) = torch.autograd.grad(operations.distillation_loss(z, p, temperature), z)
         expected = temperature * (torch.softmax(z / temperature, dim=1) - p) / 7
         assert torch.allclose(found, expected, rtol=0, atol=1e-14)
 
     def test_value_by_hand(self) -> None:
         # Student (1/2, 1/2), teacher (3/4, 1/4): KL = 0.75 ln 1.5 + 0.25 ln 0.5 = 0.1308120; at T = 3 nine times it.
         z, p = torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0.75, 0.25]] * 2, dtype=torch.float64)
-        assert local.distillation_loss(z, p, 1.0).item() == pytest.approx(0.1308120, abs=1e-7)
-        assert local.distillation_loss(z, p, 3.0).item() == pytest.approx(9 * 0.1308120, abs=1e-6)
+        assert operations.distillation_loss(z, p, 1.0).item() == pytest.approx(0.1308120, abs=1e-7)
+        assert operations.distillation_loss(z, p, 3.0).item() == pytest.approx(9 * 0.1308120, abs=1e-6)
 
     def test_the_size_of_the_step_does_not_vanish_at_high_temperature(self) -> None:
         z = torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64, requires_grad=True)
@@ -68,7 +69,7 @@ class TestDistillationLoss:
         sizes = []
         for temperature in (10.0, 1000.0):
             p = torch.softmax(other / temperature, dim=1)
-            (gradient,) = torch.autograd.grad(local.distillation_loss(z, p, temperature), z)
+            (gradient,) = torch.autograd.grad(operations.distillation_loss(z, p, temperature), z)
             sizes.append(gradient.norm().item())
         assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
 

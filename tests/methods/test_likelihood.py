@@ -14,12 +14,12 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ktpfl_pipeline.core import coefficients, engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState, true_label_probabilities
@@ -37,9 +37,9 @@ def federation(clients: int = 5, **settings: Any) -> Federation:
     )
 
 
-def blur(samples: Samples, n: int) -> Samples:
+def blur(samples: LabelledDataset, n: int) -> LabelledDataset:
     images = samples.images[:n].roll(1, dims=0) // 2 + samples.images[:n] // 2
-    return Samples(images, samples.labels[:n])
+    return LabelledDataset(images, samples.labels[:n])
 
 
 def by_hand(fed: Federation, models: Models) -> list[Tensor]:

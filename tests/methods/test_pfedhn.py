@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from ktpfl_pipeline.core import hypernetwork
 from ktpfl_pipeline.core.federation import Federation, LocalTraining
-from ktpfl_pipeline.core.params import vector_of, with_vector
+from ktpfl_pipeline.core.weights import vector_of, with_vector
 from ktpfl_pipeline.methods.pfedhn import PFedHN, PFedHNState
 
 EVERYONE = list(toy.IDS)

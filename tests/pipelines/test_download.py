@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_params import EXPERIMENT
+from test_schema import EXPERIMENT
 
-from ktpfl_pipeline import params
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.pipelines.download.nodes import load_private
 
 COUNTS = [40, 20, 20]  # images by class
@@ -24,9 +24,9 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def private(raw: Path, samples: int | None, **changes: Any) -> Samples:
+def private(raw: Path, samples: int | None, **changes: Any) -> LabelledDataset:
     own = {"source": "npz:mine.npz", "samples": samples}
-    found: Samples = load_private(params.parse("mine", {**EXPERIMENT, "private": own, **changes}), raw)
+    found: LabelledDataset = load_private(schema.parse("mine", {**EXPERIMENT, "private": own, **changes}), raw)
     return found
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from project_copy import Project
 
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.public import without_overlap
 from ktpfl_pipeline.data.sources import load
 
@@ -41,7 +41,7 @@ def folder() -> Path:
     return Path(os.environ["KTPFL_REAL_DATA"]).expanduser().resolve()
 
 
-def read(folder: Path, name: str) -> Samples:
+def read(folder: Path, name: str) -> LabelledDataset:
     return load(f"npz:{folder / name}.npz", folder)
 
 

@@ -11,17 +11,18 @@ import torch
 from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
-from ktpfl_pipeline import params
+from ktpfl_pipeline.analysis.results import honest, summarise
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.adversaries import Adversaries
-from ktpfl_pipeline.core.dp_sgd import Privacy
+from ktpfl_pipeline.core.client.dp_sgd import Privacy
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import LocalTraining
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.params import Experiment
 from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training import runs
@@ -29,13 +30,12 @@ from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 from ktpfl_pipeline.pipelines.tune.nodes import settle
-from ktpfl_pipeline.reports.results import honest, summarise
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 
 def experiment(**changes: Any) -> Experiment:
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)
-    return params.parse(EXPERIMENT, params.merged(loader["parameters"], {EXPERIMENT: changes})[EXPERIMENT])
+    return schema.parse(EXPERIMENT, schema.merged(loader["parameters"], {EXPERIMENT: changes})[EXPERIMENT])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ class TestAssemble:
         fed = runs.assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            settled = getattr(settings, group).model_dump(exclude=params.PLACES | {"stacked"})
+            settled = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
             assert vars(getattr(fed, group)) == settled, group
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
@@ -111,7 +111,7 @@ class TestIdentity:
 
     def of(self, data: FederatedData, method: str = "kt_pfl", seed: int = 0, **changes: Any) -> dict[str, Any]:
         settings = experiment(**changes)
-        made = params.create_method(method, settings.methods[method])
+        made = schema.create_method(method, settings.methods[method])
         return runs.identity(EXPERIMENT, method, made, settings, runs.assemble(settings, data, seed), data, seed)
 
     @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ class TestIdentity:
 
     def test_the_images_and_their_owners_count(self, data: FederatedData) -> None:
         expected = self.of(data)
-        brighter = replace(data, private=Samples(data.private.images.clamp(min=1), data.private.labels))
+        brighter = replace(data, private=LabelledDataset(data.private.images.clamp(min=1), data.private.labels))
         assert self.of(brighter)["data"] != expected["data"]
         moved = dict(data.partitions[0])
         moved[0], moved[1] = moved[1], moved[0]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib._pylab_helpers import Gcf
 
+from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import figures, looks
-from ktpfl_pipeline.reports.results import summarise
 
 
 def texts(figure):

@@ -3,9 +3,9 @@ import re
 
 import pytest
 
+from ktpfl_pipeline.analysis.results import Difference, comparison
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import overview
-from ktpfl_pipeline.reports.results import Difference, comparison
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ktpfl_pipeline.analysis.results import comparison, summarise
 from ktpfl_pipeline.reports import report
-from ktpfl_pipeline.reports.results import comparison, summarise
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from ktpfl_pipeline.analysis.results import MethodResult, summarise
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import sweep
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.results import MethodResult, summarise
 from ktpfl_pipeline.reports.sweep import Point
 
 SETTINGS: dict[str, Any] = {

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from ktpfl_pipeline.analysis.results import Difference, summarise
 from ktpfl_pipeline.reports import tables
-from ktpfl_pipeline.reports.results import Difference, summarise
 
 
 def row(table, title):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ktpfl_pipeline import params
+from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import tune
 from ktpfl_pipeline.reports.tune import Trial, Tuning
 
-EXPERIMENT = params.parse(
+EXPERIMENT = schema.parse(
     "homo_mine",
     {
         "seeds": [0],
@@ -25,7 +25,7 @@ EXPERIMENT = params.parse(
         "methods": {},
     },
 )
-TUNE = params.Tune(
+TUNE = schema.Tune(
     trials=3, seeds=[100, 101], spaces={"ditto": {"coupling": {"low": 0.05, "high": 2.0}}, "topk_pfl": {"k": [1, 2, 5]}}
 )
 

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import checkpoint, dp_sgd
+from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.client import dp_sgd
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation, Split
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
-from ktpfl_pipeline.core.params import Handle, Models, Params, opened, select
+from ktpfl_pipeline.core.weights import Handle, Models, Params, opened, select
 
 State = TypeVar("State")
 logger = logging.getLogger(__name__)

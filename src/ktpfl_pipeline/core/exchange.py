@@ -12,7 +12,7 @@ from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, select, wire_bytes
+from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)

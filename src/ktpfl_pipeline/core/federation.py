@@ -1,6 +1,6 @@
 """What every method is given: clients, public set, model builder, settings, named random streams, and the verbs.
 
-A verb works on many clients at once. Batches, devices and dtypes exist only behind the verbs (`local.py`, one client;
+A verb works on many clients at once. Batches, devices and dtypes exist only behind the verbs (`client/`, one client;
 `executors/`, many clients).
 """
 
@@ -14,13 +14,14 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import coefficients, dp_sgd, local, mutual, prototypes, rng, rules
+from ktpfl_pipeline.core import coefficients, mutual, prototypes, rng
 from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.client import dp_sgd, operations, rules
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import Evaluation
-from ktpfl_pipeline.core.params import Models, Params, Prototypes, params_of
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 
 logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
@@ -36,9 +37,9 @@ class Client:
 
     id: int
     architecture: str
-    train: Samples
-    validation: Samples
-    test: Samples
+    train: LabelledDataset
+    validation: LabelledDataset
+    test: LabelledDataset
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,9 @@ class Federation:
 
     def initial_model(self, architecture: str) -> Params:
         """Return the initial weights of an architecture."""
-        with local.seeded(rng.derive(self.seed, "initialisation", architecture)):
+        with operations.seeded(rng.derive(self.seed, "initialisation", architecture)):
             module = self.build(architecture)
-        return params_of(module.to(self.device, local.DTYPES[self.compute.dtype]))
+        return params_of(module.to(self.device, operations.DTYPES[self.compute.dtype]))
 
     @cached_property
     def architecture(self) -> str:
@@ -184,7 +185,7 @@ class Federation:
     @cached_property
     def head_names(self) -> list[str]:
         """Names of the parameters of `architecture`'s last linear layer."""
-        with local.seeded(0):
+        with operations.seeded(0):
             modules = list(self.build(self.architecture).named_modules())
         layers = [name for name, part in modules if isinstance(part, nn.Linear)]
         if not layers:
@@ -201,7 +202,7 @@ class Federation:
     @cached_property
     def trained_names(self) -> list[str]:
         """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
-        with local.seeded(0):
+        with operations.seeded(0):
             return [name for name, _ in self.build(self.architecture).named_parameters()]
 
     def data_weights(self, cohort: list[int]) -> Tensor:
@@ -228,7 +229,7 @@ class Federation:
 
     def train(self, models: Models, t: int) -> Models:
         """LocalSGD: return each model trained on its client's private data for E epochs; DP-SGD with `privacy`."""
-        verb = local.train if self.training.privacy is None else dp_sgd.train
+        verb = operations.train if self.training.privacy is None else dp_sgd.train
         return self._trained("train", verb, {n: (params, t) for n, params in models.items()}, models)
 
     def train_by(
@@ -279,7 +280,7 @@ class Federation:
         """
         self._refuse_unprotected("fine-tunes models before they are evaluated")
         calls = {n: (params, 0, epochs) for n, params in models.items()}
-        return self._trained("fine_tune", local.train, calls, models, thrown_away=True)
+        return self._trained("fine_tune", operations.train, calls, models, thrown_away=True)
 
     def train_mutually(
         self, models: Models, common: Params, architecture: str, t: int, alpha: float, beta: float
@@ -312,7 +313,9 @@ class Federation:
             batch: (B,) indices of the public samples.
             t: the round, which names the streams of what adversaries make up.
         """
-        results = self.executor.run(self, "predict", local.logits, {n: (params, batch) for n, params in models.items()})
+        results = self.executor.run(
+            self, "predict", operations.logits, {n: (params, batch) for n, params in models.items()}
+        )
         _refuse_non_finite("predictions", results)
         false = {
             n: self.adversaries.uploaded(results[n], self.stream("false predictions", t, n))
@@ -332,17 +335,17 @@ class Federation:
         """
         coefficients.refuse_improper(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
-        return self._trained("distill", local.distill, calls, models)
+        return self._trained("distill", operations.distill, calls, models)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
         """Return the server's models, one per architecture, each fitted to the teacher, (B, K), for R epochs."""
         coefficients.refuse_improper(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
-        return self._trained("fuse", local.distill, calls, models)
+        return self._trained("fuse", operations.distill, calls, models)
 
-    def held_out(self, n: int, split: Split, limit: int | None = None) -> Samples:
+    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
         """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
-        samples: Samples = getattr(self.by_id[n], split)
+        samples: LabelledDataset = getattr(self.by_id[n], split)
         if limit is None or limit >= len(samples):
             return samples
         return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])
@@ -361,7 +364,7 @@ class Federation:
             self._refuse_unprotected("weighs models on private images")
         parts = [self.held_out(n, split, limit).images for n in models]
         calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
-        answers = self.executor.run(self, "cross_predict", local.cross_logits, calls)  # (Σ V_n, K) each
+        answers = self.executor.run(self, "cross_predict", operations.cross_logits, calls)  # (Σ V_n, K) each
         _refuse_non_finite("predictions", answers)
         stacked = torch.stack([answers[n] for n in models], dim=1)
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
@@ -370,11 +373,13 @@ class Federation:
         """Return the mean cross-entropy on each client's `split` of each of its candidate models, in their order."""
         self._refuse_unprotected("weighs models on private images")
         calls = {n: (models, split) for n, models in candidates.items()}
-        return self.executor.run(self, "validate", local.losses, calls)
+        return self.executor.run(self, "validate", operations.losses, calls)
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return accuracy and loss of each model on its own client's `split`."""
-        return self.executor.run(self, "evaluate", local.evaluate, {n: (params, split) for n, params in models.items()})
+        return self.executor.run(
+            self, "evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()}
+        )
 
     def _refuse_unprotected(self, what: str) -> None:
         """Refuse a use of private images beside `train`, of which the ε of private training would know nothing."""
@@ -387,7 +392,7 @@ class Federation:
     def _trained(
         self,
         phase: str,
-        verb: Callable[..., local.Outcome[Value]],
+        verb: Callable[..., operations.Outcome[Value]],
         calls: Mapping[Key, tuple[Any, ...]],
         before: Mapping[Key, Value],
         *,

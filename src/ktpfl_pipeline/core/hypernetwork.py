@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ktpfl_pipeline.core.params import Params
+from ktpfl_pipeline.core.weights import Params
 
 
 def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, Params, select
+from ktpfl_pipeline.core.weights import Models, Params, select
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.local import Outcome, Workspace, descend, distillation_loss, seeded
-from ktpfl_pipeline.core.params import Params, params_of
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace, descend, distillation_loss, seeded
+from ktpfl_pipeline.core.weights import Params, params_of
 
 
 def train(

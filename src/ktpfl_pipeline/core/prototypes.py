@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace, descend, predict, seeded
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.local import Outcome, Workspace, descend, predict, seeded
-from ktpfl_pipeline.core.params import Params, params_of
+from ktpfl_pipeline.core.weights import Params, params_of
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.partition import ClientIndices
 
 
@@ -32,7 +32,7 @@ class FederatedData:
         partitions: by seed and client, the indices of its private images.
     """
 
-    private: Samples
+    private: LabelledDataset
     public: PublicSet
     partitions: dict[int, dict[int, ClientIndices]]
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import derive
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.partition import draw_stratified
 
 MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean that the sources are the same
@@ -44,7 +44,7 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()
 
 
-def open_indices(private: Samples, share: float, seed: int) -> Tensor:
+def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
     """Return the indices of an open part, less the images that the rest holds a second time: see `open_part`."""
     chosen, rest = open_part(private.labels, share, seed)
     return chosen[~also_private(private.images[chosen], private.images[rest])]

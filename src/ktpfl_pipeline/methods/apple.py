@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, matrix_of, vector_of, wire_bytes, with_vector
-from ktpfl_pipeline.core.rules import Gradient, Vectors, sgd
+from ktpfl_pipeline.core.weights import Models, matrix_of, vector_of, wire_bytes, with_vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ https://arxiv.org/abs/2012.04221
 from dataclasses import dataclass
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.params import Params, average, select, vector_of
-from ktpfl_pipeline.core.rules import Proximal
+from ktpfl_pipeline.core.weights import Params, average, select, vector_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.params import Params, gram, matrix_of, mix, squared_distances, vector_of
-from ktpfl_pipeline.core.rules import Proximal
+from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_distances, vector_of
 
 
 @dataclass(frozen=True, eq=False)

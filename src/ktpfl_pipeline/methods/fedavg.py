@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import FineTuned, RoundReport, Shared, SharedState
-from ktpfl_pipeline.core.params import average
+from ktpfl_pipeline.core.weights import average
 
 
 @dataclass(frozen=True)

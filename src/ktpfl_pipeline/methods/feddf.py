@@ -13,7 +13,7 @@ import torch
 from ktpfl_pipeline.core import coefficients, exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import FineTuned, Personal, PersonalRound, PersonalState, RoundReport
-from ktpfl_pipeline.core.params import Models, Prototypes, average
+from ktpfl_pipeline.core.weights import Models, Prototypes, average
 
 
 @dataclass(frozen=True, eq=False)

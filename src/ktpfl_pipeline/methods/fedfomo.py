@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.errors import InputError, check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, Params, mix, vector_of, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, mix, vector_of, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)

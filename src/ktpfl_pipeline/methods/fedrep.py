@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, Params, average, wire_bytes
-from ktpfl_pipeline.core.rules import Gradient, Vectors, sgd
+from ktpfl_pipeline.core.weights import Models, Params, average, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Params, average, select, wire_bytes
+from ktpfl_pipeline.core.weights import Params, average, select, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)

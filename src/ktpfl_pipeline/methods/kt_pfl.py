@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.learned_matrix import LearnedMatrix
 from ktpfl_pipeline.core.method import PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import Models, wire_bytes
+from ktpfl_pipeline.core.weights import Models, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.learned_matrix import LearnedMatrix
 from ktpfl_pipeline.core.method import RoundReport
-from ktpfl_pipeline.core.params import Models, gram, mix, select, squared_distances
+from ktpfl_pipeline.core.weights import Models, gram, mix, select, squared_distances
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.params import select
+from ktpfl_pipeline.core.weights import select
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.rules import Descent, Gradient, Vectors, sgd
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
-from ktpfl_pipeline.core.params import Models, average
-from ktpfl_pipeline.core.rules import Descent, Gradient, Vectors, sgd
+from ktpfl_pipeline.core.weights import Models, average
 
 
 @dataclass(frozen=True)

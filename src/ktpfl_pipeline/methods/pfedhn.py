@@ -14,7 +14,7 @@ from ktpfl_pipeline.core import exchange, hypernetwork
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
-from ktpfl_pipeline.core.params import Models, Params, select, vector_of, with_vector
+from ktpfl_pipeline.core.weights import Models, Params, select, vector_of, with_vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.params import Params, average, vector_of, with_vector
-from ktpfl_pipeline.core.rules import Gradient, Vectors, sgd
+from ktpfl_pipeline.core.weights import Params, average, vector_of, with_vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ktpfl_pipeline.analysis.matrix import attention
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.reports.looks import (
     BLUE,
     INK,
@@ -34,8 +36,6 @@ from ktpfl_pipeline.reports.looks import (
     label_colours,
     look,
 )
-from ktpfl_pipeline.reports.matrix import attention
-from ktpfl_pipeline.reports.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.reports.tables import megabytes, signed, transfer
 
 P = ParamSpec("P")
@@ -519,7 +519,7 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: 
                 axes.text(middle, client, str(label), fontsize=6, color=_on(colour), ha="center", va="center_baseline")
     axes.set_ylim(n - 0.4, -0.6)
     axes.set_yticks(list(range(n)) if named else [], [str(client) for client in range(n)] if named else [])
-    axes.set(xlabel="Samples", ylabel="Client", xlim=(0, 1.01 * longest))
+    axes.set(xlabel="LabelledDataset", ylabel="Client", xlim=(0, 1.01 * longest))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     _plain(axes, grid="x")
     names = ["label 0", *map(str, range(1, classes))]

@@ -13,8 +13,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.reports import figures, looks, page, paper, tables
-from ktpfl_pipeline.reports.results import (
+from ktpfl_pipeline.analysis.results import (
     HEADLINE,
     Difference,
     MethodResult,
@@ -26,6 +25,7 @@ from ktpfl_pipeline.reports.results import (
     subject,
     variant,
 )
+from ktpfl_pipeline.reports import figures, looks, page, paper, tables
 
 if TYPE_CHECKING:
     import pandas as pd

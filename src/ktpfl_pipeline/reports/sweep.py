@@ -18,10 +18,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from ktpfl_pipeline import __version__
+from ktpfl_pipeline.analysis import results
+from ktpfl_pipeline.analysis.results import HEADLINE, Difference, Final, MethodResult, flat, paired_difference
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.reports import figures, looks, page, results, tables
+from ktpfl_pipeline.reports import figures, looks, page, tables
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.results import HEADLINE, Difference, Final, MethodResult, flat, paired_difference
 
 if TYPE_CHECKING:
     import pandas as pd

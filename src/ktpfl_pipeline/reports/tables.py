@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
-from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
-from ktpfl_pipeline.reports import paper
-from ktpfl_pipeline.reports.results import (
+from ktpfl_pipeline.analysis.results import (
     HEADLINE,
     Difference,
     Final,
@@ -24,7 +22,9 @@ from ktpfl_pipeline.reports.results import (
     subject,
     worst_decile,
 )
-from ktpfl_pipeline.reports.theorem import MIXTURES
+from ktpfl_pipeline.analysis.theorem import MIXTURES
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+from ktpfl_pipeline.reports import paper
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,14 +18,14 @@ import pytest
 import toy
 
 from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core.client.operations import Outcome
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Compute, Federation
-from ktpfl_pipeline.core.local import Outcome
-from ktpfl_pipeline.core.params import wire_bytes
+from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import toy
 
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.local import Outcome, Workspace
 
 
 def verb(space: Workspace, n: int, value: int, loss: float | None = None) -> Outcome[int]:

@@ -10,13 +10,14 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core import engine, executors, stacked
+from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core.client import stacked
+from ktpfl_pipeline.core.client.operations import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Compute, Federation
-from ktpfl_pipeline.core.local import Outcome
 from ktpfl_pipeline.methods import create
 
 

@@ -14,13 +14,13 @@ import pytest
 import toy
 
 from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core.client.operations import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Compute, Federation
-from ktpfl_pipeline.core.local import Outcome
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 # Verbs travel by name, so they stand here.

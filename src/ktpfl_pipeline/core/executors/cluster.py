@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace, checked
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, refuse_others
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
-from ktpfl_pipeline.core.local import Outcome, Workspace, checked
-from ktpfl_pipeline.core.params import Handle
+from ktpfl_pipeline.core.weights import Handle
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Client, Federation

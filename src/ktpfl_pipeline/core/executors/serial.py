@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from ktpfl_pipeline.core.local import Outcome, Workspace, checked
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace, checked
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Federation

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ktpfl_pipeline.core.client.operations import Outcome, checked
+from ktpfl_pipeline.core.client.stacked import STACKED
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
-from ktpfl_pipeline.core.local import Outcome, checked
-from ktpfl_pipeline.core.stacked import STACKED
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Federation

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace, checked
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
-from ktpfl_pipeline.core.local import Outcome, Workspace, checked
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.federation import Federation

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.sources import digits, downloads, folder, npz
 from ktpfl_pipeline.data.sources.adaptation import adapt
 
 __all__ = ["SOURCES", "Source", "adapt", "load"]
 
-Source = Callable[[str, Path], Samples]
+Source = Callable[[str, Path], LabelledDataset]
 
 SOURCES: dict[str, Source] = {
     "digits": digits.load,
@@ -34,7 +34,7 @@ SOURCES: dict[str, Source] = {
 """{name: function of (argument, folder)}: what may stand in `source:`."""
 
 
-def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Samples:
+def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> LabelledDataset:
     """Return all images of a source with their labels.
 
     Args:
@@ -60,7 +60,7 @@ def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Sam
     return samples if classes is None else _keep(samples, classes, source)
 
 
-def _keep(samples: Samples, classes: Sequence[int], source: str) -> Samples:
+def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> LabelledDataset:
     """Return the samples of `classes`, renumbered in that order; they keep the order of the source."""
     present = np.unique(samples.labels.numpy()).tolist()
     unknown = [label for label in classes if label not in present]
@@ -74,7 +74,7 @@ def _keep(samples: Samples, classes: Sequence[int], source: str) -> Samples:
     renumbered = torch.full((present[-1] + 1,), -1)
     renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
     kept = renumbered[samples.labels] >= 0
-    return Samples(samples.images[kept], renumbered[samples.labels[kept]])
+    return LabelledDataset(samples.images[kept], renumbered[samples.labels[kept]])
 
 
 def _ranges(numbers: list[int]) -> str:

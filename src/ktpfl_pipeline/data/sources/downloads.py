@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.sources.arguments import no_argument
 from ktpfl_pipeline.data.sources.limits import brief, refuse_too_much
 
@@ -23,13 +23,13 @@ EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
 _SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
 
 
-def load(dataset: str, argument: str, folder: Path) -> Samples:
+def load(dataset: str, argument: str, folder: Path) -> LabelledDataset:
     """Return torchvision's `dataset`, named as its class."""
     no_argument(argument)
     return _both_parts(dataset, folder)
 
 
-def load_emnist(argument: str, folder: Path) -> Samples:
+def load_emnist(argument: str, folder: Path) -> LabelledDataset:
     """Return one split of EMNIST, upright and with labels from 0.
 
     The split is `letters` unless the argument names another: with ``classes: 0..9`` these are the letters A to J, the
@@ -43,10 +43,10 @@ def load_emnist(argument: str, folder: Path) -> Samples:
     labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
     if labels.min() < 0:
         raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them anew.")
-    return Samples(upright, labels)
+    return LabelledDataset(upright, labels)
 
 
-def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
+def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
     """Return the train and the test part of a torchvision dataset together: each client splits its share anew.
 
     What is in `folder` is used; what is missing or cannot be read is downloaded, or unpacked from an archive there.
@@ -72,7 +72,7 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> Samples:
         )
     both = torch.cat(images)
     both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
-    return Samples(both.contiguous(), torch.cat(labels).long())
+    return LabelledDataset(both.contiguous(), torch.cat(labels).long())
 
 
 def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, gib, refuse_too_much
 
@@ -18,7 +18,7 @@ IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
 
 
-def load(argument: str, folder: Path) -> Samples:
+def load(argument: str, folder: Path) -> LabelledDataset:
     """Return the images of a folder that has one subfolder per class.
 
     Classes are numbered by the sorted names of the subfolders (as text: "10" comes before "2"), images are sorted by
@@ -53,7 +53,7 @@ def load(argument: str, folder: Path) -> Samples:
     except Exception as error:  # wrong bytes make Pillow's readers stumble in any way at all
         raise InputError(f"{current} cannot be read ({brief(error)}): replace or remove it.") from error
     labels = torch.repeat_interleave(torch.tensor([len(files) for files in found.values()]))
-    return Samples(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)
+    return LabelledDataset(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)
 
 
 def _images_in(place: Path, root: Path) -> list[Path]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.samples import Samples
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, brief, refuse_too_much
 
@@ -20,7 +20,7 @@ Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 
 
-def load(argument: str, folder: Path) -> Samples:
+def load(argument: str, folder: Path) -> LabelledDataset:
     """Return the arrays `images` (uint8, N x H x W or N x H x W x C with C 1 or 3) and `labels` (integers, N).
 
     Labels are class numbers from 0 and are used as they are; a class without images is no error. Shapes and types are
@@ -47,7 +47,7 @@ def load(argument: str, folder: Path) -> Samples:
             f" {MAX_CLASSES - 1}."
         )
     channels_last = torch.from_numpy(images if images.ndim == 4 else images[..., None])
-    return Samples(channels_last.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))
+    return LabelledDataset(channels_last.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))
 
 
 class _Bounded(io.FileIO):

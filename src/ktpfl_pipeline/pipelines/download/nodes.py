@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.config.schema import Experiment
 
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
-    """Return the private `Samples`, (M, C, H, W) uint8 with labels, in the experiment's channels and size."""
+    """Return the private `LabelledDataset`, (M, C, H, W) uint8 with labels, in the experiment's channels and size."""
+    from ktpfl_pipeline.core.dataset import LabelledDataset
     from ktpfl_pipeline.core.errors import InputError
-    from ktpfl_pipeline.core.samples import Samples
     from ktpfl_pipeline.data.sources import adapt, load
 
     samples = load(experiment.private.source, raw_folder, experiment.private.classes)
@@ -17,7 +17,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
         raise InputError(f"All images of {experiment.private.source} kept have one class; name two in private.classes.")
     if experiment.private.samples is not None:
         samples = _draw(samples, experiment.private.samples)
-    return Samples(adapt(samples.images, experiment.image.channels, experiment.image.size), samples.labels)
+    return LabelledDataset(adapt(samples.images, experiment.image.channels, experiment.image.size), samples.labels)
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.config.schema import Experiment
 
 
 def train(experiment: Experiment, federation: Any, name: str, method: str) -> list[dict[str, Any]]:

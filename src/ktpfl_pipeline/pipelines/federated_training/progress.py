@@ -9,9 +9,9 @@ from types import TracebackType
 import rich.progress
 from rich.console import Console
 
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.methods import TITLES
-from ktpfl_pipeline.params import Experiment
 
 logger = logging.getLogger(__name__)
 LONG = 3600.0  # seconds

@@ -13,20 +13,21 @@ from typing import Any
 
 import torch
 
-from ktpfl_pipeline import models, params, tracking
+from ktpfl_pipeline import models, tracking
+from ktpfl_pipeline.analysis import matrix, theorem
+from ktpfl_pipeline.analysis.results import FinishedRun, flat, honest, summarise
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.client.dp_sgd import Privacy
 from ktpfl_pipeline.core.coefficients import soft_predictions
-from ktpfl_pipeline.core.dp_sgd import Privacy
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.data.partition import label_counts, label_similarity
-from ktpfl_pipeline.params import Experiment
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
-from ktpfl_pipeline.reports import matrix, theorem
-from ktpfl_pipeline.reports.results import FinishedRun, flat, honest, summarise
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ def run_seed(
         parent: MLflow's id of the sweep's run that this one is below; None outside sweeps.
         label: the swept setting's value there, where this run depends on it: ``rho=0.3``.
     """
-    made = params.create_method(method, experiment.methods.get(method, {}))
+    made = schema.create_method(method, experiment.methods.get(method, {}))
     hyperparameters = asdict(made)
     fed = assemble(experiment, data, seed)
     liars = fed.positions(fed.liars).tolist()
@@ -133,7 +134,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
         for n, own in sorted(data.partitions[seed].items())
     )
     image, asked = experiment.image, experiment.compute
-    compute = core.Compute(**asked.model_dump(exclude=params.PLACES | {"stacked"}))
+    compute = core.Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
     return core.Federation(
         clients=clients,
         public=data.public_images(seed),
@@ -151,7 +152,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
     )
 
 
-def local_training(given: params.Training) -> core.LocalTraining:
+def local_training(given: schema.Training) -> core.LocalTraining:
     """Return what the engine is told of local training."""
     privacy = None if given.privacy is None else Privacy(**given.privacy.model_dump())
     return core.LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.config.schema import Experiment
 
 
 def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> Any:

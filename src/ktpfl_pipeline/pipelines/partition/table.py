@@ -6,16 +6,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.samples import Samples
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.partition import ClientIndices, partition
-from ktpfl_pipeline.params import Experiment
 
 SPLITS = ("train", "validation", "test")
 
 
 def partition_for_seed(
-    experiment: Experiment, private: Samples, public_set: PublicSet, seed: int
+    experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int
 ) -> dict[int, ClientIndices]:
     """Share out the private images of one seed; those of an open part are nobody's."""
     free = torch.ones(len(private), dtype=torch.bool)

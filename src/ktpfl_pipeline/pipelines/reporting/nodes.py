@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ktpfl_pipeline.params import Experiment
+from ktpfl_pipeline.config.schema import Experiment
 
 
 def report(name: str, experiment: Experiment, *results: dict[str, Any]) -> Any:
@@ -11,8 +11,8 @@ def report(name: str, experiment: Experiment, *results: dict[str, Any]) -> Any:
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
     """
     from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.analysis.results import comparable
     from ktpfl_pipeline.reports.report import build, identity
-    from ktpfl_pipeline.reports.results import comparable
 
     methods = comparable(results, experiment.settings())
     made = build(name, methods, experiment.settings())

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.params import Sweep, points
+from ktpfl_pipeline.config.schema import Sweep, points
 
 
 def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name: str) -> dict[str, Any]:

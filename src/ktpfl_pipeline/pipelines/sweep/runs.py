@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
+from ktpfl_pipeline.analysis.results import flat, summarise
+from ktpfl_pipeline.config.schema import Experiment, Sweep, create_method
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
-from ktpfl_pipeline.params import Experiment, Sweep, create_method
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import code_version, run_seed
 from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
-from ktpfl_pipeline.reports.results import flat, summarise
 
 
 def run_all(name: str, sweep: Sweep, points: Sequence[Experiment], raw_folder: Path) -> dict[str, Any]:

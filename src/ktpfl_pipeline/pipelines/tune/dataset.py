@@ -6,7 +6,7 @@ from typing import Any
 from kedro.io import AbstractDataset
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.datasets import PARTIAL, all_or_nothing, content_of, is_whole, put
+from ktpfl_pipeline.pipelines.datasets import PARTIAL, all_or_nothing, content_of, is_whole, put
 
 
 class WholeTextDataset(AbstractDataset[str, str]):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.params import TUNE, Experiment, Tune
+from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 
 
 def run_trials(
@@ -18,8 +18,8 @@ def run_trials(
 
 def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> str:
     """Return what comparisons read: each method's values of highest validation accuracy."""
+    from ktpfl_pipeline.config.tuned import to_text
     from ktpfl_pipeline.reports.tune import comparable
-    from ktpfl_pipeline.tuned import to_text
 
     return to_text(comparable(name, trials, tune, experiment).tuned(name.removeprefix(TUNE)))
 
@@ -36,7 +36,7 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
 
 def settle(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned."""
-    from ktpfl_pipeline import refusals, tuned
+    from ktpfl_pipeline.config import checks, tuned
 
-    refusals.refuse_unmet(name, experiment, methods)
+    checks.refuse_unmet(name, experiment, methods)
     return tuned.settle(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)

@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ktpfl_pipeline.config.schema import Range
 from ktpfl_pipeline.core.rng import derive
-from ktpfl_pipeline.params import Range
 
 Space = Mapping[str, list[Any] | Range]
 Values = dict[str, Any]

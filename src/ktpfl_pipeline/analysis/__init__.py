@@ -1,0 +1,1 @@
+"""Numbers from finished runs; draws nothing and writes nothing."""

@@ -1,0 +1,1 @@
+"""What stands under conf/: its schema, parsing, checks and files."""

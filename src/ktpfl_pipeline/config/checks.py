@@ -1,0 +1,144 @@
+"""What the settings of an experiment are refused for where its form is right: names, devices, and what does not fit.
+
+`params` calls these when it parses; `refuse_unmet` needs to know which methods are run.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ktpfl_pipeline.core.errors import InputError
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.config.schema import Compute, Experiment
+
+HOMO = "homo_"
+"""What the names of experiments begin with in which all clients have one architecture."""
+
+
+def refuse_repeats(where: str, values: list[Any], kind: str) -> None:
+    """Refuse a list with one value twice."""
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise InputError(f"{where} has {value} twice; give each {kind} once.")
+
+
+def refuse_unknown(where: str, given: str, known: Any) -> None:
+    """Refuse a name that does not exist, with the nearest one that does."""
+    if given not in known:
+        near = difflib.get_close_matches(given, list(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
+        raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
+
+
+def refuse_unknown_names(name: str, experiment: "Experiment") -> None:
+    """Refuse architectures, schemes, sources and devices that do not exist."""
+    from ktpfl_pipeline.data.partition import SCHEMES
+    from ktpfl_pipeline.data.sources import SOURCES
+    from ktpfl_pipeline.models import MODELS
+
+    for architecture in experiment.architectures:
+        refuse_unknown(f"{name}.architectures", architecture, MODELS)
+    refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
+    refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
+    refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
+    refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
+    refuse_impossible_workers(name, experiment.compute)
+
+
+def refuse_several_architectures(name: str, experiment: "Experiment") -> None:
+    """Refuse here what methods on parameters would refuse only when it is their turn."""
+    given = list(dict.fromkeys(experiment.architectures))
+    if name.startswith(HOMO) and len(given) > 1:
+        raise InputError(
+            f"{name}.architectures is {', '.join(given)}; its methods combine the clients' models, which needs one "
+            f"architecture: name one, as in [{given[0]}], or take {name.replace(HOMO, 'hetero_', 1)}."
+        )
+
+
+def refuse_missing_device(where: str, device: str) -> None:
+    """Refuse a device that does not exist, or not here."""
+    import torch
+
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise InputError(f"{where} is {device!r}; choose auto, cpu, cuda or cuda:<number>.")
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count()):
+        raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
+
+
+def refuse_impossible_workers(name: str, compute: "Compute") -> None:
+    """Refuse workers that no executor can have; see `executors.create`."""
+    from ktpfl_pipeline.core import executors, federation
+
+    place = federation.Compute(compute.device).place()
+    try:
+        executors.create(compute.workers, compute.threads, place.type, compute.stacked, compute.cluster)
+    except InputError as error:
+        raise InputError(f"{name}.{error}") from None
+
+
+def refuse_impossible_privacy(name: str, experiment: "Experiment") -> None:
+    """Refuse what private training is impossible with; see `dp_sgd.refuse_impossible`."""
+    if experiment.training.privacy is None:
+        return
+    from ktpfl_pipeline import models
+    from ktpfl_pipeline.core.client import dp_sgd
+
+    image, compute = experiment.image, experiment.compute
+    build = partial(models.build, channels=image.channels, size=image.size, classes=10)
+    try:
+        dp_sgd.refuse_impossible(experiment.architectures, build, compute.dtype, compute.memory_format)
+    except InputError as error:
+        raise InputError(f"{name}.{error}") from None
+
+
+def refuse_unmet(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
+    """Refuse settings that do not mean with all of these methods what they say; see the two that follow."""
+    refuse_unmet_adversaries(name, experiment, methods)
+    refuse_unmet_privacy(name, experiment, methods)
+
+
+def refuse_unmet_adversaries(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
+    """Refuse adversaries beside methods that exchange more than predictions, of which these adversaries send the truth.
+
+    Args:
+        name: of the experiment; all methods of those that begin with ``homo_`` exchange models.
+        experiment: its settings.
+        methods: those that are run.
+    """
+    from ktpfl_pipeline.methods import ON_PREDICTIONS
+
+    share = experiment.adversaries.share
+    if share == 0:
+        return
+    others = [method for method in methods if method not in ON_PREDICTIONS or method in on_validation(experiment)]
+    if others or name.startswith(HOMO):
+        who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
+        raise InputError(
+            f"{name}.adversaries.share is {share}; adversaries upload false predictions, and {who} models or "
+            "prototypes, about which nobody lies: set it to 0, or run methods on predictions alone, as "
+            "sweep_adversaries_digits does."
+        )
+
+
+def refuse_unmet_privacy(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
+    """Refuse private training beside methods whose use of private images its ε would not cover."""
+    from ktpfl_pipeline.methods import ON_TRAINING
+
+    if experiment.training.privacy is None:
+        return
+    others = [method for method in methods if method not in ON_TRAINING or method in on_validation(experiment)]
+    if others:
+        uses = f"{', '.join(others)} use{'s' * (len(others) == 1)}"
+        raise InputError(
+            f"{name}.training.privacy is set, and {uses} private images otherwise than in plain local training, which "
+            f"its ε would not cover: set it to null, or run {', '.join(sorted(ON_TRAINING))}."
+        )
+
+
+def on_validation(experiment: "Experiment") -> set[str]:
+    """Return the methods that are told to fit coefficients to validation labels."""
+    return {method for method, given in experiment.methods.items() if given.get("objective") == "likelihood"}

@@ -1,0 +1,136 @@
+"""What a tuning leaves for comparisons: each method's chosen hyperparameters, and what they were chosen for.
+
+A comparison takes the values of all its methods from here, or of none: see `settle`.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import ValidationError
+
+from ktpfl_pipeline.config.schema import TUNE, Experiment, Settings, create_method
+from ktpfl_pipeline.core.errors import InputError
+
+FREE = ("seeds", "rounds", "evaluate_every", "theorem_samples", "compute")
+"""Settings in which a comparison may differ from what was tuned for: how much is run, and on what machine."""
+
+
+class TunedMethod(Settings):
+    """What was chosen for one method.
+
+    Attributes:
+        values: all its hyperparameters, as chosen.
+        configured: the same as they stood under conf/: the first candidate.
+        validation: mean validation accuracy of the values, in 0..1.
+        configured_validation: the same of the configured ones; None where training diverged.
+        trials: how many candidates were run.
+        run_ids: MLflow's of the chosen candidate's runs, one a seed; empty texts without tracking.
+    """
+
+    values: dict[str, Any]
+    configured: dict[str, Any]
+    validation: float
+    configured_validation: float | None
+    trials: int
+    run_ids: list[str]
+
+
+class Tuned(Settings):
+    """What a tuning leaves.
+
+    Attributes:
+        experiment: its name.
+        seeds: of the tuning's runs.
+        settings: of the experiment, as tuned for.
+        key: a hash of these, of what was searched and of the source: the tag ``key`` of the tuning's MLflow run.
+        run_id: that run.
+        methods: what was chosen, by registry name.
+    """
+
+    experiment: str
+    seeds: list[int]
+    settings: dict[str, Any]
+    key: str
+    run_id: str
+    methods: dict[str, TunedMethod]
+
+
+def settle(name: str, experiment: Experiment, methods: Sequence[str], file: str, text: str) -> Experiment:
+    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
+
+    Args:
+        name: the experiment's.
+        experiment: its settings.
+        methods: those that are to run.
+        file: where the tuned values are, for messages.
+        text: what is there; empty where no file is.
+
+    Raises:
+        InputError: if tuned values are wanted, and a method has none or they were tuned for something else.
+    """
+    if experiment.hyperparameters == "configured":
+        return experiment
+    command = f"kedro run --pipeline={TUNE}{name}"
+    if not text:
+        raise InputError(
+            f"{name}.hyperparameters is tuned, and there is no {file}; run `{command}` first, in the same environment, "
+            "or put it to configured."
+        )
+    tuned = parse(file, text, command)
+    _refuse_other_settings(name, experiment, tuned, command)
+    values = {}
+    for method in methods:
+        if method not in tuned.methods:
+            raise InputError(
+                f"{file} has no hyperparameters of {method}, and tuned methods are not compared with untuned ones; run "
+                f"`{command}` again, or put {name}.hyperparameters to configured."
+            )
+        configured = asdict(create_method(method, experiment.methods.get(method, {})))
+        if different := _differences(tuned.methods[method].configured, configured):
+            raise InputError(
+                f"The hyperparameters of {name} were tuned from other values ({method}: {different}); run `{command}` "
+                f"again, put them back, or put {name}.hyperparameters to configured, where they are used as they are."
+            )
+        values[method] = tuned.methods[method].values
+        create_method(method, values[method], f"{file}: methods.{method}.values")
+    return experiment.model_copy(update={"methods": values})
+
+
+def parse(file: str, text: str, command: str) -> Tuned:
+    """Return what stands in the file.
+
+    Raises:
+        InputError: if a tuning did not leave it so.
+    """
+    try:
+        return Tuned.model_validate_json(text)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        raise InputError(
+            f"{file} cannot be read ({f'{where}: ' * bool(where)}{found['msg']}); run `{command}` again."
+        ) from None
+
+
+def to_text(tuned: Tuned) -> str:
+    """Return what `parse` reads."""
+    return json.dumps(tuned.model_dump(), indent=1) + "\n"
+
+
+def _refuse_other_settings(name: str, experiment: Experiment, tuned: Tuned, command: str) -> None:
+    then, now = ({key: s[key] for key in s if key not in FREE} for s in (tuned.settings, experiment.shared()))
+    if different := _differences(then, now):
+        raise InputError(
+            f"The hyperparameters of {name} were tuned for other settings ({different}); run `{command}` with these, "
+            f"put the settings back, or put {name}.hyperparameters to configured."
+        )
+
+
+def _differences(then: dict[str, Any], now: dict[str, Any]) -> str:
+    from ktpfl_pipeline.analysis.results import flat
+
+    old, new = flat(then), flat(now)
+    names = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return ", ".join(f"{key}={old.get(key)!r}, now {new.get(key)!r}" for key in names)

@@ -1,0 +1,186 @@
+"""Local training by another rule than plain SGD: a method says how one step goes, in vectors, as its paper does.
+
+A rule sees a model as the vector w, (d,), of its trained parameters, and asks for gradients of the client's mean
+cross-entropy anywhere. Batches, pixels, dropout and BatchNorm stay in here: each training image is used once an epoch,
+and running statistics move only where a gradient is taken for a step.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace, batches, seeded
+from ktpfl_pipeline.core.weights import Params, params_of
+
+Vectors = tuple[Tensor, ...]
+
+
+class Gradient(Protocol):
+    """Answers what the gradient of a client's loss is."""
+
+    def __call__(self, weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
+        """Return the gradient at `weights`, (d,), of the mean cross-entropy of `batch`, (d,).
+
+        A probe leaves the running statistics of BatchNorm and the random numbers of dropout as they were, so that two
+        probes in a row are of one function.
+        """
+
+
+class Rule(Protocol):
+    """How a step goes.
+
+    Attributes:
+        batches: how many mini-batches one step consumes.
+    """
+
+    @property
+    def batches(self) -> int:
+        """How many mini-batches one step consumes."""
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Return the vectors after one step; the first is the model that is trained.
+
+        Args:
+            vectors: what the client holds, the model first.
+            gradient: of the client's loss.
+            group: `batches` mini-batches.
+            rate: η₁.
+        """
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long a training is: passes over the training split, and at most so many steps in each."""
+
+    epochs: int
+    steps: int | None = None
+
+
+def train(
+    space: Workspace,
+    n: int,
+    params: Params,
+    rule: Rule,
+    others: Vectors,
+    t: int,
+    limit: Limit,
+    part: str = "",
+) -> Outcome[tuple[Params, Vectors]]:
+    """Take the rule's steps on client n's data.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        params: its model.
+        rule: how a step goes.
+        others: what the rule needs beside the model.
+        t: the round, which names the streams.
+        limit: how long.
+        part: names the streams of a second training in one round.
+
+    Returns:
+        The trained model, the other vectors after the last step, and the mean loss of the last epoch's gradients.
+    """
+    fed, samples = space.fed, space.split(n, "train")
+    module = space.module(n, params).train()
+    parameters = list(module.parameters())
+    losses: list[Tensor] = []
+
+    def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
+        load(parameters, weights)
+        with kept(module, probe):
+            loss = F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch])
+            parts = torch.autograd.grad(loss, parameters)
+        if not probe:
+            losses.append(loss.detach())
+        return vector(parts)
+
+    vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
+    names = (t, n, part) if part else (t, n)
+    shuffle = fed.stream("private shuffle", *names)
+    with seeded(rng.derive(fed.seed, "dropout", *names), space.device):
+        for _ in range(limit.epochs):
+            losses.clear()
+            order = batches(len(samples), fed.training.batch_size, shuffle, space.device)
+            for group in islice(groups(order, rule.batches), limit.steps):
+                vectors = rule.step(vectors, gradient, group, fed.training.learning_rate)
+    load(parameters, vectors[0])
+    loss = float(torch.stack(losses).double().mean()) if losses else 0.0
+    return Outcome((params_of(module), vectors[1:]), loss)
+
+
+def groups(order: list[Tensor], size: int) -> Iterator[list[Tensor]]:
+    """Yield the batches in groups of `size`; the last group repeats its own batches where they do not suffice."""
+    for start in range(0, len(order), size):
+        group = order[start : start + size]
+        yield (group * size)[:size]
+
+
+def vector(parameters: Sequence[Tensor]) -> Tensor:
+    """Return parameters one after another, (d,)."""
+    return torch.cat([parameter.detach().flatten() for parameter in parameters])
+
+
+@torch.no_grad()
+def load(parameters: Sequence[nn.Parameter], weights: Tensor) -> None:
+    """Write the vector `weights`, (d,), into parameters, in place."""
+    sizes = [parameter.numel() for parameter in parameters]
+    for parameter, part in zip(parameters, torch.split(weights, sizes), strict=True):
+        parameter.copy_(part.view_as(parameter))
+
+
+@contextmanager
+def kept(module: nn.Module, asked: bool) -> Iterator[None]:
+    """Leave the module's buffers, and torch's global generators, as they were before the block, if asked to."""
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()] if asked else []
+    device = next(module.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=asked):
+        yield
+    for buffer, before in buffers:
+        buffer.copy_(before)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Plain SGD; the only vector is the model.
+
+    Attributes:
+        rate: step size; None takes η₁.
+    """
+
+    rate: float | None = None
+    batches: int = 1
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Return w - η g(w)."""
+        (w,) = vectors
+        return (sgd(w, gradient(w, group[0]), rate if self.rate is None else self.rate),)
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """SGD on the loss plus (strength / 2)·‖w - anchor‖²: vectors are the model and its anchor.
+
+    Attributes:
+        strength: of the pull toward the anchor; with 0 a step is plain SGD's, to the bit.
+    """
+
+    strength: float
+    batches: int = 1
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Return w - η (g(w) + strength (w - anchor)), and the anchor."""
+        w, anchor = vectors
+        return sgd(w, gradient(w, group[0]) + self.strength * (w - anchor), rate), anchor
+
+
+def sgd(weights: Tensor, direction: Tensor, rate: float) -> Tensor:
+    """Return w - η g, rounded as `local.step` rounds it."""
+    return torch.sub(weights, direction, alpha=rate)

@@ -1,0 +1,282 @@
+"""The verbs for several clients of one architecture in one computation: their tensors stacked, the client first.
+
+Made for a GPU, which one client's kernels do not fill and whose launches they wait for. Each client has the batches,
+the pixels, the steps and the BatchNorm statistics of `operations.py`; what differs is the rounding, and which masks
+dropout draws. Inside a phase nothing waits for the device: indices go there once an epoch, losses come back once, at the end.
+
+A stacked form is called as ``verb(workspace, calls)``, `calls` being those of `SerialExecutor.run` for clients of one
+architecture. They differ in their models and teachers; all other arguments are the first one's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.overrides import TorchFunctionMode
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import operations
+from ktpfl_pipeline.core.client.operations import Outcome, Workspace
+from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.weights import Params
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.federation import Distillation, LocalTraining
+
+Calls = Mapping[int, tuple[Any, ...]]
+Loss = Callable[[Params, slice, Tensor], Tensor]
+"""Returns the mean loss of each client, (m,), for their models, their rows of the stack, and their batches, (m, b)."""
+
+
+class Stack:
+    """S models of one architecture as one.
+
+    Attributes:
+        tensors: the models' parameters and buffers, (S, ...) each.
+        trained: names of the parameters.
+    """
+
+    def __init__(self, space: Workspace, calls: Calls, *, training: bool) -> None:
+        """Copy the models of `calls`, which are their first arguments."""
+        models: list[Params] = [params for params, *_ in calls.values()]
+        self._space = space
+        self._module: nn.Module = space.module(next(iter(calls)), models[0]).train(training)
+        self._reduced = space.reduced
+        self.tensors = {name: torch.stack([params[name] for params in models]) for name in models[0]}
+        self.trained = [name for name, _ in self._module.named_parameters()]
+
+    def rows(self, rows: slice) -> Params:
+        """Return views of these rows: what is written to them is written to the stack."""
+        return {name: tensor[rows].detach() for name, tensor in self.tensors.items()}
+
+    def logits(self, tensors: Params, images: Tensor) -> Tensor:
+        """Return each model's logits, (m, b, K).
+
+        In training mode the running statistics among `tensors` move, in place.
+
+        Args:
+            tensors: m models.
+            images: uint8, (m, b, C, H, W) of each its own, or (b, C, H, W) of all the same.
+        """
+        own = images.dim() == 5
+        pixels = self._space.pixels(images.flatten(end_dim=-4))
+        pixels = pixels.view(*images.shape[:2], *pixels.shape[1:]) if own else pixels
+
+        def one(params: Params, pixels: Tensor) -> Tensor:
+            with Bfloat16() if self._reduced else nullcontext():
+                found: Tensor = functional_call(self._module, dict(params), (pixels,))
+            return found
+
+        found: Tensor = vmap(one, in_dims=(0, 0 if own else None), randomness="different")(tensors, pixels)
+        return found
+
+    def models(self) -> list[Params]:
+        """Return the models one by one, each with memory of its own."""
+        return [{name: tensor[row].clone() for name, tensor in self.tensors.items()} for row in range(len(self))]
+
+    def __len__(self) -> int:
+        """Return S."""
+        return len(next(iter(self.tensors.values())))
+
+
+class Bfloat16(TorchFunctionMode):
+    """Takes convolutions and linear layers in bfloat16 where autocast is on, which does not see these inside vmap.
+
+    BatchNorm, which takes bfloat16 images and float32 statistics elsewhere, must have all of one kind there.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call `func`, with bfloat16 arguments where it is one of these."""
+        kwargs = kwargs or {}
+        if func in (F.conv2d, F.linear) and torch.is_autocast_enabled(args[0].device.type):
+            args = tuple(_halved(value) for value in args)
+            kwargs = {name: _halved(value) for name, value in kwargs.items()}
+        elif func is F.batch_norm:
+            images, *rest = args
+            return func(images.float(), *rest, **kwargs).to(images.dtype)
+        return func(*args, **kwargs)
+
+
+def _halved(value: Any) -> Any:
+    return value.bfloat16() if isinstance(value, Tensor) else value
+
+
+def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
+    """Do what `operations.train` does for each client."""
+    _, t, *epochs = next(iter(calls.values()))
+    settings = space.fed.training if epochs in ([], [None]) else replace(space.fed.training, epochs=epochs[0])
+    splits = [space.split(n, "train") for n in calls]
+    images, labels = torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits])
+    sizes = [len(own) for own in splits]
+    starts = _starts(sizes, space.device)
+    stack = Stack(space, calls, training=True)
+
+    def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
+        places = starts[rows] + batch
+        found: Tensor = vmap(F.cross_entropy)(stack.logits(models, images[places]), labels[places])
+        return found
+
+    shuffles = [space.fed.stream("private shuffle", t, n) for n in calls]
+    with operations.seeded(rng.derive(space.fed.seed, "stacked dropout", t, *calls), space.device):
+        means = descend(stack, loss, sizes, settings, shuffles)
+    return _outcomes(calls, stack, means)
+
+
+def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
+    """Do what `operations.distill` does for each client."""
+    _, _, public, t = next(iter(calls.values()))
+    settings, images = space.fed.distillation, space.public(public)
+    targets = torch.stack([teacher for _, teacher, *_ in calls.values()]).to(space.device, space.dtype)  # (S, B, K)
+    stack = Stack(space, calls, training=settings.batch_norm == "train")
+
+    def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
+        target = torch.take_along_dim(targets[rows], batch[:, :, None], dim=1)
+        return distillation_losses(stack.logits(models, images[batch]), target, settings.temperature)
+
+    shuffles = [space.fed.stream("public shuffle", t, n) for n in calls]
+    with operations.seeded(rng.derive(space.fed.seed, "stacked distillation dropout", t, *calls), space.device):
+        means = descend(stack, loss, [len(images)] * len(calls), settings, shuffles)
+    return _outcomes(calls, stack, means)
+
+
+def distillation_losses(logits: Tensor, teachers: Tensor, temperature: float) -> Tensor:
+    """Return each client's distillation loss, (m,), of (m, b, K) logits and teachers; vmap has no kl_div."""
+    students = F.log_softmax(logits / temperature, dim=2)
+    return temperature**2 * F.kl_div(students, teachers, reduction="none").sum(dim=(1, 2)) / logits.shape[1]
+
+
+def logits(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
+    """Do what `operations.logits` does for each client."""
+    _, public = next(iter(calls.values()))
+    return _predictions(space, calls, space.public(public))
+
+
+def cross_logits(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
+    """Do what `operations.cross_logits` does for each client."""
+    _, images = next(iter(calls.values()))
+    return _predictions(space, calls, images.to(space.device))
+
+
+def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
+    """Do what `operations.evaluate` does for each client.
+
+    A client with fewer images than another has its last one repeated, which does not count: in eval mode no image
+    knows of the others, so that clients need not have equally many.
+    """
+    _, split = next(iter(calls.values()))
+    splits = [space.split(n, split) for n in calls]
+    images, labels = torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits])
+    sizes = torch.tensor([len(own) for own in splits], device=space.device)[:, None]
+    place = torch.arange(max(map(len, splits)), device=space.device)
+    places = _starts([len(own) for own in splits], space.device) + torch.minimum(place, sizes - 1)  # (S, V)
+    counts = place < sizes  # (S, V)
+    found = predict(space, Stack(space, calls, training=False), lambda part: images[places[:, part]], len(place))
+    errors = F.cross_entropy(found.transpose(1, 2), labels[places], reduction="none").where(counts, 0.0)
+    hits = (found.argmax(dim=2) == labels[places]) & counts
+    results = torch.stack([hits.sum(dim=1).double(), errors.sum(dim=1).double()], dim=1) / sizes
+    return {n: Outcome(Evaluation(*row)) for n, row in zip(calls, results.tolist(), strict=True)}
+
+
+@torch.inference_mode()  # no wider, as in `operations.predict`
+def predict(space: Workspace, stack: Stack, images: Callable[[slice], Tensor], number: int) -> Tensor:
+    """Return each model's logits on so many images, (S, number, K).
+
+    Args:
+        space: the process's workspace.
+        stack: the models, in eval mode.
+        images: returns a part of the images, all models' or each model's own; see `Stack.logits`.
+        number: of each model's images.
+    """
+    size = max(1, space.fed.compute.prediction_batch // len(stack))
+    parts = [slice(start, start + size) for start in range(0, number, size)]
+    return torch.cat([stack.logits(stack.tensors, images(part)) for part in parts], dim=1)
+
+
+def descend(
+    stack: Stack,
+    loss: Loss,
+    sizes: Sequence[int],
+    settings: "LocalTraining | Distillation",
+    shuffles: Sequence[torch.Generator],
+) -> list[float]:
+    """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch.
+
+    The models' losses are added up: each model's own is then all that its gradient knows of.
+
+    Args:
+        stack: what is trained.
+        loss: of the samples at the given indices.
+        sizes: how many samples each client has.
+        settings: passes over them, batch size and step size; as in `operations.descend`.
+        shuffles: each client's stream.
+    """
+    device = next(iter(stack.tensors.values())).device
+    total = torch.zeros(len(stack), device=device, dtype=torch.float64)
+    for _ in range(settings.epochs):
+        total.zero_()
+        for rows, batch in steps(sizes, settings.batch_size, shuffles, device):
+            models = stack.rows(rows)
+            parameters = [models[name].requires_grad_() for name in stack.trained]
+            values = loss(models, rows, batch)
+            gradients = torch.autograd.grad(values.sum(), parameters)
+            with torch.no_grad():
+                torch._foreach_sub_(parameters, gradients, alpha=settings.learning_rate)
+            total[rows] += values.detach() * batch.shape[1]
+    return [value / size for value, size in zip(total.tolist(), sizes, strict=True)]
+
+
+def steps(
+    sizes: Sequence[int], batch_size: int, shuffles: Sequence[torch.Generator], device: torch.device
+) -> list[tuple[slice, Tensor]]:
+    """Return one epoch: rows of the stack and their batches, (m, b) indices on the device, one step after another.
+
+    Each client has the batches of `operations.batches`. Rows whose batches are equally long go together, and others by
+    themselves: filling up the short ones would change BatchNorm's statistics. Neighbours alone are joined, so that
+    rows are views and not copies; clients in the order of their sizes make the fewest steps.
+    """
+    orders = [operations.batches(size, batch_size, shuffle) for size, shuffle in zip(sizes, shuffles, strict=True)]
+    nothing = torch.empty(0, dtype=torch.int64)
+    plan = []
+    for parts in zip_longest(*orders, fillvalue=nothing):
+        for length, group in groupby(range(len(parts)), key=[len(part) for part in parts].__getitem__):
+            rows = list(group)
+            if length:
+                plan.append((slice(rows[0], rows[-1] + 1), torch.stack([parts[row] for row in rows])))
+    there = torch.cat([batch.flatten() for _, batch in plan]).to(device, non_blocking=True)
+    flat = torch.split(there, [batch.numel() for _, batch in plan])
+    return [(rows, part.view_as(batch)) for (rows, batch), part in zip(plan, flat, strict=True)]
+
+
+def _predictions(space: Workspace, calls: Calls, images: Tensor) -> dict[int, Outcome[Tensor]]:
+    """Return every model's logits on the same images."""
+    stack = Stack(space, calls, training=False)
+    found = predict(space, stack, images.__getitem__, len(images))
+    return {n: Outcome(row) for n, row in zip(calls, found, strict=True)}
+
+
+def _starts(sizes: Sequence[int], device: torch.device) -> Tensor:
+    """Return where each client's samples begin among those of all, (S, 1)."""
+    counts = torch.tensor(sizes)
+    return (counts.cumsum(0) - counts)[:, None].to(device)
+
+
+def _outcomes(calls: Calls, stack: Stack, means: list[float]) -> dict[int, Outcome[Params]]:
+    return {n: Outcome(params, mean) for n, params, mean in zip(calls, stack.models(), means, strict=True)}
+
+
+STACKED: dict[Callable[..., Any], Callable[[Workspace, Calls], dict[int, Outcome[Any]]]] = {
+    operations.train: train,
+    operations.distill: distill,
+    operations.logits: logits,
+    operations.cross_logits: cross_logits,
+    operations.evaluate: evaluate,
+}
+"""The verbs that have a stacked form. The others visit one client after another: their steps are a method's own."""

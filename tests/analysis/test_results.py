@@ -1,0 +1,284 @@
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from ktpfl_pipeline.analysis.results import (
+    HEADLINE,
+    Difference,
+    FinishedRun,
+    MethodResult,
+    adversaries_in_words,
+    comparable,
+    comparison,
+    difference,
+    divergences_in_words,
+    local_only,
+    paired_difference,
+    subject,
+    summarise,
+    variant,
+)
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import overview
+
+SEVEN = [(t / 10, t / 10 + 0.1) for t in range(1, 8)]  # the last five: 0.5 and 0.6
+
+
+def lower(rounds, by=0.1):
+    return [tuple(value - by for value in values) for values in rounds]
+
+
+class TestSummary:
+    def test_final_is_the_mean_of_the_last_five_evaluations(self, run):
+        assert run(after_transfer=SEVEN).final("after_transfer") == pytest.approx([0.5, 0.6])
+
+    def test_rounds_without_evaluation_are_left_out(self, run):
+        sparse = [None, (0.2, 0.4), None, (0.4, 0.8), None]
+        finished = run(after_transfer=sparse)
+        assert finished.final("after_transfer") == pytest.approx([0.3, 0.6])
+        assert summarise([finished], {}).curve("after_transfer") == ([2, 4], [pytest.approx([0.3, 0.6])])
+
+    def test_over_two_seeds(self, run):
+        final = summarise([run(seed=4, after_transfer=lower(SEVEN)), run(seed=1, after_transfer=SEVEN)], {}).final[
+            "after_transfer"
+        ]
+        assert final.per_seed == pytest.approx([0.55, 0.45])  # seeds 1, 4
+        assert final.mean == pytest.approx(0.5)
+        assert final.seed_std == pytest.approx(0.1 / 2**0.5)
+        assert final.per_client == pytest.approx([0.45, 0.55])
+        assert final.client_std == pytest.approx(0.05)
+        assert final.worst_decile == pytest.approx(0.45)
+        assert final.worst_decile_spread == pytest.approx(0.1 / 2**0.5)
+        assert final.best == pytest.approx(0.7)  # round 7: 0.75 and 0.65
+
+    def test_spread_over_clients_is_taken_in_each_seed(self, run):
+        """The clients change places: their means over seeds are equal, and yet no seed is even."""
+        final = summarise(
+            [run(seed=0, after_transfer=[(0.4, 0.8)]), run(seed=1, after_transfer=[(0.7, 0.5)])], {}
+        ).final["after_transfer"]
+        assert final.client_std == pytest.approx(0.15)  # 0.2 and 0.1
+        assert final.client_std_spread == pytest.approx(0.1 / 2**0.5)
+        assert final.worst_decile == pytest.approx(0.45)  # 0.4 and 0.5
+        assert final.worst_decile_spread == pytest.approx(0.1 / 2**0.5)
+
+    def test_points_are_kept_apart(self, run):
+        result = summarise([run(after_transfer=[(0.5, 0.7)], after_local=[(0.8, 1.0)])], {})
+        assert list(result.final) == ["after_transfer", "after_local"]
+        assert result.final["after_transfer"].mean == pytest.approx(0.6)
+        assert result.final["after_local"].mean == pytest.approx(0.9)
+
+    def test_one_seed_has_no_spread_over_seeds(self, run):
+        assert summarise([run()], {}).final["after_transfer"].seed_std is None
+
+    def test_one_client_has_no_spread_over_clients(self, run):
+        final = summarise([run(after_transfer=[(0.4,)])], {}).final["after_transfer"]
+        assert (final.mean, final.client_std, final.worst_decile) == (0.4, 0.0, 0.4)
+        assert (final.client_std_spread, final.worst_decile_spread) == (None, None)
+
+    @pytest.mark.parametrize(("n", "worst"), [(9, 0.0), (20, 0.005), (29, 0.005), (30, 0.01)])
+    def test_worst_decile(self, run, n, worst):
+        clients = [i / 100 for i in reversed(range(n))]
+        assert summarise([run(after_transfer=[clients])], {}).final["after_transfer"].worst_decile == pytest.approx(
+            worst
+        )
+
+    def test_totals(self, run):
+        runs = [run(seed=0, after_transfer=SEVEN), run(seed=1, after_transfer=SEVEN, knowledge=3_000_000)]
+        result = summarise(runs, {"rho": 0.5})
+        assert result.traffic["knowledge_up"] == 2 * 7 * 2e6  # clients, rounds, mean over seeds
+        assert sum(result.traffic.values()) == result.traffic["knowledge_up"]
+        assert result.seconds == {"train": 14.0, "distill": 7.0, "round": 24.5}
+        assert (result.rounds, result.time, result.clients, result.seeds) == (7, 24.5, 2, [0, 1])
+        assert (result.title, result.hyperparameters) == ("KT-pFL", {"rho": 0.5})
+
+    def test_an_unregistered_method_keeps_its_name(self, run):
+        assert summarise([run("my_method")], {}).title == "my_method"
+
+    def test_what_cannot_be_summarised_is_refused(self, run):
+        with pytest.raises(ValueError, match="none"):
+            summarise([], {})
+        with pytest.raises(ValueError, match="fedmd"):
+            summarise([run("kt_pfl"), run("fedmd", seed=1)], {})
+        with pytest.raises(ValueError, match=r"\[3, 3\]"):
+            summarise([run(seed=3), run(seed=3)], {})
+        unevaluated = FinishedRun.from_dict({**run().to_dict(), "history": [{"round": 1, "cohort": [0]}]})
+        with pytest.raises(ValueError, match="never evaluated"):
+            summarise([unevaluated], {})
+
+
+class TestPlainValues:
+    def test_a_run_survives_json(self, run):
+        finished = run(after_transfer=[None, (0.5, 0.7)], coefficients=[[0.75, 0.25], [0.5, 0.5]], run_id="abc")
+        assert FinishedRun.from_dict(json.loads(json.dumps(finished.to_dict()))) == finished
+
+    def test_a_result_survives_json(self, study, whole):
+        for result in [*study, whole]:
+            assert MethodResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+    def test_a_result_of_before_the_spreads_can_be_read(self, study):
+        content = json.loads(json.dumps(study[0].to_dict()))
+        for final in content["final"].values():
+            del final["client_std_spread"], final["worst_decile_spread"]
+        assert MethodResult.from_dict(content).final["after_transfer"].mean == study[0].final["after_transfer"].mean
+
+    def test_the_overview_reads_a_comparison(self, study, paper_settings):
+        content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
+        assert content["name"] == "compare_x"
+        assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
+        (column,) = overview.titled([overview._read("a", content)]).values()
+        assert column.settings == paper_settings
+        assert list(column.methods) == ["kt_pfl", "fedmd", "local"]
+        for result in study:
+            read = column.methods[result.method]
+            assert (read.title, read.seeds, read.final) == (result.title, result.seeds, result.final["after_transfer"])
+            assert read.run_ids == [run.run_id for run in result.runs]
+            assert (read.rounds, read.by_seed) == result.curve("after_transfer")
+
+    def test_reading_results_needs_no_torch(self):
+        check = "import sys, ktpfl_pipeline.analysis.results; sys.exit('torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+class TestInterval:
+    def test_two_seeds_in_closed_form(self):
+        """With one degree of freedom Student's distribution is Cauchy's: t = tan(0.95 π / 2)."""
+        found = difference([0.05, 0.01])
+        half = math.tan(0.95 * math.pi / 2) * 0.04 / 2**0.5 / 2**0.5
+        assert (found.low, found.high) == (pytest.approx(0.03 - half), pytest.approx(0.03 + half))
+
+    def test_three_seeds_in_closed_form(self):
+        """With two, P(|T| < t) = t / √(t² + 2), so t² = 2 p² / (1 - p²)."""
+        found = difference([0.11, 0.10, 0.09])
+        half = math.sqrt(2 * 0.95**2 / (1 - 0.95**2)) * 0.01 / 3**0.5
+        assert (found.low, found.high) == (pytest.approx(0.10 - half), pytest.approx(0.10 + half))
+        assert found.sign == 1
+        assert difference([-0.11, -0.10, -0.09]).sign == -1
+
+    def test_a_difference_beyond_its_std_is_not_enough(self):
+        """1 and 3: the mean of 2 exceeds the standard deviation of 1.4, and the interval is 2 ± 12.7."""
+        assert difference([0.01, 0.03]).sign == 0
+
+    def test_one_seed_and_none(self):
+        assert difference([0.5]) == Difference(0.5, None, None, None, 1)
+        assert difference([0.5]).sign == 0
+        assert difference([]) is None
+
+    def test_equal_with_every_seed(self):
+        assert difference([0.0, 0.0, 0.0]) == Difference(0.0, 0.0, 0.0, 0.0, 3)
+        assert difference([0.0, 0.0, 0.0]).sign == 0
+
+
+class TestComparison:
+    def test_difference_is_paired_by_seed(self, result):
+        found = paired_difference(result("kt_pfl", 0.9, 0.8), result("local", 0.85, 0.79))
+        assert found.mean == pytest.approx(0.03)  # 0.05 and 0.01
+        assert found.std == pytest.approx(0.04 / 2**0.5)
+        assert found.seeds == 2
+
+    def test_only_common_seeds_count(self, result, run):
+        a, b = result("kt_pfl", 0.9, 0.8), summarise([run("local", 1, [(0.7, 0.8)])], {})
+        assert paired_difference(a, b) == Difference(pytest.approx(0.05), None, None, None, 1)
+        assert paired_difference(a, summarise([run("local", 9)], {})) is None
+
+    def test_points_can_differ(self, study):
+        found = paired_difference(study[0], study[2], "after_local", "after_transfer")
+        assert (found.mean, found.std) == (pytest.approx(0.03), pytest.approx(0))
+        assert paired_difference(study[0], study[2], "validation", "after_transfer") is None
+
+    def test_subject(self, study, result):
+        kt_pfl, fedmd, local = study
+        assert subject([local, fedmd, kt_pfl]) is kt_pfl
+        assert subject([local, fedmd]) is fedmd
+        assert subject([local]) is local
+        assert local_only(study) is local
+        assert local_only(study[:2]) is None
+
+    def test_results_of_other_settings_are_refused(self, study):
+        stored = json.loads(
+            json.dumps([{"settings": {"rounds": 1, "training": {"epochs": 5}}, **r.to_dict()} for r in study])
+        )
+        assert comparable(stored, {"rounds": 1, "training": {"epochs": 5}}) == study
+        with pytest.raises(InputError, match=r"kt_pfl was made with other settings \(training.epochs=5, now 20\)"):
+            comparable(stored, {"rounds": 1, "training": {"epochs": 20}})
+
+    def test_results_on_other_data_are_refused(self, study):
+        stored = [{"settings": {}, **json.loads(json.dumps(result.to_dict()))} for result in study]
+        for content in stored:
+            for run in content["runs"]:
+                run["data"] = f"images of seed {run['seed']}"
+        assert [result.method for result in comparable(stored, {})] == [result.method for result in study]
+        stored[1]["runs"][0]["data"] = "other images"
+        with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
+            comparable(stored, {})
+
+    @pytest.mark.parametrize("spoil", ["runs", "settings", "final", "method"])
+    @pytest.mark.parametrize("value", [None, 5, "text", [5], {"after_local": 5}])
+    def test_what_is_no_result_is_refused(self, study, spoil, value):
+        stored = {"settings": {}, **json.loads(json.dumps(study[0].to_dict()))}
+        for content in ({}, [], value, {name: part for name, part in stored.items() if name != spoil}):
+            with pytest.raises(
+                InputError, match=r"does not read as one \(.*\): delete it and run the comparison again"
+            ):
+                comparable([content], {})
+
+
+@pytest.mark.parametrize(
+    ("partition", "public", "name"),
+    [
+        ({"scheme": "two_labels", "alpha": 0.5}, "mnist", "two_labels-mnist"),
+        ({"scheme": "dirichlet", "alpha": 0.3}, "open_part", "dirichlet-0.3-open_part"),
+        ({"scheme": "all_labels"}, "npz:../my images/a.npz", "all_labels-npz_.._my_images_a.npz"),
+    ],
+)
+def test_variant_is_a_folder_name(partition, public, name):
+    assert variant({"partition": partition, "public": {"source": public}}) == name
+
+
+def test_absent_clients_are_in_the_variant():
+    """So that 20 clients and 100 of which a tenth is in a round have reports side by side."""
+    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}, "clients": 100}
+    assert variant({**settings, "participation": 1.0}) == "two_labels-mnist"
+    assert variant({**settings, "participation": 0.1}) == "two_labels-mnist-100_clients-0.1"
+
+
+def test_tuned_hyperparameters_are_in_the_variant():
+    """So that the same comparison with configured ones stands beside it."""
+    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}}
+    assert variant({**settings, "hyperparameters": "configured"}) == "two_labels-mnist"
+    assert variant({**settings, "hyperparameters": "tuned"}) == "two_labels-mnist-tuned"
+
+
+def test_settings_without_partition_have_no_variant():
+    assert variant({}) == ""
+
+
+class TestAdversaries:
+    def test_no_mean_counts_them(self, run):
+        """Three clients, the second lies: its accuracy is kept and stands in no mean, deviation or curve."""
+        liar = replace(run("kt_pfl", 0, [(0.5, 0.1, 0.7)] * 2), adversaries=[1], trust=0.8)
+        result = summarise([liar], {})
+        final = result.final[HEADLINE]
+        assert final.mean == final.per_seed[0] == pytest.approx(0.6)
+        assert final.per_client == pytest.approx([0.5, 0.1, 0.7])
+        assert (final.worst_decile, final.client_std, final.best) == pytest.approx((0.5, 0.1, 0.6))
+        assert result.curve(HEADLINE)[1] == [pytest.approx([0.6, 0.6])]
+        assert FinishedRun.from_dict(liar.to_dict()) == liar
+
+    def test_divergences_are_counted_by_method(self, run):
+        made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
+        diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
+        results = [summarise([diverged], {}), summarise([run("fedmd")], {})]
+        assert divergences_in_words(results) == ["training diverged and a client was skipped or restored: KT-pFL 2"]
+        assert divergences_in_words(results[1:]) == []
+
+    def test_are_named_where_there_are_some(self):
+        given = {"adversaries": {"share": 0.1, "kind": "flipped"}, "partition": {"scheme": "iid"}}
+        assert adversaries_in_words(given) == [
+            "10 % of the clients are adversaries and upload flipped predictions; means are over the others"
+        ]
+        assert variant(given) == "iid-flipped-0.1"
+        assert adversaries_in_words({}) == adversaries_in_words({"adversaries": {"share": 0.0, "kind": "random"}}) == []

@@ -1,0 +1,308 @@
+"""What stands under conf/: the paper's settings, overlays that change only what is there, a catalog without holes."""
+
+import copy
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kedro.config import OmegaConfigLoader
+from kedro.io import DataCatalog, MemoryDataset
+
+from ktpfl_pipeline import settings
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
+from ktpfl_pipeline.pipeline_registry import (
+    HETERO_EXPERIMENTS,
+    HETERO_METHODS,
+    HOMO_EXPERIMENTS,
+    HOMO_METHODS,
+    SWEEPS,
+    register_pipelines,
+)
+
+CONF = Path(__file__).parents[2] / "conf"
+PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
+    "clients": 20,
+    "participation": 1.0,
+    "architectures": ["lenet", "alexnet", "resnet18", "shufflenet_v2"],
+    "training.epochs": 20,
+    "training.batch_size": 128,
+    "training.learning_rate": {"hetero_cifar": 0.02, "": 0.01},
+    "distillation.epochs": 1,
+    "distillation.batch_size": 256,
+    "distillation.learning_rate": {"hetero_cifar": 0.02, "": 0.01},
+    "distillation.temperature": 1.0,
+    "public.batch": {"hetero_digits": 500, "": 3000},
+    "public.source": {"hetero_digits": "open_part", "hetero_cifar": "cifar100", "": "mnist"},
+    "private.source": {
+        "hetero_digits": "digits",
+        "hetero_fashion_mnist": "fashion_mnist",
+        "hetero_emnist": "emnist:letters",
+        "hetero_cifar": "cifar10",
+    },
+    "private.classes": {"hetero_emnist": list(range(10)), "": None},
+    "private.samples": None,
+    "partition.test_share": 0.25,
+    "image.channels": {"hetero_cifar": 3, "": 1},
+    "image.size": {"hetero_cifar": 32, "": 28},
+}
+CHOSEN = {  # on validation data, with the same budget for each method: what the paper leaves open, or scales otherwise
+    "methods.kt_pfl.rho": 2.0,
+    "methods.kt_pfl_likelihood.rho": 2.0,
+    "methods.sim_pfl.temperature": 3.0,
+    "methods.topk_pfl.k": 10,
+    "methods.pfeddf.epochs": 10,
+    "methods.fml.alpha": 0.9,
+    "methods.fml.beta": 0.9,
+}
+HOMO_PAPER = {  # one architecture, section 5.1 and Table 2; the learning rate is in the caption of its figure
+    **{name: PAPER[name] for name in ("clients", "participation", "training.epochs", "training.batch_size")},
+    **{name: PAPER[name] for name in ("private.samples", "partition.test_share")},
+    "architectures": ["mcmahan_cnn"],
+    "training.learning_rate": 0.005,
+}
+METHODS = dict.fromkeys(HETERO_EXPERIMENTS, HETERO_METHODS) | dict.fromkeys(HOMO_EXPERIMENTS, HOMO_METHODS)
+MEMORY = {
+    "private",
+    "public_images",
+    "public_set",
+    "runs",
+    "federation",
+    "settled",
+}  # rebuilt in seconds, so never on disk
+
+
+@cache
+def _loaded(environment: str, kind: str) -> dict[str, Any]:
+    loader = OmegaConfigLoader(conf_source=str(CONF), env=environment, **settings.CONFIG_LOADER_ARGS)
+    return dict(loader[kind])
+
+
+def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
+    return copy.deepcopy(_loaded(environment, kind))
+
+
+def experiments(environment: str) -> dict[str, Experiment]:
+    sections = schema.merged(load(environment), {})
+    return {name: schema.parse(name, sections[name]) for name in schema.experiments(sections)}
+
+
+def sweeps(environment: str) -> dict[str, Sweep]:
+    sections = schema.merged(load(environment), {})
+    return {name: schema.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
+
+
+def tunings(environment: str) -> dict[str, Tune]:
+    sections = schema.merged(load(environment), {})
+    return {name: schema.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
+
+
+def value_at(experiment: Experiment, path: str) -> Any:
+    value: Any = experiment.model_dump()
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+def leaves(values: Any, path: str = "") -> list[str]:
+    if not isinstance(values, dict):
+        return [path]
+    return [leaf for name, inner in values.items() for leaf in leaves(inner, f"{path}.{name}".lstrip("."))]
+
+
+class TestExperiments:
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_every_one_parses_and_has_its_pipelines(self, environment: str) -> None:
+        found = experiments(environment)
+        assert set(METHODS) <= set(found)
+        assert all(name in register_pipelines() for name in found)
+
+    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    def test_base_is_the_paper(self, experiment: str) -> None:
+        configured = experiments("base")[experiment]
+        for path, expected in PAPER.items():
+            wanted = expected.get(experiment, expected.get("")) if isinstance(expected, dict) else expected
+            assert value_at(configured, path) == wanted, path
+
+    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
+    def test_what_was_chosen_on_validation_data(self, experiment: str) -> None:
+        configured = experiments("base")[experiment]
+        assert {path: value_at(configured, path) for path in CHOSEN} == CHOSEN
+
+    @pytest.mark.parametrize("dataset", ["digits", "fashion_mnist", "emnist", "cifar"])
+    def test_one_architecture_is_the_papers_other_experiment(self, dataset: str) -> None:
+        """On the same images as several architectures, less an open part that nobody learns from."""
+        homo, hetero = (experiments("base")[f"{kind}_{dataset}"] for kind in ("homo", "hetero"))
+        assert {path: value_at(homo, path) for path in HOMO_PAPER} == HOMO_PAPER
+        assert (homo.private, homo.image) == (hetero.private, hetero.image)
+        assert (homo.public.source, homo.public.share) == ("open_part", 0.05)
+
+    @pytest.mark.parametrize("experiment", HOMO_EXPERIMENTS)
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_one_architecture_in_every_environment(self, environment: str, experiment: str) -> None:
+        assert len(experiments(environment)[experiment].architectures) == 1
+
+    @pytest.mark.parametrize("experiment", METHODS)
+    def test_a_pipeline_finds_the_settings_of_its_methods(self, experiment: str) -> None:
+        """A method that is not in `methods` would silently run with its defaults."""
+        assert set(experiments("base")[experiment].methods) == set(METHODS[experiment])
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_an_overlay_is_lighter(self, environment: str) -> None:
+        base, overlay = experiments("base"), experiments(environment)
+        for name in base:
+            assert overlay[name].rounds < base[name].rounds
+            assert overlay[name].training.epochs < base[name].training.epochs
+            if name in HETERO_EXPERIMENTS:
+                assert overlay[name].public.batch < base[name].public.batch
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    @pytest.mark.parametrize("experiment", METHODS)
+    def test_an_overlay_leaves_the_task_alone(self, environment: str, experiment: str) -> None:
+        """Neither the kind of images nor the methods: only how many there are, and how much is done with them."""
+        base, overlay = experiments("base")[experiment], experiments(environment)[experiment]
+        for path in ("private.source", "private.classes", "public.source", "image", "methods"):
+            assert value_at(overlay, path) == value_at(base, path), path
+
+
+class TestSweeps:
+    @pytest.mark.parametrize("environment", ["base", "quick", "test"])
+    def test_every_one_parses_with_local_only_beside_it(self, environment: str) -> None:
+        found = sweeps(environment)
+        assert set(found) == set(SWEEPS)
+        for name, sweep in found.items():
+            lies = name.startswith("sweep_adversaries")
+            assert sweep.methods == (["kt_pfl", "sim_pfl", "fedmd", "local"] if lies else ["kt_pfl", "local"])
+
+    def test_base_is_the_paper(self) -> None:
+        found = sweeps("base")
+        assert {name: sweep.parameter for name, sweep in found.items()} == {
+            "sweep_local_epochs": "training.epochs",
+            "sweep_distillation_steps": "distillation.epochs",
+            "sweep_rho": "methods.kt_pfl.rho",
+            "sweep_public_batch": "public.batch",
+            "sweep_public_source": "public.source",
+            "sweep_adversaries_digits": "adversaries.share",
+            "sweep_adversaries_fashion_mnist": "adversaries.share",
+        }
+        assert found["sweep_rho"].values == [0.1, 0.3, 0.5, 0.7, 2.0, 5.0]  # the last two are ours
+        assert found["sweep_public_source"].values == ["mnist", "emnist:letters", "open_part"]
+        for name, standard in {
+            "sweep_local_epochs": 20,
+            "sweep_distillation_steps": 1,
+            "sweep_public_batch": 3000,
+        }.items():
+            assert standard in found[name].values, name
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_an_overlay_sweeps_the_same_setting(self, environment: str) -> None:
+        base, overlay = sweeps("base"), sweeps(environment)
+        assert all(overlay[name].parameter == base[name].parameter for name in SWEEPS)
+
+    def test_the_tests_need_no_download(self) -> None:
+        assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits"}
+        assert sweeps("test")["sweep_public_source"].values == ["open_part"]
+
+
+class TestTunings:
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_every_experiment_has_one(self, environment: str) -> None:
+        assert set(tunings(environment)) == {f"tune_{experiment}" for experiment in METHODS}
+
+    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
+    def test_no_comparison_uses_its_seeds(self, environment: str) -> None:
+        found = experiments(environment)
+        for name, tune in tunings(environment).items():
+            assert not set(tune.seeds) & set(found[name.removeprefix("tune_")].seeds)
+
+    @pytest.mark.parametrize("experiment", METHODS)
+    def test_what_has_nothing_to_choose(self, experiment: str) -> None:
+        """Every other method has its space: none is compared with the values of its paper while others are tuned."""
+        untuned = set(METHODS[experiment]) - set(tunings("base")[f"tune_{experiment}"].spaces)
+        expected = {"fedavg", "local"} if experiment in HOMO_EXPERIMENTS else {"fedmd", "feddf", "feddf_soft", "local"}
+        assert untuned == expected
+
+    @pytest.mark.parametrize("experiment", METHODS)
+    def test_a_budget_is_used_where_it_can_be(self, experiment: str) -> None:
+        """Lists of a single hyperparameter have as many values as there are trials, as far as there are so many."""
+        tune = tunings("base")[f"tune_{experiment}"]
+        for method in tune.spaces:
+            space = tune.space(method)
+            ranges = any(isinstance(tried, Range) for tried in space.values())
+            combinations = math.prod(1 if isinstance(tried, Range) else len(tried) for tried in space.values())
+            assert ranges or combinations >= tune.trials or method == "fedrep", method
+
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_an_overlay_searches_the_same_with_less(self, environment: str) -> None:
+        base, overlay = tunings("base"), tunings(environment)
+        for name, tune in base.items():
+            assert overlay[name].spaces == tune.spaces
+            assert overlay[name].trials < tune.trials
+
+
+class TestFiles:
+    @pytest.mark.parametrize("file", sorted(CONF.glob("quick/*.yml")) + sorted(CONF.glob("test/*.yml")), ids=str)
+    def test_every_key_of_an_overlay_is_in_base(self, file: Path) -> None:
+        base = yaml.safe_load((CONF / "base" / file.name).read_text())
+        overlay = yaml.safe_load(file.read_text())
+        for name, section in overlay.items():
+            if not name.startswith("_"):
+                assert name in base
+                assert set(leaves(section)) <= set(leaves(base[name])), name
+
+    @pytest.mark.parametrize("file", ["parameters_hetero.yml", "parameters_homo.yml"])
+    def test_every_setting_of_the_shared_blocks_is_documented_where_it_stands(self, file: str) -> None:
+        silent, inside = [], ""
+        for line in (CONF / "base" / file).read_text().splitlines():
+            if re.match(r"\S", line) and not line.startswith("#"):
+                inside = line
+            elif inside.startswith("_") and (setting := re.match(r" +(\w+): +[^#\s{]", line)) and " #" not in line:
+                silent.append(setting[1])
+        assert silent == []
+
+    def test_every_setting_is_in_base(self) -> None:
+        """A setting that conf/base does not show is one that nobody finds."""
+        shown = set(leaves(experiments("base")["hetero_digits"].model_dump()))
+        written = set(leaves(schema.merged(load("base"), {})["hetero_digits"]))
+        assert shown == written
+
+    def test_tracking_has_a_comment_per_setting(self) -> None:
+        lines = (CONF / "base" / "tracking.yml").read_text().splitlines()
+        assert all("#" in line for line in lines if line)
+
+    def test_nothing_of_a_users_own_is_kept(self) -> None:
+        """conf/local is for credentials and private overlays; git ignores all of it but its place."""
+        ignored = (CONF.parent / ".gitignore").read_text().splitlines()
+        assert "conf/local/**" in ignored
+
+
+class TestCatalog:
+    @pytest.fixture(scope="class")
+    def catalog(self) -> DataCatalog:
+        return DataCatalog.from_config(load("base", "catalog"))
+
+    @pytest.mark.parametrize("name", sorted(register_pipelines()))
+    def test_every_dataset_of_every_pipeline_is_declared(self, catalog: DataCatalog, name: str) -> None:
+        datasets = {n for n in register_pipelines()[name].datasets() if not n.startswith(("params:", "parameters"))}
+        assert datasets
+        for dataset in datasets:
+            assert dataset in catalog, f"{dataset} is in no pattern of the catalog"
+            in_memory = isinstance(catalog.get(dataset), MemoryDataset)
+            assert in_memory == (re.split(r"[./]", dataset)[-1] in MEMORY), dataset
+
+    def test_no_two_pipelines_write_to_one_place(self, catalog: DataCatalog) -> None:
+        places: dict[str, str] = {}
+        for pipeline in register_pipelines().values():
+            for dataset in pipeline.all_outputs():
+                description = catalog.get(dataset)._describe()
+                if "filepath" in description:
+                    assert places.setdefault(str(description["filepath"]), dataset) == dataset
+        assert len(places) > 20
+
+    def test_a_misspelt_dataset_matches_no_pattern(self, catalog: DataCatalog) -> None:
+        assert "hetero_digits/kt_pfl/results" not in catalog
+        assert "kt_pfl.checkpoints" not in catalog

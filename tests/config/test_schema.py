@@ -1,0 +1,623 @@
+"""What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
+
+import copy
+import math
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from ktpfl_pipeline.config import checks, schema
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.methods.fedmd import FedMD
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+
+EXPERIMENT: dict[str, Any] = {
+    "seeds": [0],
+    "rounds": 3,
+    "clients": 5,
+    "participation": 0.8,
+    "adversaries": {"share": 0.0},
+    "architectures": ["lenet", "mlp"],
+    "private": {"source": "digits", "classes": None},
+    "public": {"source": "open_part", "share": 0.3, "batch": 60},
+    "image": {"channels": 1, "size": 28},
+    "partition": {"scheme": "two_labels"},
+    "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.05, "privacy": {"noise_multiplier": 1.0}},
+    "distillation": {"epochs": 1, "temperature": 1.0},
+    "compute": {"device": "cpu"},
+    "methods": {"kt_pfl": {"rho": 0.7, "divergence_weight": None}, "fedmd": {}, "local": {}},
+}
+REMOVED = object()
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return the experiment with one value in the place of what was there."""
+    experiment = copy.deepcopy(EXPERIMENT)
+    *sections, last = path.split(".")
+    section = experiment
+    for name in sections:
+        section = section[name]
+    if value is REMOVED:
+        del section[last]
+    else:
+        section[last] = value
+    return experiment
+
+
+def refusal(path: str, value: Any) -> str:
+    with pytest.raises(InputError) as refused:
+        schema.parse("mine", changed(path, value))
+    return str(refused.value)
+
+
+def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
+    experiment = schema.parse("mine", EXPERIMENT)
+    assert (experiment.rounds, experiment.participation, experiment.training.learning_rate) == (3, 0.8, 0.05)
+    assert (experiment.distillation.batch_size, experiment.partition.test_share) == (256, 0.25)
+
+
+@pytest.mark.parametrize(("given", "seeds"), [(3, [3]), ([4, 2], [4, 2])])
+def test_one_seed_needs_no_brackets(given: Any, seeds: list[int]) -> None:
+    assert schema.parse("mine", changed("seeds", given)).seeds == seeds
+
+
+def test_whole_numbers_do_for_fractions() -> None:
+    assert schema.parse("mine", changed("participation", 1)).participation == 1.0
+    assert schema.parse("mine", changed("methods.kt_pfl.rho", 1)).methods["kt_pfl"] == {
+        "rho": 1,
+        "divergence_weight": None,
+    }
+
+
+def test_nothing_changes_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        schema.parse("mine", EXPERIMENT).training.epochs = 5
+
+
+def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
+    """Two experiments that differ in a hyperparameter alone are comparable; those that differ in anything else not."""
+    shared = schema.parse("mine", EXPERIMENT).shared()
+    assert "methods" not in shared
+    assert shared == schema.parse("mine", changed("methods.kt_pfl.rho", 0.1)).shared()
+    for path, value in {"rounds": 4, "training.epochs": 2, "public.batch": 61, "compute.threads": 2}.items():
+        assert shared != schema.parse("mine", changed(path, value)).shared(), path
+
+
+MISSPELT = [
+    ("clinets", 5, "mine; did you mean 'clients'?"),
+    ("trainings", {}, "mine; did you mean 'training'?"),
+    ("training.learning_rat", 0.1, "mine.training; did you mean 'learning_rate'?"),
+    ("training.privacy.noise_multiplyer", 1.0, "mine.training.privacy; did you mean 'noise_multiplier'?"),
+    ("distillation.temprature", 2.0, "mine.distillation; did you mean 'temperature'?"),
+    ("private.clases", [1], "mine.private; did you mean 'classes'?"),
+    ("public.shares", 0.1, "mine.public; did you mean 'share'?"),
+    ("image.sizes", 28, "mine.image; did you mean 'size'?"),
+    ("partition.schema", "iid", "mine.partition; did you mean 'scheme'?"),
+    ("compute.devise", "cpu", "mine.compute; did you mean 'device'?"),
+    ("methods.kt_pfl.roh", 0.5, "mine.methods.kt_pfl; did you mean 'rho'?"),
+    ("methods.kt_pfl.stepps", 3, "mine.methods.kt_pfl; did you mean 'steps'?"),
+    ("methods.fedmd.rho", 0.5, "mine.methods.fedmd; it has no settings."),
+    (
+        "compute.zzz",
+        1,
+        "mine.compute; it has device, dtype, memory_format, threads, workers, stacked, cluster, prediction_batch, "
+        "server_memory.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "mend"), MISSPELT, ids=[path for path, *_ in MISSPELT])
+def test_a_setting_that_does_not_exist(path: str, value: Any, mend: str) -> None:
+    assert refusal(path, value) == f"There is no setting {path.rpartition('.')[2]!r} in {mend}"
+
+
+OUT_OF_RANGE = [
+    ("rounds", 0, "greater than or equal to 1"),
+    ("clients", 0, "greater than or equal to 1"),
+    ("clients", -3, "greater than or equal to 1"),
+    ("theorem_samples", -1, "greater than or equal to 0"),
+    ("evaluate_every", 0, "greater than or equal to 1"),
+    ("participation", 0, "greater than 0"),
+    ("participation", 1.5, "less than or equal to 1"),
+    ("participation", math.nan, "finite"),
+    ("training.epochs", -1, "greater than or equal to 0"),
+    ("training.batch_size", 0, "greater than or equal to 1"),
+    ("training.learning_rate", -0.1, "greater than or equal to 0"),
+    ("training.learning_rate", math.nan, "finite"),
+    ("training.learning_rate", math.inf, "finite"),
+    ("training.learning_rate", 1e39, "less than or equal to 1000000"),  # more than float32 holds
+    ("training.privacy.noise_multiplier", 0, "greater than or equal to 0.01"),
+    ("training.privacy.noise_multiplier", math.inf, "finite"),
+    ("training.privacy.max_grad_norm", 0, "greater than 0"),
+    ("training.privacy.delta", 0, "greater than 0"),
+    ("training.privacy.delta", 1, "less than 1"),
+    ("distillation.learning_rate", -0.1, "greater than or equal to 0"),
+    ("distillation.batch_size", 0, "greater than or equal to 1"),
+    ("distillation.temperature", 0, "greater than 0"),
+    ("distillation.temperature", 1e300, "less than or equal to 1000000"),  # its square overflows
+    ("public.batch", 0, "greater than or equal to 1"),
+    ("public.share", 0, "greater than 0"),
+    ("public.share", 1, "less than 1"),
+    ("public.share", math.nan, "finite"),
+    ("partition.alpha", 0, "greater than 0"),
+    ("partition.alpha", math.inf, "finite"),
+    ("partition.test_share", 0, "greater than 0"),
+    ("partition.test_share", 1, "less than 1"),
+    ("partition.validation_share", -0.1, "greater than or equal to 0"),
+    ("partition.validation_share", 1.0, "less than 1"),
+    ("compute.threads", 0, "greater than or equal to 1"),
+    ("compute.workers", 0, "auto or a whole number from 1 to 256"),
+    ("compute.workers", "many", "auto or a whole number from 1 to 256"),
+    ("compute.workers", True, "auto or a whole number from 1 to 256"),
+    ("compute.stacked", 0, "greater than or equal to 1"),
+    ("compute.stacked", "auto", "valid integer"),
+    ("compute.prediction_batch", 0, "greater than or equal to 1"),
+    ("image.channels", 2, "1 or 3"),
+    ("image.size", 64, "28 or 32"),
+    ("compute.dtype", "float16", "'float32', 'float64' or 'bfloat16'"),
+    ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
+    ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
+    ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),
+    ("adversaries.kind", "poisoned", "'random', 'flipped' or 'scaled'"),
+    ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
+    ("methods.kt_pfl.step", math.inf, "finite"),
+    ("methods.kt_pfl.temperature", math.nan, "finite"),
+    # Types.
+    ("clients", "five", "valid integer"),
+    ("clients", "5", "valid integer"),
+    ("clients", 2.5, "valid integer"),
+    ("clients", True, "valid integer"),
+    ("clients", None, "valid integer"),
+    ("participation", "all", "valid number"),
+    ("architectures", "lenet", "valid list"),
+    ("training", 5, "valid dictionary"),
+    ("training", None, "valid dictionary"),
+    ("training.privacy", 1.0, "valid dictionary"),
+    ("training.privacy.noise_multiplier", "much", "valid number"),
+    ("methods", None, "valid dictionary"),
+    ("methods.kt_pfl", None, "valid dictionary"),
+    ("methods.kt_pfl.rho", "high", "valid number"),
+    ("methods.kt_pfl.steps", 1.5, "valid integer"),
+    ("private.source", 3, "valid string"),
+    ("private.classes", 3, "valid list"),
+    ("private.samples", 0, "greater than or equal to 1"),
+    ("private.samples", "all", "valid integer"),
+    ("seeds", "first", "valid list"),
+    ("seeds", [], "at least 1 item"),
+    ("architectures", [], "at least 1 item"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "rule"), OUT_OF_RANGE, ids=[f"{p}={v}" for p, v, _ in OUT_OF_RANGE])
+def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
+    message = refusal(path, value)
+    assert message.startswith(f"mine.{path} is {value!r}; it should ")
+    assert rule in message
+    assert message.endswith(".")
+    assert ". " not in message, "one sentence"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("seeds", -1, "mine.seeds.0 is -1; it should be greater than or equal to 0."),
+        ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
+        ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
+        ("seeds", [3, 0, 3], "mine.seeds has 3 twice; give each seed once."),
+        ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
+        ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it should be a valid string."),
+    ],
+)
+def test_a_wrong_part_of_a_list(path: str, value: Any, message: str) -> None:
+    assert refusal(path, value) == message
+
+
+UNKNOWN = [
+    ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
+    ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
+    ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
+    ("partition.scheme", "random", "'random'", "choose from iid, "),
+    ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),
+    ("private.source", "open_part", "'open_part'", "choose from digits, "),
+    ("private.source", "", "''", "choose from digits, "),
+    ("private.source", "npx:my.npz", "'npx'", "did you mean 'npz'?"),
+    ("public.source", "openpart", "'openpart'", "did you mean 'open_part'?"),
+    ("compute.device", "gpu", "'gpu'", "choose auto, cpu, cuda or cuda:<number>."),
+    ("compute.device", "cuda:first", "'cuda:first'", "choose auto, cpu, cuda or cuda:<number>."),
+    ("compute.device", "cpu:0x", "'cpu:0x'", "choose auto, cpu, cuda or cuda:<number>."),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "named", "mend"), UNKNOWN, ids=[f"{p}={v}" for p, v, *_ in UNKNOWN])
+def test_a_name_that_does_not_exist(path: str, value: Any, named: str, mend: str) -> None:
+    message = refusal(path, value)
+    assert f"mine.{path}" in message
+    assert named in message
+    assert mend in message
+
+
+@pytest.mark.parametrize(
+    ("method", "mend"), [("kt_pfll", "did you mean 'kt_pfl'?"), ("gossip", "choose from kt_pfl, ")]
+)
+def test_a_method_that_does_not_exist(method: str, mend: str) -> None:
+    message = refusal(f"methods.{method}", {})
+    assert repr(method) in message
+    assert mend in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [("update", "egg", "eg, pgd"), ("rho", -0.1, "at least 0"), ("steps", 0, "at least 1"), ("order", "none", "paper")],
+)
+def test_a_hyperparameter_that_means_nothing(name: str, value: Any, rule: str) -> None:
+    message = refusal(f"methods.kt_pfl.{name}", value)
+    assert f"kt_pfl.{name} is {value!r}" in message
+    assert rule in message
+
+
+IMPOSSIBLE_WITH_PRIVACY = [
+    (
+        "architectures",
+        ["lenet", "cnn_bn", "resnet18"],
+        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the images of a batch, so that "
+        "no image has a gradient of its own",
+    ),
+    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single images"),
+    ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "reason"), IMPOSSIBLE_WITH_PRIVACY)
+def test_what_is_impossible_with_privacy(path: str, value: Any, reason: str) -> None:
+    assert refusal(path, value).startswith(reason)
+    without = changed(path, value)
+    without["training"]["privacy"] = None
+    assert schema.parse("mine", without).training.privacy is None
+
+
+class TestPrivacyBesideMethods:
+    """Its ε would not cover what some of them do."""
+
+    @pytest.mark.parametrize(
+        ("methods", "named"),
+        [
+            (["kt_pfl", "fedproto", "local"], "fedproto uses"),
+            (["kt_pfl_likelihood", "fml"], "kt_pfl_likelihood, fml use"),
+        ],
+    )
+    def test_they_are_refused(self, methods: list[str], named: str) -> None:
+        with pytest.raises(InputError, match=rf"^mine\.training\.privacy is set, and {named} private images otherwise"):
+            checks.refuse_unmet("mine", schema.parse("mine", EXPERIMENT), methods)
+
+    def test_kt_pfl_on_validation_images_is_refused(self) -> None:
+        experiment = schema.parse("mine", changed("methods.kt_pfl.objective", "likelihood"))
+        with pytest.raises(InputError, match="and kt_pfl uses private images"):
+            checks.refuse_unmet("mine", experiment, ["kt_pfl", "local"])
+
+    def test_others_are_not(self) -> None:
+        checks.refuse_unmet("mine", schema.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
+        checks.refuse_unmet("mine", schema.parse("mine", changed("training.privacy", None)), ["fedproto"])
+
+    def test_a_sweep_is_refused_too(self) -> None:
+        sweep = {**SWEEP, "methods": ["kt_pfl", "fedproto"]}
+        with pytest.raises(InputError, match="fedproto uses private images"):
+            schema.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT})
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
+def test_a_gpu_that_is_not_there(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    message = f"mine.compute.device is {device!r} and torch finds no GPUs here; choose auto or cpu."
+    assert refusal("compute.device", device) == message
+
+
+def test_several_workers_have_one_thread_each() -> None:
+    settings = changed("compute", {"threads": 2, "workers": 3})
+    with pytest.raises(
+        InputError, match=r"^mine\.compute\.workers is 3, but compute\.threads is 2, .*; take auto or 1"
+    ):
+        schema.parse("mine", settings)
+
+
+def test_stacked_clients_are_in_one_process() -> None:
+    settings = changed("compute", {"stacked": 5, "workers": 3})
+    with pytest.raises(
+        InputError, match=r"^mine\.compute\.workers is 3, but compute\.stacked is 5, .*; take auto or 1"
+    ):
+        schema.parse("mine", settings)
+    for workers in ("auto", 1):
+        assert schema.parse("mine", changed("compute", {"stacked": 5, "workers": workers})).compute.stacked == 5
+
+
+def test_a_cluster_is_checked_before_it_is_joined() -> None:
+    settings = changed("compute", {"device": "cpu", "cluster": "lokal"})
+    with pytest.raises(InputError, match=r"^mine\.compute\.cluster is 'lokal'; choose local, auto"):
+        schema.parse("mine", settings)
+
+
+def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for device in ("cuda", "cuda:0", "cuda:1"):
+        assert schema.parse("mine", changed("compute.device", device)).compute.device == device
+    assert "'cuda:2'" in refusal("compute.device", "cuda:2")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["seeds", "architectures", "private", "private.source", "public", "image", "image.size", "partition", "methods"],
+)
+def test_a_missing_section(path: str) -> None:
+    message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
+    assert refusal(path, REMOVED) == message
+
+
+@pytest.mark.parametrize("values", [None, 5, "x", []])
+def test_an_experiment_that_is_no_section(values: Any) -> None:
+    with pytest.raises(InputError, match=r"mine is .*; it must be a section"):
+        schema.parse("mine", values)
+
+
+def test_several_architectures_where_models_are_combined() -> None:
+    with pytest.raises(InputError) as refused:
+        schema.parse("homo_mine", EXPERIMENT)
+    assert str(refused.value) == (
+        "homo_mine.architectures is lenet, mlp; its methods combine the clients' models, which needs one architecture: "
+        "name one, as in [lenet], or take hetero_mine."
+    )
+    for one in (["mlp"], ["mlp", "mlp"]):
+        assert schema.parse("homo_mine", changed("architectures", one)).architectures == one
+
+
+def test_several_wrong_values_are_all_named() -> None:
+    wrong = {**changed("clients", 0), "rounds": -2}
+    with pytest.raises(InputError, match=r"mine\.rounds is -2; .*mine\.clients is 0;"):
+        schema.parse("mine", wrong)
+
+
+SWEEP: dict[str, Any] = {
+    "experiment": "mine",
+    "parameter": "training.epochs",
+    "values": [1, 5],
+    "methods": ["kt_pfl", "local"],
+}
+
+
+class TestSweep:
+    """One setting of an experiment at several values."""
+
+    PARAMETERS: ClassVar[dict[str, Any]] = {"mine": EXPERIMENT, "sweep_x": SWEEP, "_shared": {"rounds": 9}}
+
+    def refusal(self, **changes: Any) -> str:
+        with pytest.raises(InputError) as refused:
+            schema.parse_sweep("sweep_x", {**SWEEP, **changes}, self.PARAMETERS)
+        return str(refused.value)
+
+    def test_its_points_differ_in_the_one_setting(self) -> None:
+        sweep = schema.parse_sweep("sweep_x", SWEEP, self.PARAMETERS)
+        found = schema.points("sweep_x", sweep, self.PARAMETERS)
+        assert found == [schema.parse("mine", changed("training.epochs", value)) for value in (1, 5)]
+
+    def test_a_hyperparameter(self) -> None:
+        own = {**SWEEP, "parameter": "methods.kt_pfl.rho", "values": [0.1, 2]}
+        sweep = schema.parse_sweep("sweep_x", own, self.PARAMETERS)
+        found = [point.methods["kt_pfl"] for point in schema.points("sweep_x", sweep, self.PARAMETERS)]
+        assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
+        assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
+
+    def test_a_setting_that_is_not_written_out(self) -> None:
+        """What has a default may be swept too."""
+        sweep = schema.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
+        found = schema.points("sweep_x", sweep, self.PARAMETERS)
+        assert [point.distillation.batch_size for point in found] == [1, 5]
+        assert sweep.touches("local")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"experiment": "mien"}, "sweep_x.experiment is 'mien', which does not exist; did you mean 'mine'?"),
+            ({"experiment": "_shared"}, "sweep_x.experiment is '_shared', which does not exist; choose from mine."),
+            ({"experiment": "sweep_x"}, "sweep_x.experiment is 'sweep_x', which does not exist; choose from mine."),
+            (
+                {"parameter": "training.epoch"},
+                "sweep_x cannot set training.epoch to 1: There is no setting 'epoch' in mine.training; "
+                "did you mean 'epochs'?",
+            ),
+            ({"parameter": "rounds.x"}, "sweep_x cannot set rounds.x to 1: mine.rounds is {'x': 1}; it should be"),
+            ({"parameter": "methods.kt_pfl.roh"}, "did you mean 'rho'?"),
+            ({"parameter": "methods.gossip.rho"}, "'gossip'"),
+            (
+                {"values": [1, -1]},
+                "sweep_x cannot set training.epochs to -1: mine.training.epochs is -1; it should be greater than or "
+                "equal to 0.",
+            ),
+            ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it should"),
+            ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; give each value once."),
+            ({"values": []}, "sweep_x.values is []; it should have at least 1 item"),
+            ({"values": 5}, "sweep_x.values is 5; it should be a valid list."),
+            ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
+            ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; give each method once."),
+            ({"methods": []}, "sweep_x.methods is []; it should have at least 1 item"),
+            (
+                {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},
+                "sweep_x.parameter is 'methods.kt_pfl.rho', which changes none of its methods, local; "
+                "add kt_pfl to sweep_x.methods.",
+            ),
+            ({"seeds": [1]}, "There is no setting 'seeds' in sweep_x; it has experiment, parameter, values, methods."),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
+        assert message in self.refusal(**changes)
+
+    @pytest.mark.parametrize("values", [None, 5, "x", []])
+    def test_no_section(self, values: Any) -> None:
+        with pytest.raises(InputError, match=r"sweep_x is .*; it must be a section with the settings of a sweep"):
+            schema.parse_sweep("sweep_x", values, self.PARAMETERS)
+
+    def test_everything_is_checked_and_an_experiment_first(self) -> None:
+        """A mistake in an experiment is told as one of the experiment, wherever the sweep over it stands."""
+        schema.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
+        with pytest.raises(InputError, match=r"^mine\.clients is 0; it should"):
+            schema.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
+        with pytest.raises(InputError, match=r"^sweep_x\.values has 1 twice"):
+            schema.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
+
+
+class TestTune:
+    """What may stand under a tuning: nothing is tried that a method would refuse in the middle of a search."""
+
+    PARAMETERS: ClassVar[dict[str, Any]] = {"mine": EXPERIMENT}
+    TUNE: ClassVar[dict[str, Any]] = {
+        "trials": 8,
+        "seeds": 100,
+        "spaces": {
+            "kt_pfl": {"rho": {"low": 0.1, "high": 10.0, "log": True}, "order": ["paper", "coefficients_first"]}
+        },
+    }
+
+    def parsed(self, **changes: Any) -> schema.Tune:
+        return schema.parse_tune("tune_mine", {**self.TUNE, **changes}, self.PARAMETERS)
+
+    def test_what_is_given(self) -> None:
+        tune = self.parsed()
+        assert (tune.trials, tune.seeds) == (8, [100])
+        assert tune.space("kt_pfl") == {
+            "rho": schema.Range(low=0.1, high=10.0, log=True),
+            "order": ["paper", "coefficients_first"],
+        }
+        assert tune.space("fedmd") == {}
+
+    def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
+        experiment = schema.parse("mine", EXPERIMENT)
+        applied = self.parsed().applied(experiment)
+        assert applied.shared() == {**experiment.shared(), "seeds": [100], "theorem_samples": 0}
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"trials": 0}, "tune_mine.trials is 0; it should be greater than or equal to 1."),
+            ({"seeds": [1, 1]}, "tune_mine.seeds has 1 twice; give each seed once."),
+            ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
+            ({"spaces": {"kt_pfl": {"roh": [1.0]}}}, "tune_mine.spaces.kt_pfl.roh cannot be 1.0: There is no setting"),
+            ({"spaces": {"kt_pfl": {"rho": [1.0, -1.0]}}}, "tune_mine.spaces.kt_pfl.rho cannot be -1.0: kt_pfl.rho is"),
+            ({"spaces": {"kt_pfl": {"rho": []}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
+            (
+                {"spaces": {"kt_pfl": {"rho": 3.0}}},
+                "tune_mine.spaces.kt_pfl.rho is 3.0; it must be a list of values, or",
+            ),
+            ({"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}}, "tune_mine.spaces.kt_pfl.rho has 1.0 twice; give each value"),
+            (
+                {"spaces": {"kt_pfl": {"rho": {"low": 2, "high": 2}}}},
+                "tune_mine.spaces.kt_pfl.rho goes from 2 to 2; low must be below high.",
+            ),
+            (
+                {"spaces": {"kt_pfl": {"rho": {"low": 0.0, "high": 2.0, "log": True}}}},
+                "tune_mine.spaces.kt_pfl.rho.low is 0.0; with log it must be above 0.",
+            ),
+            (
+                {"spaces": {"kt_pfl": {"steps": {"low": 0, "high": 5}}}},
+                "tune_mine.spaces.kt_pfl.steps cannot be 0: kt_pfl.steps is 0; it must be finite and at least 1.",
+            ),
+            ({"budget": 3}, "There is no setting 'budget' in tune_mine; it has trials, seeds, spaces."),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(InputError) as refused:
+            self.parsed(**changes)
+        assert message in str(refused.value)
+
+    def test_the_experiment_must_be_there(self) -> None:
+        with pytest.raises(
+            InputError, match=r"The experiment of tune_mien is 'mien', which does not exist; did you mean"
+        ):
+            schema.parse_tune("tune_mien", self.TUNE, self.PARAMETERS)
+
+    def test_everything_is_checked(self) -> None:
+        schema.check({"tune_mine": self.TUNE, "mine": EXPERIMENT})
+        with pytest.raises(InputError, match=r"^tune_mine\.trials is 0"):
+            schema.check({"tune_mine": {**self.TUNE, "trials": 0}, "mine": EXPERIMENT})
+
+
+def test_where_hyperparameters_are_from_is_no_part_of_a_runs_settings() -> None:
+    """A run depends on their values alone; a comparison must have all of them from one place."""
+    configured, tuned = schema.parse("mine", EXPERIMENT), schema.parse("mine", changed("hyperparameters", "tuned"))
+    assert configured.shared() == tuned.shared()
+    assert configured.settings() != tuned.settings()
+    assert refusal("hyperparameters", "guessed").startswith("mine.hyperparameters is 'guessed'; it should be")
+
+
+class TestMerged:
+    """The values of --params in the place of the configured ones."""
+
+    CONFIGURED: ClassVar[dict[str, Any]] = {
+        "mine": {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}},
+        "_shared": {"rounds": 9},
+    }
+
+    def test_at_any_depth(self) -> None:
+        merged = schema.merged(self.CONFIGURED, {"mine": {"training": {"epochs": 7}, "methods": {"kt_pfl": {}}}})
+        assert merged == {"mine": {"rounds": 3, "training": {"epochs": 7, "batch_size": 8}, "methods": {"kt_pfl": {}}}}
+        assert self.CONFIGURED["mine"] == {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}}
+
+    def test_of_a_sweep(self) -> None:
+        configured = {"sweep_x": SWEEP, **self.CONFIGURED}
+        assert schema.merged(configured, {"sweep_x": {"experiment": "other"}})["sweep_x"]["experiment"] == "other"
+        with pytest.raises(InputError, match=r"as in mine\.rounds=.*, with one of sweep_x, mine\.$"):
+            schema.merged(configured, {"rounds": 3})
+
+    def test_without_an_experiment(self) -> None:
+        with pytest.raises(
+            InputError, match=r"^--params rounds=... names no experiment and no sweep; .* as in mine\.rounds=\.\.\."
+        ):
+            schema.merged(self.CONFIGURED, {"rounds": 3})
+
+    def test_of_an_experiment_that_does_not_exist(self) -> None:
+        with pytest.raises(
+            InputError, match=r"^--params mien=... names no experiment and no sweep; did you mean 'mine'\?$"
+        ):
+            schema.merged(self.CONFIGURED, {"mien": {"rounds": 3}})
+
+
+class TestCreateMethod:
+    def test_defaults_and_changes(self) -> None:
+        assert schema.create_method("fedmd", {}) == FedMD()
+        assert schema.create_method("kt_pfl", {"rho": 0.5, "steps": 3}) == KTpFL(rho=0.5, steps=3)
+
+    def test_a_preset_keeps_what_is_not_changed(self) -> None:
+        """A preset differs from the method's own defaults, and one changed value must not bring those back."""
+        method = schema.create_method("kt_pfl_paper_literal", {"rho": 0.1})
+        assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
+
+
+class TestAdversaries:
+    GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
+
+    def test_methods_on_predictions_meet_them(self) -> None:
+        checks.refuse_unmet_adversaries("mine", schema.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+
+    @pytest.mark.parametrize("share", [-0.1, 1.0])
+    def test_a_share_that_is_none(self, share: float) -> None:
+        assert f"mine.adversaries.share is {share}" in refusal("adversaries", {"share": share})
+
+    def test_beside_methods_that_exchange_more(self) -> None:
+        given = copy.deepcopy(self.GIVEN)
+        given["methods"]["kt_pfl"]["objective"] = "likelihood"
+        with pytest.raises(InputError) as refused:
+            checks.refuse_unmet_adversaries("mine", schema.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+        assert str(refused.value).startswith(
+            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
+        )
+
+    def test_where_models_are_exchanged(self) -> None:
+        given = {**self.GIVEN, "architectures": ["mlp"]}
+        with pytest.raises(
+            InputError, match=r"^homo_mine\.adversaries\.share is 0\.2; .* its methods exchange models or"
+        ):
+            schema.parse("homo_mine", given)
+
+    def test_in_a_sweep(self) -> None:
+        sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}
+        with pytest.raises(InputError, match=r"and feddf exchanges models or prototypes"):
+            schema.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})

@@ -1,0 +1,288 @@
+"""Private local training: clipping and noise by hand, its ε, and what is refused."""
+
+import math
+import re
+import shutil
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.nn.functional as F
+import toy
+from opacus.accountants import RDPAccountant
+from torch import Tensor
+
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client import dp_sgd, operations
+from ktpfl_pipeline.core.client.dp_sgd import Privacy
+from ktpfl_pipeline.core.client.operations import Workspace
+from ktpfl_pipeline.core.engine import Observer, Run, Schedule
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.federation import Compute, Federation, LocalTraining
+from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
+from ktpfl_pipeline.tracking import round_metrics
+
+N = 3  # a client with 16 training images
+ALL = 100  # of a batch: everything, in each step
+HUGE = 1e9  # a norm that no gradient has
+
+
+def federation(
+    privacy: Privacy | None, batch_size: int = ALL, epochs: int = 1, architecture: str = "linear", **settings: Any
+) -> Federation:
+    training = LocalTraining(epochs, batch_size, 0.1, privacy)
+    return toy.alike(architecture, **{"training": training, "dtype": "float64", **settings})
+
+
+def trained(fed: Federation, t: int = 1, n: int = N) -> Params:
+    return dp_sgd.train(Workspace(fed), n, fed.initial_models()[n], t).value
+
+
+def vector(params: Params) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in params.values()])
+
+
+def gradients_by_hand(fed: Federation, n: int = N) -> Tensor:
+    """Return each training image's gradient of a linear model's cross-entropy, (p - y) xᵀ and p - y, (D, d)."""
+    weight, bias = fed.initial_models()[n].values()
+    own = fed.by_id[n].train
+    x = own.images.flatten(1).double() / 127.5 - 1
+    error = torch.softmax(x @ weight.T + bias, dim=1) - F.one_hot(own.labels, toy.CLASSES)
+    return torch.cat([(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1)
+
+
+class TestStep:
+    """One step on all images, on a model whose gradients can be written down."""
+
+    def test_each_gradient_is_clipped_before_they_are_added_up(self) -> None:
+        fed = federation(Privacy(0.0, 1.0))
+        own = gradients_by_hand(fed)
+        norms = own.norm(dim=1)
+        bound = float(norms.median())
+        fed = federation(Privacy(0.0, bound))
+        clipped = own * (bound / norms).clamp(max=1.0)[:, None]
+        assert 0 < (norms > bound).sum() < len(norms)
+        moved = vector(fed.initial_models()[N]) - vector(trained(fed))
+        assert torch.allclose(moved, 0.1 * clipped.mean(dim=0), rtol=0, atol=1e-6)  # Opacus adds 1e-6 to the norm
+        assert not torch.allclose(moved, 0.1 * own.mean(dim=0), rtol=0, atol=1e-3)
+
+    @pytest.mark.parametrize("bound", [0.5, 2.0])
+    def test_noise_has_the_standard_deviation_that_is_stated(self, bound: float) -> None:
+        """σC / D in the mean of the gradients; 20 rounds of 195 numbers."""
+        sigma = 3.0
+        still = vector(trained(federation(Privacy(0.0, bound))))
+        fed = federation(Privacy(sigma, bound))
+        noise = torch.stack([vector(trained(fed, t)) - still for t in range(1, 21)]) * 16 / (0.1 * bound * sigma)
+        assert noise.std() == pytest.approx(1.0, abs=0.035)  # three standard errors
+        assert noise.mean() == pytest.approx(0.0, abs=0.05)
+        correlations = torch.corrcoef(noise) - torch.eye(20)
+        assert correlations.abs().max() < 0.3  # no round has another's noise
+
+    def test_without_noise_and_clipping_it_is_local_training(self) -> None:
+        fed = federation(Privacy(0.0, HUGE), epochs=4)
+        plain = operations.train(Workspace(fed), N, fed.initial_models()[N], 1)
+        private = dp_sgd.train(Workspace(fed), N, fed.initial_models()[N], 1)
+        assert torch.allclose(vector(private.value), vector(plain.value), rtol=0, atol=1e-12)
+        assert private.loss == pytest.approx(plain.loss, abs=1e-12)
+
+    def test_drawn_batches_are_divided_by_their_expected_size(self) -> None:
+        """The same batches by plain gradients; 16 images in steps of 4 on average."""
+        fed = federation(Privacy(0.0, HUGE), batch_size=4, epochs=2)
+        space, own = Workspace(fed), fed.by_id[N].train
+        module = space.module(N, fed.initial_models()[N])
+        stream = fed.stream("private sampling", 1, N)
+        sizes = []
+        for batch in [*dp_sgd.poisson(16, 4, 0.25, stream), *dp_sgd.poisson(16, 4, 0.25, stream)]:
+            sizes.append(len(batch))
+            if len(batch):
+                loss = F.cross_entropy(module(space.pixels(own.images[batch])), own.labels[batch], reduction="sum") / 4
+                operations.step(
+                    list(module.parameters()), torch.autograd.grad(loss, list(module.parameters())), learning_rate=0.1
+                )
+        assert len(set(sizes)) > 2
+        assert torch.allclose(vector(trained(fed)), vector(module.state_dict()), rtol=0, atol=1e-12)
+
+    def test_a_few_images_at_a_time_give_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fed = federation(Privacy(1.0), epochs=3, architecture="mlp")
+        plain = federation(Privacy(1.0), epochs=3)
+        whole = trained(plain)
+        monkeypatch.setattr(dp_sgd, "AT_ONCE", 5 * 195)
+        assert torch.allclose(vector(trained(plain)), vector(whole), rtol=0, atol=1e-12)
+        assert vector(trained(fed)).isfinite().all()  # with dropout, whose masks are others
+
+    def test_a_step_on_no_image_is_noise(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who saw nothing in that step would otherwise tell that nobody was drawn."""
+        monkeypatch.setattr(dp_sgd, "poisson", lambda *_: iter([torch.empty(0, dtype=torch.long)]))
+        fed = federation(Privacy(2.0))
+        moved = (vector(trained(fed)) - vector(fed.initial_models()[N])) * 16 / (0.1 * 2.0)
+        assert moved.std() == pytest.approx(1.0, abs=0.15)
+        still = federation(Privacy(0.0))
+        assert torch.equal(vector(trained(still)), vector(still.initial_models()[N]))
+
+    def test_every_image_is_drawn_by_itself(self) -> None:
+        drawn = torch.zeros(4000, 20)
+        for step, batch in enumerate(dp_sgd.poisson(20, 4000, 0.25, torch.Generator().manual_seed(0))):
+            drawn[step, batch] = 1
+        assert torch.allclose(drawn.mean(dim=0), torch.tensor(0.25), atol=0.03)
+        assert drawn.sum(dim=1).var() == pytest.approx(20 * 0.25 * 0.75, rel=0.1)  # a fixed size would have none
+
+    def test_a_module_is_left_as_it_was(self) -> None:
+        fed = federation(Privacy(1.0), architecture="mlp")
+        space, model = Workspace(fed), fed.initial_models()[N]
+        before = operations.train(Workspace(fed), N, model, 1)
+        dp_sgd.train(space, N, model, 1)
+        assert toy.same(operations.train(space, N, model, 1), before)
+        module = space.module(N, model)
+        assert not any(hasattr(parameter, "grad_sample") for parameter in module.parameters())
+        assert not any(part._forward_hooks or part._backward_hooks for part in module.modules())
+
+
+class TestEpsilon:
+    """What the steps cost."""
+
+    @pytest.mark.parametrize(("sigma", "share", "steps"), [(1.1, 1 / 235, 300), (0.7, 0.25, 12), (4.0, 1.0, 7)])
+    def test_it_is_the_accountants(self, sigma: float, share: float, steps: int) -> None:
+        accountant = RDPAccountant()
+        for _ in range(steps):
+            accountant.step(noise_multiplier=sigma, sample_rate=share)
+        found = dp_sgd.epsilon(Privacy(sigma, delta=1e-4), share, steps)
+        assert found == pytest.approx(accountant.get_epsilon(1e-4), rel=1e-9)
+
+    @pytest.mark.parametrize(("sigma", "epochs", "published"), [(1.12, 60, 2.92), (1.2, 10, 1.20)])
+    def test_published_values(self, sigma: float, epochs: int, published: float) -> None:
+        """The table in tutorials/README.md of TensorFlow Privacy: 60,000 images, batches of 256, δ = 1e-5.
+
+        Its conversion to ε is the older one, rdp + log(1/δ) / (α - 1); ours is tighter.
+        """
+        steps, share = epochs * 60_000 // 256, 256 / 60_000
+        orders = torch.tensor(RDPAccountant.DEFAULT_ALPHAS, dtype=torch.float64)
+        rdp = torch.from_numpy(dp_sgd._of_one_step(sigma, share)) * steps
+        assert float((rdp - math.log(1e-5) / (orders - 1)).min()) == pytest.approx(published, abs=0.005)
+        assert 0.75 * published < dp_sgd.epsilon(Privacy(sigma), share, steps) < published
+
+    def test_more_noise_costs_less_and_more_steps_cost_more(self) -> None:
+        by_noise = [dp_sgd.epsilon(Privacy(sigma), 0.25, 100) for sigma in (0.01, 0.5, 1.0, 2.0, 8.0, 1e6)]
+        assert by_noise == sorted(by_noise, reverse=True)
+        assert by_noise[-1] < 0.11  # what the conversion itself costs at the largest order, 63
+        by_steps = [dp_sgd.epsilon(Privacy(1.0), 0.25, steps) for steps in (0, 1, 10, 100)]
+        assert by_steps == sorted(by_steps)
+        assert by_steps[0] == 0
+        assert dp_sgd.epsilon(Privacy(0.0), 0.25, 1) == float("inf")
+
+    def test_it_counts_the_rounds_in_which_a_client_trained(self) -> None:
+        """Batches of 8 and two epochs: 16, 17, 20, 9 and 14 images are in 2, 3, 3, 2 and 2 steps an epoch."""
+        fed, privacy = federation(Privacy(1.0), batch_size=8, epochs=2), Privacy(1.0)
+        found = dp_sgd.spent(fed, [{3, 7, 11}, [3, 20], {3}])
+        expected = [(2, 12), (3, 6), (3, 6), (2, 0), (2, 4)]
+        assert found == [dp_sgd.epsilon(privacy, 1 / steps, taken) for steps, taken in expected]
+
+    def test_the_largest_is_tracked(self) -> None:
+        assert round_metrics(RoundRecord(1, [3], epsilon=[1.5, 4.0]))["privacy/epsilon"] == 4.0
+        assert "privacy/epsilon" not in round_metrics(RoundRecord(1, [3]))
+
+
+class TestRun:
+    """Whole runs of KT-pFL."""
+
+    SCHEDULE = Schedule(rounds=3, participation=0.6)
+
+    def run(self, file: Path | None = None, **changes: Any) -> Run:
+        made = federation(Privacy(1.0), 8, architecture="mlp", dtype="float32")
+        fed = toy.again(made, **changes)
+        keep = Observer(round=lambda record: file and shutil.copy(file, file.with_suffix(f".{record.round}")))
+        with closing(fed.executor):
+            return engine.run(create("kt_pfl"), fed, self.SCHEDULE, checkpoint_file=file, observer=keep)
+
+    def test_resumes_repeats_and_is_shared_out_to_the_bit(self, tmp_path: Path) -> None:
+        file = tmp_path / "run.ckpt"
+        straight = self.run(file)
+        others = [self.run(executor=WorkersExecutor(2)), self.run(executor=StackedExecutor(1))]
+        for t in (1, 2):
+            shutil.copy(file.with_suffix(f".{t}"), file)
+            others.append(self.run(file))
+        for other in others:
+            assert toy.same(other.state, straight.state)
+            assert [r.epsilon for r in other.history] == [r.epsilon for r in straight.history]
+        assert not toy.same(self.run(seed=1).state, straight.state)
+
+    def test_history_has_what_each_client_spent(self) -> None:
+        history = self.run().history
+        assert len(set(history[-1].epsilon)) > 1
+        for before, after in pairwise(history):
+            for n, then, now in zip(toy.IDS, before.epsilon, after.epsilon, strict=True):
+                assert (now > then) == (n in after.cohort)
+
+    def test_stacked_clients_train_one_after_another(self) -> None:
+        fed = federation(Privacy(1.0), 8)
+        stacked = toy.again(fed, executor=StackedExecutor(5))
+        models = fed.initial_models()
+        assert toy.same(fed.train(models, 1), stacked.train(models, 1))
+
+    def test_a_client_that_sat_out_for_diverging_has_trained(self) -> None:
+        fed = federation(Privacy(1.0), 8, executor=toy.Diverging(11), on_divergence="skip")
+        (record,) = engine.run(create("local"), fed, Schedule(rounds=1)).history
+        assert (record.diverged, 11 in record.cohort) == ([11], False)
+        assert all(spent > 0 for spent in record.epsilon)
+
+
+class TestRefusals:
+    """What cannot be private, and why."""
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_methods_whose_epsilon_would_not_be_the_whole_story(self, name: str) -> None:
+        """What the registry says of each method is what it does."""
+        method = create(name, {"common": "linear"} if name == "fml" else None)
+        fed = federation(Privacy(1.0), 8)
+
+        def everything() -> None:
+            state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)
+            method.personal(state, toy.IDS, fed)
+
+        if name in ON_TRAINING:
+            everything()
+        else:
+            with pytest.raises(InputError, match=r"training\.privacy is set, and this method .* would not cover"):
+                everything()
+
+    def test_batch_norm(self) -> None:
+        with pytest.raises(InputError, match=r"^architectures has conv, both with BatchNorm, whose statistics mix"):
+            toy.federation(
+                architectures=("conv", "mlp", "both"), training=LocalTraining(privacy=Privacy(1.0, delta=0.01))
+            )
+
+    @pytest.mark.parametrize(
+        ("compute", "message"),
+        [
+            (Compute("cpu", dtype="bfloat16"), r"^compute\.dtype is bfloat16; .* float32 or"),
+            (Compute("cpu", memory_format="channels_last"), r"^compute\.memory_format is channels_last, .* contiguous"),
+        ],
+    )
+    def test_faster_arithmetic(self, compute: Compute, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            federation(Privacy(1.0), compute=compute)
+
+    def test_a_chance_that_leaves_nothing_private(self) -> None:
+        with pytest.raises(InputError, match=r"delta is 0\.05 and a client has 20 training images"):
+            federation(Privacy(1.0, delta=0.05))
+        assert federation(Privacy(1.0, delta=0.049)).training.privacy
+
+    def test_without_opacus(self) -> None:
+        with (
+            patch.object(dp_sgd, "find_spec", return_value=None),
+            pytest.raises(InputError, match=r"needs Opacus, which is not installed: pip install '\.\[privacy\]'"),
+        ):
+            federation(Privacy(1.0))
+
+    def test_it_is_imported_where_it_is_used(self) -> None:
+        """Its import takes seconds, which nobody waits for who does not ask for privacy."""
+        source = Path(dp_sgd.__file__).read_text(encoding="utf-8")
+        assert "    from opacus" in source
+        assert not re.search(r"^(from|import) opacus", source, re.MULTILINE)

@@ -1,0 +1,324 @@
+"""A report is replaced whole or not at all; a folder is there when it is asked for."""
+
+import hashlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from click import ClickException
+from full_disk import full_disk
+from kedro.io import DatasetError
+from matplotlib.figure import Figure
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.pipelines.datasets import CSVDataset, FigureDataset, FolderDataset, JSONDataset, ReportDataset
+from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
+from ktpfl_pipeline.pipelines.tune.dataset import WholeTextDataset
+
+FILES = {
+    "report.html",
+    "report.md",
+    "runs.csv",
+    "table.txt",
+    "figures/accuracy.png",
+    "figures/accuracy.svg",
+    "SHA256SUMS",
+}
+
+
+def report(text: str = "new", **changes: Any) -> Any:
+    figures = {"accuracy": Figure(figsize=(1, 1))}
+    files = {"report.html": f"<p>{text} ± Δ</p>", "report.md": f"# {text} ±", "runs.csv": f"{text}\n"}
+    values = {"files": files, "console": f"{text} ─ ±", "figures": figures, "variant": ""}
+    return SimpleNamespace(**{**values, **changes})
+
+
+def files(folder: Path) -> set[str]:
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+RESULT = {"runs": [{"seed": 0, "accuracy": [0.5, 0.25]}]}
+TABLE = pd.DataFrame({"seed": [0, 0, 1], "client": [0, 1, 0], "index": [7, 8, 9]})
+KINDS: dict[str, tuple[Any, Any]] = {
+    "result.json": (JSONDataset, RESULT),
+    "partition.csv": (CSVDataset, TABLE),
+    "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
+    "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),
+}
+
+
+@pytest.fixture(params=KINDS)
+def single(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
+    """A dataset of one file, saved."""
+    file = tmp_path / "model_output" / request.param
+    kind, content = KINDS[request.param]
+    dataset = kind(filepath=str(file))
+    assert not dataset.exists()
+    dataset.save(content)
+    return dataset, file
+
+
+class TestWhole:
+    """`--only-missing-outputs` takes for done what exists: only what is as it was written does."""
+
+    def test_a_whole_file_exists(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        assert dataset.exists()
+        assert files(file.parent) == {file.name, f"{file.name}.sha256"}
+        dataset.load()
+
+    def test_its_sum_is_what_sha256sum_writes(self, single: tuple[Any, Path]) -> None:
+        _, file = single
+        expected = f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
+        assert file.with_name(f"{file.name}.sha256").read_text() == expected
+
+    def test_cut_or_changed_anywhere_it_does_not(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        whole = file.read_bytes()
+        step = max(1, len(whole) // 50)
+        for at in range(0, len(whole), step):
+            for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+                file.write_bytes(damaged)
+                assert not dataset.exists()
+        file.write_bytes(whole)
+        assert dataset.exists()
+
+    def test_without_the_file_or_a_whole_sum_it_does_not(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        sum_of = file.with_name(f"{file.name}.sha256")
+        for content in (b"", b"\xff\xfe", sum_of.read_bytes()[:-1]):
+            sum_of.write_bytes(content)
+            assert not dataset.exists()
+        sum_of.unlink()
+        assert not dataset.exists()
+        file.unlink()
+        assert not dataset.exists()
+
+    @pytest.mark.parametrize("name", [name for name in KINDS if name != "tuned.json"])
+    def test_a_failure_leaves_the_old_file(self, tmp_path: Path, name: str) -> None:
+        kind, content = KINDS[name]
+        dataset = kind(filepath=str(tmp_path / name))
+        dataset.save(content)
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(DatasetError):
+            dataset.save(object())
+        assert (tmp_path / name).read_bytes() == before
+        assert dataset.exists()
+        dataset.save(content)
+        assert files(tmp_path) == {name, f"{name}.sha256"}
+
+    def test_a_kill_while_it_is_written_leaves_the_old_file(
+        self, single: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dataset, file = single
+        before = file.read_bytes()
+
+        def killed(self: Path, target: Path) -> Path:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Path, "replace", killed)
+            dataset.save(KINDS[file.name][1])
+        assert file.read_bytes() == before
+        assert dataset.exists()
+
+    def test_on_a_full_disk_a_sentence_and_the_old_file(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        before = file.read_bytes()
+        for room in (0, 1, len(before) - 1):
+            with pytest.raises(DatasetError) as refused, full_disk(room):
+                dataset.save(KINDS[file.name][1])
+            with pytest.raises(ClickException, match=rf"^{file} could not be written \(File too large\): free some"):
+                ProjectHooks().on_pipeline_error(refused.value)
+            assert file.read_bytes() == before
+            assert files(file.parent) == {file.name, f"{file.name}.sha256"}
+            assert dataset.exists()
+
+    def test_one_that_was_changed_is_not_read(self, single: tuple[Any, Path]) -> None:
+        """A digit more or less in an index is another partition, and reads as well."""
+        dataset, file = single
+        whole = file.read_bytes()
+        digits = [at for at, sign in enumerate(whole) if chr(sign) in "0123456789"]
+        for at in digits[:: max(1, len(digits) // 20)]:
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(DatasetError) as refused:
+                dataset.load()
+            with pytest.raises(ClickException, match=r"cannot be read \(its checksum is not the one beside it"):
+                ProjectHooks().on_pipeline_error(refused.value)
+        file.write_bytes(whole)
+        dataset.load()
+
+    def test_without_a_sum_it_is_read(self, single: tuple[Any, Path]) -> None:
+        dataset, file = single
+        file.with_name(f"{file.name}.sha256").unlink()
+        dataset.load()
+
+    @pytest.mark.parametrize("name", ["result.json", "figure.json", "partition.csv"])
+    def test_a_damaged_file_is_refused_in_a_sentence(self, tmp_path: Path, name: str) -> None:
+        dataset = KINDS[name][0](filepath=str(tmp_path / name))
+        dataset.save(KINDS[name][1])
+        (tmp_path / name).write_bytes(b'{"runs": [\xff' if name.endswith("json") else b"")
+        with pytest.raises(DatasetError) as refused:
+            dataset.load()
+        with pytest.raises(ClickException, match=rf"^{tmp_path / name} cannot be read \(.*\): delete it and give the"):
+            ProjectHooks().on_pipeline_error(refused.value)
+
+    def test_a_damaged_text_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
+        (tmp_path / "tuned.json").write_bytes(b"\xff")
+        with pytest.raises(DatasetError) as refused:
+            WholeTextDataset(filepath=str(tmp_path / "tuned.json")).load()
+        assert isinstance(refused.value.__cause__, InputError)
+
+    def test_a_damaged_comparison_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
+        for content in (b"{", b"\xff", b"[" * 10**5):
+            (tmp_path / "comparison.json").write_bytes(content)
+            with pytest.raises(DatasetError) as refused:
+                ComparisonsDataset(filepath=str(tmp_path)).load()
+            assert isinstance(refused.value.__cause__, InputError)
+
+
+class BrokenFigure:
+    def savefig(self, *arguments: Any, **options: Any) -> None:
+        raise OSError("No space left on device")
+
+
+class TestReport:
+    @pytest.fixture
+    def dataset(self, tmp_path: Path) -> ReportDataset:
+        return ReportDataset(filepath=str(tmp_path / "reports" / "digits"))
+
+    def test_everything_is_written(self, dataset: ReportDataset) -> None:
+        assert not dataset.exists()
+        dataset.save(report())
+        assert dataset.exists()
+        assert files(dataset.folder) == FILES
+        assert (dataset.folder / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (dataset.folder / "figures" / "accuracy.svg").read_text()
+
+    def test_read_as_it_was_written(self, dataset: ReportDataset) -> None:
+        dataset.save(report())
+        assert dataset.load() == "# new ±"
+        assert dataset.console() == "new ─ ±"
+        assert str(dataset.preview()) == "<p>new ± Δ</p>"
+        assert dataset.page == dataset.folder / "report.html"
+
+    def test_the_old_report_goes_whole(self, dataset: ReportDataset) -> None:
+        """A figure of the last report would look like one of this."""
+        dataset.save(report("old", figures={"accuracy": Figure(), "coefficients_kt_pfl": Figure()}))
+        dataset.save(report("new"))
+        assert files(dataset.folder) == FILES
+        assert dataset.load() == "# new ±"
+
+    @pytest.mark.parametrize("broken", [{"figures": {"accuracy": BrokenFigure()}}, {"console": None}])
+    def test_a_failure_leaves_the_old_report(self, dataset: ReportDataset, broken: dict[str, Any]) -> None:
+        dataset.save(report("old"))
+        with pytest.raises(DatasetError):
+            dataset.save(report("new", **broken))
+        assert files(dataset.folder) == FILES
+        assert dataset.load() == "# old ±"
+        dataset.save(report("newer"))
+        assert dataset.load() == "# newer ±"
+        assert [folder.name for folder in dataset.folder.parent.iterdir()] == ["digits"], "nothing half-written stays"
+
+    def test_on_a_full_disk_a_sentence_and_the_old_report(self, dataset: ReportDataset) -> None:
+        dataset.save(report("old"))
+        for room in (0, 20, 500):
+            with pytest.raises(DatasetError) as refused, full_disk(room):
+                dataset.save(report("new"))
+            with pytest.raises(ClickException, match=rf"^{dataset.folder} could not be written \(File too large\): "):
+                ProjectHooks().on_pipeline_error(refused.value)
+            assert dataset.exists()
+            assert dataset.load() == "# old ±"
+            assert [folder.name for folder in dataset.folder.parent.iterdir()] == ["digits"]
+
+    def test_a_first_report_that_fails_does_not_exist(self, dataset: ReportDataset) -> None:
+        with pytest.raises(DatasetError):
+            dataset.save(report(figures={"accuracy": BrokenFigure()}))
+        assert not dataset.exists()
+
+    @pytest.mark.parametrize("name", sorted(FILES))
+    def test_with_a_file_cut_short_it_does_not_exist(self, dataset: ReportDataset, name: str) -> None:
+        dataset.save(report())
+        file = dataset.folder / name
+        whole = file.read_bytes()
+        for length in (0, len(whole) // 2, len(whole) - 1):
+            file.write_bytes(whole[:length])
+            assert not dataset.exists()
+        file.unlink()
+        assert not dataset.exists()
+        file.write_bytes(whole)
+        assert dataset.exists()
+
+    def test_the_page_of_another_report_is_left_alone(self, dataset: ReportDataset) -> None:
+        other = ReportDataset(filepath=str(dataset.folder.with_name("digits_2")))
+        other.save(report("other"))
+        dataset.save(report())
+        assert other.load() == "# other ±"
+
+
+class TestVariants:
+    @pytest.fixture
+    def dataset(self, tmp_path: Path) -> ReportDataset:
+        return ReportDataset(filepath=str(tmp_path / "reports" / "digits"))
+
+    def test_side_by_side(self, dataset: ReportDataset) -> None:
+        for variant in ("two_labels-mnist", "dirichlet-0.3-mnist"):
+            dataset.save(report(variant, variant=variant))
+            assert dataset.page == dataset.folder / variant / "report.html", "the last one is what is read"
+            assert dataset.load() == f"# {variant} ±"
+            assert dataset.console() == f"{variant} ─ ±"
+        assert files(dataset.folder) == {
+            f"{variant}/{file}" for variant in ("two_labels-mnist", "dirichlet-0.3-mnist") for file in FILES
+        }
+
+    def test_a_variant_is_replaced_whole_and_the_others_stay(self, dataset: ReportDataset) -> None:
+        dataset.save(report("other", variant="other"))
+        dataset.save(report("old", variant="mine", figures={"gone": Figure()}))
+        dataset.save(report("new", variant="mine"))
+        assert files(dataset.folder / "mine") == FILES
+        assert (dataset.folder / "other" / "report.md").read_text() == "# other ±"
+        assert sorted(folder.name for folder in dataset.folder.iterdir()) == ["mine", "other"]
+
+    def test_a_failure_leaves_the_old_variant(self, dataset: ReportDataset) -> None:
+        dataset.save(report("old", variant="mine"))
+        with pytest.raises(DatasetError):
+            dataset.save(report("new", variant="mine", figures={"accuracy": BrokenFigure()}))
+        assert dataset.load() == "# old ±"
+        assert dataset.page == dataset.folder / "mine" / "report.html", "not the half-written one"
+
+    def test_a_failure_at_the_very_end_leaves_the_old_variant(
+        self, dataset: ReportDataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dataset.save(report("old", variant="mine"))
+        replace = Path.replace
+
+        def fail(self: Path, target: Path) -> Path:
+            if target.name == "mine":
+                raise OSError("disk gone")
+            return replace(self, target)
+
+        with monkeypatch.context() as patched, pytest.raises(DatasetError):
+            patched.setattr(Path, "replace", fail)
+            dataset.save(report("new", variant="mine"))
+        assert dataset.load() == "# old ±"
+
+
+class TestFolder:
+    def test_it_is_made_when_it_is_asked_for(self, tmp_path: Path) -> None:
+        folder = tmp_path / "data" / "01_raw"
+        dataset = FolderDataset(filepath=str(folder))
+        assert not folder.exists()
+        assert dataset.load() == folder
+        assert folder.is_dir()
+
+    def test_what_is_in_it_stays(self, tmp_path: Path) -> None:
+        (tmp_path / "my.npz").write_text("mine")
+        assert (FolderDataset(filepath=str(tmp_path)).load() / "my.npz").read_text() == "mine"
+
+    def test_it_cannot_be_saved(self, tmp_path: Path) -> None:
+        with pytest.raises(DatasetError, match="is an input"):
+            FolderDataset(filepath=str(tmp_path)).save(5)

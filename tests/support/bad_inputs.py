@@ -1,0 +1,142 @@
+"""Every bad input of the tests' tables, with what is said of it: the script writes the document."""
+
+import contextlib
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from click import ClickException
+
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("", "config", "pipelines"))
+
+import hostile
+import test_bad_inputs
+import test_hooks
+import test_schema
+
+from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.sources import load
+from ktpfl_pipeline.hooks import ProjectHooks
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
+INTRODUCTION = """# Bad inputs
+
+What is said of inputs that cannot be used, {number:,} of them: settings, configuration files, images, files made to do
+harm, and checkpoints. Each is refused before anything is trained, in one line, and nothing is left half-written. What
+is allowed is told in [Running](running.md#limits).
+
+The tests refuse each of these. `python tests/support/bad_inputs.py` writes this page from their tables, and a test fails where
+it is out of date.
+"""
+LENGTH = 400  # of what is shown of an input or a message
+RAW = Path("data/01_raw")
+
+Cases = dict[str, str]
+
+
+def groups() -> dict[str, Cases]:
+    """Return {group: {input: message}}."""
+    return {
+        "Settings": dict(settings()),
+        "Settings that do not go with the images": dict(data_boxes()),
+        "Configuration files": dict(configurations()),
+        "Images": dict(files()),
+        "Checkpoints": dict(checkpoints()),
+    }
+
+
+def settings() -> Iterator[tuple[str, str]]:
+    """Settings that cannot be, whatever the images are."""
+    tables = (
+        test_schema.MISSPELT,
+        test_schema.OUT_OF_RANGE,
+        test_schema.UNKNOWN,
+        test_schema.IMPOSSIBLE_WITH_PRIVACY,
+    )
+    for path, value, *_ in (case for table in tables for case in table):
+        yield f"{path}: {value!r}", test_schema.refusal(path, value)
+
+
+def data_boxes() -> Iterator[tuple[str, str]]:
+    """Settings and files that do not go together."""
+    for what, (prepare, changes, _) in test_bad_inputs.CASES.items():
+        with project():
+            yield what, test_bad_inputs.refusal(RAW, prepare, changes)
+
+
+def configurations() -> Iterator[tuple[str, str]]:
+    """Files under conf/ that cannot be read."""
+    for what, (text, _) in test_hooks.YAML.items():
+        with project():
+            read = test_hooks.context(Path(), parameters=text)
+            yield what, message(lambda read=read: ProjectHooks().after_context_created(read))
+
+
+def files() -> Iterator[tuple[str, str]]:
+    """Files of images made to do harm."""
+    for what, (source, make, _) in hostile.FILES.items():
+        with project():
+            make(RAW)
+            yield what, message(lambda source=source: load(source, RAW))
+
+
+def checkpoints() -> Iterator[tuple[str, str]]:
+    """Checkpoints that are not as they were written."""
+    for what, (make, _) in hostile.CHECKPOINTS.items():
+        with project():
+            file = Path("checkpoint.pt")
+            make(file)
+            yield what, message(lambda file=file: checkpoint.load(file, hostile.SETTINGS, torch.device("cpu")))
+
+
+def message(refuse: Callable[[], Any]) -> str:
+    try:
+        refuse()
+    except (InputError, ClickException) as error:
+        return str(error)
+    raise AssertionError("a bad input was not refused")
+
+
+@contextlib.contextmanager
+def project() -> Iterator[None]:
+    """Work in an empty project without a network."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        RAW.mkdir(parents=True)
+        with patch.object(socket, "getaddrinfo", side_effect=OSError("no network")):
+            yield
+
+
+def document() -> str:
+    """Return the page."""
+    with patch.object(torch.cuda, "device_count", return_value=0):
+        made = groups()
+    lines = [INTRODUCTION.format(number=sum(map(len, made.values())))]
+    for group, cases in made.items():
+        lines += [f"## {group}\n", "```text"]
+        lines += [f"{shown(what)}\n    {shown(said)}" for what, said in cases.items()]
+        lines += ["```\n"]
+    lines = [re.sub(r" at 0x[0-9a-f]+", "", line) for line in lines]
+    return re.sub(rf"/(private/)?{re.escape(tempfile.gettempdir().strip('/'))}/tmp\w+", "/project", "\n".join(lines))
+
+
+def shown(text: str) -> str:
+    line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    return line if len(line) <= LENGTH else f"{line[: LENGTH // 2]} ... {line[-LENGTH // 2 :]}"
+
+
+def without_reasons(page: str) -> str:
+    """Return a page without what libraries say, each in its version's words."""
+    return re.sub(
+        r"(whole \.npz file|cannot be read|pixels allowed|could not be downloaded into \S+) \(.*\)", r"\1", page
+    )
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(), encoding="utf-8")

@@ -1,0 +1,141 @@
+"""Results small enough to work by hand."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.analysis.theorem import TheoremCheck
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+
+Rounds = Sequence[Sequence[float] | None]
+"""For each round, each client's accuracy; None where it was not evaluated."""
+
+
+def make_run(
+    method: str = "kt_pfl",
+    seed: int = 0,
+    after_transfer: Rounds = ((0.5, 0.7),),
+    after_local: Rounds | None = None,
+    *,
+    coefficients: list[list[float]] | None = None,
+    label_counts: list[list[int]] | None = None,
+    knowledge: int = 1_000_000,
+    parameters: int = 0,
+    run_id: str = "",
+) -> FinishedRun:
+    """Two clients or as many as have accuracies; every client takes part in every round."""
+    after_local = after_transfer if after_local is None else after_local
+    n = next(len(values) for values in after_transfer if values is not None)
+    history = [
+        RoundRecord(
+            round=t,
+            cohort=list(range(n)),
+            accuracy={} if end is None else {"after_local": list(middle or end), "after_transfer": list(end)},
+            loss={"train": [0.1] * n},
+            traffic={
+                **{ledger: [0] * n for ledger in LEDGERS},
+                **({} if method == "local" else {"knowledge_up": [knowledge] * n, "parameters_up": [parameters] * n}),
+            },
+            seconds={"train": 2.0, "distill": 1.0, "round": 3.5},
+        )
+        for t, (end, middle) in enumerate(zip(after_transfer, after_local, strict=True), start=1)
+    ]
+    return FinishedRun(
+        experiment="compare_hetero_digits",
+        method=method,
+        seed=seed,
+        partition="two_labels",
+        run_id=run_id,
+        key=f"key-{method}-{seed}",
+        architectures=[("lenet", "mlp")[i % 2] for i in range(n)],
+        label_counts=label_counts or [[3, 1, 0] if i % 2 == 0 else [0, 2, 2] for i in range(n)],
+        history=history,
+        coefficients=coefficients,
+    )
+
+
+def make_result(method: str, *means: float, after_local: Sequence[float] | None = None) -> MethodResult:
+    """One round, one seed for each mean; two clients 10 points around it, and KT-pFL with a matrix."""
+    matrix = [[0.75, 0.25], [0.5, 0.5]] if method == "kt_pfl" else None
+    runs = [
+        make_run(
+            method,
+            seed,
+            [(mean - 0.1, mean + 0.1)],
+            [(local - 0.1, local + 0.1)],
+            coefficients=matrix,
+            run_id=f"{seed:02d}-{method}",
+        )
+        for seed, (mean, local) in enumerate(zip(means, after_local or means, strict=True))
+    ]
+    return summarise(runs, {"rho": 0.5} if method == "kt_pfl" else {})
+
+
+def make_check(own: Sequence[float] = (0.25, 1.0)) -> TheoremCheck:
+    """Two clients. The fitted mixture is the first's own model and beats both for the second; learned is 1 for both.
+
+    On the images that it was not fitted to, the fitted mixture is worse than the second client's own model.
+    """
+    fitted = [own[0], 0.75 * own[1]]
+    return TheoremCheck(
+        fit={"fitted": fitted, "own": list(own), "average": [2.0, 1.5], "learned": [1.0, 1.0]},
+        test={"fitted": [0.5, 1.25], "own": [0.5, 1.0], "average": [2.0, 1.5], "learned": [1.0, 1.0]},
+        accuracy={"fitted": [1.0, 0.5], "own": [1.0, 0.25], "average": [0.5, 0.5], "learned": [0.75, 0.5]},
+        certificate=[1e-9, 5e-9],
+        coefficients=[[1.0, 0.0], [0.5, 0.5]],
+        samples=[[4, 5], [4, 4]],
+    )
+
+
+@pytest.fixture(scope="session")
+def whole() -> MethodResult:
+    """KT-pFL with two seeds and all that a run can keep: matrices over three rounds, attention, Theorem 1."""
+    rounds = [(0.5, 0.7), (0.6, 0.8), (0.7, 0.9)]
+    matrices = {1: [[0.9, 0.1], [0.2, 0.8]], 3: [[0.6, 0.4], [0.3, 0.7]]}
+    own = {0: [0.85, 0.75, 0.65], 1: [0.75, 0.65, 0.55]}
+    runs = [
+        replace(
+            make_run("kt_pfl", seed, rounds, coefficients=matrices[3], run_id=f"{seed:02d}-kt_pfl"),
+            matrices=matrices,
+            attention={"own": own[seed], "alike": [0.0] * 3, "others": [1 - weight for weight in own[seed]]},
+            theorem=make_check((0.25, 1.0 + seed)),
+        )
+        for seed in own
+    ]
+    return summarise(runs, {})
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., FinishedRun]:
+    return make_run
+
+
+@pytest.fixture(scope="session")
+def result() -> Callable[..., MethodResult]:
+    return make_result
+
+
+@pytest.fixture(scope="session")
+def study() -> list[MethodResult]:
+    """KT-pFL 90 ± 1, FedMD 80 ± 2, local-only 88 ± 1 over three seeds; FedMD is better before distillation."""
+    return [
+        make_result("kt_pfl", 0.89, 0.90, 0.91, after_local=(0.90, 0.91, 0.92)),
+        make_result("fedmd", 0.78, 0.80, 0.82, after_local=(0.87, 0.87, 0.87)),
+        make_result("local", 0.87, 0.88, 0.89),
+    ]
+
+
+@pytest.fixture
+def paper_settings() -> dict[str, object]:
+    return {
+        "seeds": [0, 1, 2],
+        "rounds": 1,
+        "clients": 20,
+        "architectures": ["lenet", "alexnet", "resnet18", "shufflenet_v2"],
+        "private": {"source": "fashion_mnist", "classes": None},
+        "public": {"source": "mnist", "batch": 3000},
+        "partition": {"scheme": "two_labels"},
+        "training": {"epochs": 20, "learning_rate": 0.01},
+    }

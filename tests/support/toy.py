@@ -1,0 +1,250 @@
+"""Toy federations: a few clients, 8x8 images in three classes that a linear model tells apart, four tiny architectures.
+
+Client ids are not row numbers, training sets differ in size, and their last batches are a full one, short ones and a
+single image, so that a mix-up of any of these shows.
+"""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.engine import Observer
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.method import Method
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.metrics import RoundRecord
+
+IDS = (3, 7, 11, 12, 20)
+SIZES = (16, 17, 20, 9, 14)  # training images per client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6
+CLASSES = 3
+ARCHITECTURES = ("linear", "conv", "mlp")
+ARITHMETICS = {
+    "float64": Compute("cpu", dtype="float64"),
+    "bfloat16": Compute("cpu", dtype="bfloat16"),
+    "channels_last": Compute("cpu", memory_format="channels_last"),
+}
+
+
+class Unlucky(nn.Module):
+    """Passes on what it is given; while training it turns one batch in fifteen, drawn as dropout is, into NaN."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images * float("nan") if self.training and torch.rand(()) > 14 / 15 else images
+
+
+def build(name: str) -> nn.Module:
+    """Return a new module: ``linear``, ``conv`` (with BatchNorm), ``mlp`` (with dropout) or ``both`` (with both).
+
+    ``unlucky`` is linear, and its training diverges in some rounds.
+    """
+    convolution = [nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]  # 4 x 3 x 3
+    layers: dict[str, list[nn.Module]] = {
+        "linear": [nn.Flatten(), nn.Linear(64, CLASSES)],
+        "conv": [*convolution, nn.Linear(36, CLASSES)],
+        "mlp": [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, CLASSES)],
+        "both": [*convolution, nn.Dropout(0.3), nn.Linear(36, CLASSES)],
+        "unlucky": [nn.Flatten(), Unlucky(), nn.Linear(64, CLASSES)],
+    }
+    return nn.Sequential(*layers[name])
+
+
+def samples(number: int, seed: int, favourite: int = 0) -> LabelledDataset:
+    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favourite`."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(number) % CLASSES
+    labels[: number // 2] = favourite
+    labels = labels[torch.randperm(number, generator=generator)]
+    images = torch.randint(0, 120, (number, 1, 8, 8), generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        image[:, 3 * label : 3 * label + 2] += 110
+    return LabelledDataset(images.to(torch.uint8), labels)
+
+
+def federation(
+    clients: int = 5, *, architectures: tuple[str, ...] = ARCHITECTURES, dtype: Any = "float32", **settings: Any
+) -> Federation:
+    """Return a fresh toy federation on the CPU; `settings` are other fields of `Federation`."""
+    members = tuple(
+        Client(
+            id=IDS[i],
+            architecture=architectures[i % len(architectures)],
+            train=samples(SIZES[i], seed=10 * i, favourite=i % CLASSES),
+            validation=samples(6, seed=10 * i + 1, favourite=i % CLASSES),
+            test=samples(15, seed=10 * i + 2, favourite=i % CLASSES),
+        )
+        for i in range(clients)
+    )
+    defaults = {
+        "clients": members,
+        "public": samples(24, seed=1000).images,
+        "public_batch_size": 13,
+        "classes": CLASSES,
+        "build": build,
+        "training": LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
+        "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05),
+        "compute": Compute(device="cpu", dtype=dtype),
+    }
+    return Federation(**{**defaults, **settings})
+
+
+def alike(architecture: str = "linear", clients: int = 5, **settings: Any) -> Federation:
+    """Return a toy federation whose clients have one architecture."""
+    return federation(clients, architectures=(architecture,), **settings)
+
+
+def federation_for(method: Method[Any], **settings: Any) -> Federation:
+    """Return a federation of several architectures, or of one where the method refuses several."""
+    fed = federation(**settings)
+    try:
+        method.init(fed)
+    except InputError:
+        fed = federation(**{**settings, "architectures": ("both",)})
+    return fed
+
+
+def again(fed: Federation, **changes: Any) -> Federation:
+    """Return the same federation with nothing loaded, and with `changes` to its fields."""
+    return replace(fed, **{"executor": SerialExecutor(), **changes})
+
+
+class ReverseExecutor(SerialExecutor):
+    """Visits the clients in the opposite order."""
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        values = super().run(fed, phase, verb, dict(reversed(calls.items())))
+        return {n: values[n] for n in calls}
+
+
+class Script(SerialExecutor):
+    """Lets clients predict what it is told, and keeps the teachers that come back.
+
+    Attributes:
+        predictions: (N, B, K) logits on the public batch, a row per client in the order of `IDS`.
+        teachers: (B, K) probabilities by client, or by architecture of the server's models, of the last distillation.
+    """
+
+    def __init__(self, predictions: Tensor) -> None:
+        super().__init__()
+        self.predictions = predictions
+        self.teachers: dict[int | str, Tensor] = {}
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        if phase == "predict":
+            return {n: self.predictions[IDS.index(n)] for n in calls}
+        if phase in ("distill", "fuse"):
+            self.teachers = {n: teacher for n, (_, teacher, *_) in calls.items()}
+        return super().run(fed, phase, verb, calls)
+
+
+def teachers(method: Method[Any], predictions: Tensor, cohort: list[int] | None = None, **settings: Any) -> Any:
+    """Return whom `method` teaches what after one round in which clients predict `predictions`, (N, B, K) logits."""
+    script = Script(predictions)
+    fed = federation(len(predictions), public_batch_size=predictions.shape[1], executor=script, **settings)
+    method.round(method.init(fed), [client.id for client in fed.clients] if cohort is None else cohort, 1, fed)
+    return script.teachers
+
+
+class Diverging(SerialExecutor):
+    """Breaks the weights that a phase trains for one client, whose loss is finite still.
+
+    Attributes:
+        n: the client.
+        phase: the phase.
+    """
+
+    def __init__(self, n: int, phase: str = "train") -> None:
+        super().__init__()
+        self.n, self.phase = n, phase
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        def broken(space: Any, n: int, *arguments: Any) -> Any:
+            outcome = verb(space, n, *arguments)
+            return replace(outcome, value=_broken(outcome.value)) if (n, phase) == (self.n, self.phase) else outcome
+
+        return super().run(fed, phase, broken, calls)
+
+
+class Overflowing(SerialExecutor):
+    """Lets one client predict infinities, with weights that are finite."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.n = n
+
+    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+        values = super().run(fed, phase, verb, calls)
+        return {n: value * float("inf") if (n, phase) == (self.n, "predict") else value for n, value in values.items()}
+
+
+def _broken(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _broken(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_broken, value))
+    return value * float("nan") if value.is_floating_point() else value
+
+
+def finite(value: Any) -> bool:
+    """Return whether all numbers in a state, or a part of one, are finite."""
+    if isinstance(value, Tensor):
+        return bool(value.isfinite().all())
+    if isinstance(value, Mapping):
+        return all(map(finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(finite, value))
+    if is_dataclass(value):
+        return all(finite(getattr(value, entry.name)) for entry in fields(value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+class Watch:
+    """Watches a run: which rounds it is told of, and how many of them before any client has done anything."""
+
+    def __init__(self) -> None:
+        self.told: list[RoundRecord] = []
+        self.resumed: int | None = None
+        self.observer = Observer(progress=self.progress, round=self.told.append)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        if self.resumed is None:
+            self.resumed = len(self.told)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two results are the same, tensors bit for bit and of one dtype, dictionaries in any order."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if is_dataclass(one):
+        return all(same(getattr(one, entry.name), getattr(other, entry.name)) for entry in fields(one))
+    return bool(one == other)
+
+
+def distance(one: dict[int, dict[str, Tensor]], other: dict[int, dict[str, Tensor]]) -> float:
+    """Return the largest difference between any two numbers of two collections of models."""
+    assert one.keys() == other.keys()
+    return max(
+        float((tensor.double() - other[n][name].double()).abs().max())
+        for n, params in one.items()
+        for name, tensor in params.items()
+    )
+
+
+def global_generators() -> tuple[Any, ...]:
+    """Return the state of every generator that a careless draw would move."""
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()

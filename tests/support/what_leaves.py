@@ -1,0 +1,188 @@
+"""What leaves a client, by method, from the bytes ledger: the script writes it into the document.
+
+Each method runs two rounds of a toy federation. What its ledger has of a kind is compared with the formulas of that
+kind, one of which must fit all members of the cohort; the formula then gives the bytes at the paper's settings.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+from unittest.mock import patch
+
+import toy
+
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.metrics import KINDS, Traffic
+from ktpfl_pipeline.core.weights import wire_bytes
+from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "privacy.md"
+BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}, "fedfomo": {"candidates": 4}}
+COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
+PAPER = {"lenet": 44_426, "alexnet": 20_125_386, "resnet18": 11_172_810 + 9_600, "shufflenet_v2": 1_263_422 + 16_180}
+ALIKE = {"mcmahan_cnn": 1_663_370}
+"""Parameters, and BatchNorm's means and variances, at 1x28x28 and ten classes: what the tests of the models count."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the formulas for one client are of.
+
+    Attributes:
+        public: B.
+        pixels: of a public image, a byte each.
+        classes: K.
+        owned: classes of which the client has training images.
+        feature: F, of FedProto's prototypes.
+        clients: N.
+        cohort: models of the cohort's members, |S|.
+        candidates: M', models that FedFomo sends a client.
+        own: d_n, float32 numbers of the client's model.
+        others: the same of the other members' models together.
+        body: of its model without the head.
+        common: d_q, of FML's common model.
+    """
+
+    public: int
+    pixels: int
+    classes: int
+    owned: int
+    feature: int
+    clients: int
+    cohort: int
+    candidates: int
+    own: int
+    others: int
+    body: int
+    common: int
+
+
+Formula = Callable[[Sizes], int]
+FORMULAS: dict[str, dict[str, Formula]] = {
+    "predictions": {"4BK": lambda s: 4 * s.public * s.classes},
+    "prototypes": {"4FK": lambda s: 4 * s.feature * s.classes, "4F · its classes": lambda s: 4 * s.feature * s.owned},
+    "coefficients": {"4|S|": lambda s: 4 * s.cohort, "4(M' + 1)": lambda s: 4 * (s.candidates + 1)},
+    "parameters": {
+        "4d": lambda s: 4 * s.own,
+        "4 Σ d of the others": lambda s: 4 * s.others,
+        "4d(N - 1)": lambda s: 4 * s.own * (s.clients - 1),
+        "4dM'": lambda s: 4 * s.own * s.candidates,
+        "4d of the body": lambda s: 4 * s.body,
+        "4d of the common model": lambda s: 4 * s.common,
+    },
+    "public": {"B · pixels": lambda s: s.public * s.pixels},
+}
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What one method's ledger says.
+
+    Attributes:
+        formulas: by kind, only of those that travel.
+        alike: whether it needs one architecture.
+        counts: whether the server weighs clients by their numbers of training images.
+    """
+
+    formulas: dict[str, str]
+    alike: bool
+    counts: bool
+
+
+@cache
+def leaving(name: str) -> Leaving:
+    """Run one method on toy data and read its ledger."""
+    method = create(name, HYPERPARAMETERS.get(name))
+    fed = without_a_class(toy.federation_for(method))
+    with patch.object(Federation, "data_weights", autospec=True, side_effect=Federation.data_weights) as weighed:
+        state, _ = method.round(method.init(fed), list(toy.IDS), 1, fed)
+        _, report = method.round(state, COHORT, 2, fed)
+    found = {kind: formula_of(kind, report.traffic, fed) for kind in KINDS}
+    alike = len({client.architecture for client in fed.clients}) == 1
+    return Leaving({kind: formula for kind, formula in found.items() if formula}, alike, weighed.called)
+
+
+def without_a_class(fed: Federation) -> Federation:
+    """Return the federation with no training image of class 0 in its first client."""
+    first, *rest = fed.clients
+    kept = first.train.take(first.train.labels.nonzero().squeeze(1))
+    return toy.again(fed, clients=(replace(first, train=kept), *rest))
+
+
+def formula_of(kind: str, traffic: dict[int, Traffic], fed: Federation) -> str:
+    """Return the one formula that gives each member's bytes of a kind; empty where none travel."""
+    found = {n: getattr(own, kind) for n, own in traffic.items()}
+    if not any(found.values()):
+        return ""
+    known = FORMULAS[kind.rpartition("_")[0]]
+    fitting = [text for text, of in known.items() if all(of(toy_sizes(n, fed)) == found[n] for n in traffic)]
+    if len(fitting) != 1:
+        raise AssertionError(f"{kind} of {found} bytes: {fitting or 'no formula'} fit; add or mend one in FORMULAS.")
+    return fitting[0]
+
+
+def toy_sizes(n: int, fed: Federation) -> Sizes:
+    """Return the sizes of a toy client."""
+    numbers = {m: wire_bytes(fed.initial_model(fed.by_id[m].architecture)) // 4 for m in fed.by_id}
+    head = {"linear": 64, "conv": 36, "mlp": 12, "both": 36}[fed.by_id[n].architecture] * toy.CLASSES + toy.CLASSES
+    owned = len(fed.by_id[n].train.labels.unique())
+    others = sum(numbers[m] for m in COHORT if m != n)
+    common = 64 * toy.CLASSES + toy.CLASSES
+    own = numbers[n]
+    return Sizes(13, 64, toy.CLASSES, owned, 64, len(fed.clients), len(COHORT), 3, own, others, own - head, common)
+
+
+def paper_sizes(*, alike: bool) -> list[Sizes]:
+    """Return the sizes of the paper's clients: Fashion-MNIST, |D_r| = 3,000, twenty clients with two labels each."""
+    own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
+    head = 10 * 512 + 10
+    make = partial(Sizes, 3000, 784, 10, 2, 64, 20, 20, 4)
+    return [make(d, sum(own) - d, d - head, PAPER["lenet"]) for d in own]
+
+
+def row(name: str) -> str:
+    """Return one method's row."""
+    found = leaving(name)
+    sizes = paper_sizes(alike=found.alike)
+    cells = []
+    for direction in ("up", "down"):
+        kinds = {kind: text for kind, text in found.formulas.items() if kind.endswith(f"_{direction}")}
+        named = [f"{kind.rpartition('_')[0]} {text}" for kind, text in kinds.items()]
+        each = [sum(FORMULAS[kind.rpartition("_")[0]][text](s) for kind, text in kinds.items()) for s in sizes]
+        cells += ["; ".join(named).replace("|", "\\|") or "nothing", amount(fmean(each))]
+    covered = "yes" if name in ON_TRAINING else "no"
+    return f"| `{name}` | {' | '.join(cells)} | {'yes' if found.counts else 'no'} | {covered} |"
+
+
+def amount(number: float) -> str:
+    """Return bytes with three digits: ``120 kB``."""
+    if number == 0:
+        return "0"
+    unit = min(int(math.log10(number) / 3), 2)
+    return f"{number / 1000**unit:.3g} {('B', 'kB', 'MB')[unit]}"
+
+
+def table() -> str:
+    """Return the two tables: methods for any architectures, and those for one."""
+    titles = {False: "Clients of several architectures:", True: "Clients of one architecture:"}
+    head = "| method | up | a client and round | down | a client and round | $D_n$ | ε |\n" + "| --- " * 7 + "|"
+    parts = []
+    for alike, title in titles.items():
+        rows = [row(name) for name in METHODS if leaving(name).alike == alike]
+        parts.append("\n".join([title, "", head, *rows, ""]))
+    return "\n".join(parts)
+
+
+def written(page: str) -> str:
+    """Return the page with the tables in their place."""
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{table()}\n{END}", page, flags=re.S)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
