@@ -18,7 +18,8 @@ import torch
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
 from ktpfl_pipeline.pipeline_registry import HOMO_METHODS
 
 CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2

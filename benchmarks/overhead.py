@@ -20,9 +20,9 @@ import measure
 from workloads import WORKLOADS, federation
 
 from ktpfl_pipeline import methods, tracking
-from ktpfl_pipeline.core import checkpoint, coefficients, engine
+from ktpfl_pipeline.core import checkpoint, coefficients, engine, resources
 from ktpfl_pipeline.core import federation as core
-from ktpfl_pipeline.core.executors import resources, serial, workers
+from ktpfl_pipeline.core.executors import serial, workers
 
 ROUNDS = 2
 IN_WORKERS = "weights after training and distillation are finite"

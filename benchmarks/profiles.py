@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from training import engine_rounds
 from workloads import WORKLOADS, Workload
 
-from ktpfl_pipeline.core.executors import resources
+from ktpfl_pipeline.core import resources
 
 SHOWN = 8
 WATCHED = 5.0  # seconds at least

@@ -15,11 +15,11 @@ import torch
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core import engine, executors, resources
 from ktpfl_pipeline.core.coefficients import Divergence, eg, soft_predictions, teachers, uniform
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.executors import resources
-from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
 
 PRIVATE, TEST, SIZE, CLASSES = 100, 20, 28, 10
 CLIENTS, PUBLIC = (20, 50, 100, 200, 1000), (300, 600, 1200, 3000, 6000)

@@ -19,7 +19,8 @@ import torch
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
-from ktpfl_pipeline.core.federation import Client, Compute, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining
 from ktpfl_pipeline.models import build
 
 ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn")

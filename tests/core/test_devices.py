@@ -13,7 +13,8 @@ from ktpfl_pipeline.core.client import operations, stacked
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
-from ktpfl_pipeline.core.federation import Compute, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.methods import METHODS, create
 
 HYPERPARAMETERS = {"fml": {"common": "linear"}}

@@ -25,9 +25,10 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fedavg import FedAvgFT
 from ktpfl_pipeline.methods.feddf import FedDF

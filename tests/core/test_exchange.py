@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.exchange import Upload
-from ktpfl_pipeline.core.federation import Distillation, Federation
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import Distillation
 from ktpfl_pipeline.core.weights import select
 
 COHORT = [20, 3, 11]  # rows 4, 0 and 2 of the federation

@@ -10,7 +10,8 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Compute, Distillation, Federation
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute, Distillation
 from ktpfl_pipeline.core.weights import Models, params_of
 
 FOUR = (*toy.ARCHITECTURES, "both")
@@ -186,7 +187,7 @@ class TestFineTune:
     def test_its_losses_are_not_those_of_training(self) -> None:
         fed = toy.federation(2)
         fed.fine_tune(fed.initial_models())
-        assert set(fed.executor.losses) == {"fine_tune"}
+        assert set(fed.log.losses) == {"fine_tune"}
 
 
 class TestTrainMutually:

@@ -1,10 +1,14 @@
 """Named random streams."""
 
 import itertools
+from typing import Any
 
+import pytest
 import torch
+import toy
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.rules import Descent
 
 
 def test_a_seed_is_the_same_everywhere_and_always() -> None:
@@ -45,3 +49,34 @@ def test_a_stream_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     torch.rand(3, generator=rng.stream(0, "a"))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class TestSeeded:
+    def test_puts_the_generators_back(self) -> None:
+        before = torch.get_rng_state()
+        with rng.seeded(3):
+            inside = torch.rand(2)
+        assert torch.equal(torch.get_rng_state(), before)
+        with rng.seeded(3):
+            assert torch.equal(torch.rand(2), inside)
+
+    def test_puts_them_back_after_an_error(self) -> None:
+        before = torch.get_rng_state()
+        with pytest.raises(ZeroDivisionError), rng.seeded(3):
+            torch.rand(2)
+            raise ZeroDivisionError
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_on_the_cpu_no_gpu_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A machine may have some: to ask one starts CUDA, and then no worker can be forked."""
+
+        def refuse(*arguments: Any) -> None:
+            raise AssertionError("a GPU was asked")
+
+        for name in ("_lazy_init", "get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
+            monkeypatch.setattr(torch.cuda, name, refuse)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        fed = toy.federation(architectures=toy.ARCHITECTURES)
+        trained = fed.train(fed.initial_models(), 1)
+        fed.evaluate(trained, "test")
+        fed.adapt(Descent(), trained, 1)

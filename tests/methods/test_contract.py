@@ -20,9 +20,10 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, Personal
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, TITLES, create
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models, gram, mix, vector_of
 from ktpfl_pipeline.methods.fedamp import FedAMP, FedAMPState, HeurFedAMP
 from ktpfl_pipeline.methods.local import Local

@@ -1,7 +1,7 @@
 """FedDF, its soft variant, and pFedDF: sections 6 and 15.3 of the project's algorithm reference."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -10,13 +10,16 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Params, average
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.federation import Federation
 
 EVERYONE = list(toy.IDS)
 OF = {3: "linear", 7: "conv", 11: "mlp", 12: "linear", 20: "conv"}

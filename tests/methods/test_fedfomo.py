@@ -13,8 +13,9 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, worth
 

@@ -12,8 +12,9 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.local import Local

@@ -14,9 +14,10 @@ from ktpfl_pipeline.core import coefficients, engine, exchange
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Distillation, Federation
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.setting import Distillation
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
@@ -85,7 +86,7 @@ class TestTeachingOneself:
         models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
         distilled = fed.distill(models, own_teachers(fed, models, batch), batch, 1)
         assert toy.distance(models, distilled) < 1e-15
-        assert max(abs(loss) for loss in fed.executor.losses["distill"].values()) < 1e-15
+        assert max(abs(loss) for loss in fed.log.losses["distill"].values()) < 1e-15
 
     @pytest.mark.parametrize("temperature", [1.0, 3.0])
     def test_a_phase_of_distillation_changes_nothing(self, temperature: float) -> None:
@@ -400,4 +401,4 @@ class TestTraffic:
         exchange.teach(fed, PersonalState(upload.models), upload, teachers, 1)
         for n, teacher, own in zip(EVERYONE, teachers, soft, strict=True):
             expected = F.kl_div(own.log(), teacher, reduction="batchmean").item()
-            assert fed.executor.losses["distill"][n] == pytest.approx(expected, abs=1e-6)
+            assert fed.log.losses["distill"][n] == pytest.approx(expected, abs=1e-6)

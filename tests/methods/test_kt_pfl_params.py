@@ -10,7 +10,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import coefficients, engine
 from ktpfl_pipeline.core.coefficients import SquaredDistance
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.federation import LocalTraining
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import average, gram
 from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState

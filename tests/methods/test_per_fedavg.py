@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from ktpfl_pipeline.core.client.operations import batches
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.client.sgd import batches
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
 from ktpfl_pipeline.methods.per_fedavg import MetaStep, PerFedAvg, hessian_product
 

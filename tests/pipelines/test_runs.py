@@ -20,8 +20,8 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.federation import LocalTraining
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
@@ -61,11 +61,11 @@ class TestAssemble:
 
     def test_who_lies_and_what_becomes_of_who_diverges_are_settings(self, data: FederatedData) -> None:
         plain = runs.assemble(experiment(), data, 1)
-        assert (plain.on_divergence, plain.liars) == ("stop", [])
+        assert (plain.on_divergence, plain.adversary_ids) == ("stop", [])
         changes = {"on_divergence": "skip", "adversaries": {"share": 0.4, "kind": "scaled"}}
         fed = runs.assemble(experiment(**changes), data, 1)
         assert (fed.on_divergence, fed.adversaries) == ("skip", Adversaries(0.4, "scaled"))
-        assert len(fed.liars) == 2
+        assert len(fed.adversary_ids) == 2
 
     def test_local_training_is_private_where_it_is_asked_for(self) -> None:
         asked = {"privacy": {"noise_multiplier": 2.0, "delta": 0.001}, "learning_rate": 0.3}

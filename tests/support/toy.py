@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Observer
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation, RoundLog
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining, Setting
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.metrics import RoundRecord
@@ -114,15 +116,14 @@ def federation_for(method: Method[Any], **settings: Any) -> Federation:
 
 def again(fed: Federation, **changes: Any) -> Federation:
     """Return the same federation with nothing loaded, and with `changes` to its fields."""
-    return replace(fed, **{"executor": SerialExecutor(), **changes})
+    return replace(fed, **{"executor": SerialExecutor(), "log": RoundLog(), **changes})
 
 
 class ReverseExecutor(SerialExecutor):
     """Visits the clients in the opposite order."""
 
-    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        values = super().run(fed, phase, verb, dict(reversed(calls.items())))
-        return {n: values[n] for n in calls}
+    def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
+        return super().outcomes(setting, phase, operation, dict(reversed(calls.items())), progress)
 
 
 class Script(SerialExecutor):
@@ -138,12 +139,12 @@ class Script(SerialExecutor):
         self.predictions = predictions
         self.teachers: dict[int | str, Tensor] = {}
 
-    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+    def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
         if phase == "predict":
-            return {n: self.predictions[IDS.index(n)] for n in calls}
+            return {n: Outcome(self.predictions[IDS.index(n)]) for n in calls}
         if phase in ("distill", "fuse"):
             self.teachers = {n: teacher for n, (_, teacher, *_) in calls.items()}
-        return super().run(fed, phase, verb, calls)
+        return super().outcomes(setting, phase, operation, calls, progress)
 
 
 def teachers(method: Method[Any], predictions: Tensor, cohort: list[int] | None = None, **settings: Any) -> Any:
@@ -166,12 +167,12 @@ class Diverging(SerialExecutor):
         super().__init__()
         self.n, self.phase = n, phase
 
-    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+    def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
         def broken(space: Any, n: int, *arguments: Any) -> Any:
-            outcome = verb(space, n, *arguments)
+            outcome = operation(space, n, *arguments)
             return replace(outcome, value=_broken(outcome.value)) if (n, phase) == (self.n, self.phase) else outcome
 
-        return super().run(fed, phase, broken, calls)
+        return super().outcomes(setting, phase, broken, calls, progress)
 
 
 class Overflowing(SerialExecutor):
@@ -181,9 +182,11 @@ class Overflowing(SerialExecutor):
         super().__init__()
         self.n = n
 
-    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
-        values = super().run(fed, phase, verb, calls)
-        return {n: value * float("inf") if (n, phase) == (self.n, "predict") else value for n, value in values.items()}
+    def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
+        found = super().outcomes(setting, phase, operation, calls, progress)
+        if phase == "predict" and self.n in found:
+            found[self.n] = replace(found[self.n], value=found[self.n].value * float("inf"))
+        return found
 
 
 def _broken(value: Any) -> Any:

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ktpfl_pipeline.core.client import operations
-from ktpfl_pipeline.core.federation import Federation, Split
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Models, select
 
 
@@ -70,7 +71,7 @@ def standardised(members: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
 def losses(fed: Federation, models: Models, split: Split) -> dict[int, Tensor]:
     """Return each client's model's cross-entropy on each image of its own `split`, (V_n,)."""
     calls = {n: (params, getattr(fed.by_id[n], split).images) for n, params in models.items()}
-    logits = fed.executor.run(fed, "attack", operations.cross_logits, calls)
+    logits = fed.run("attack", operations.cross_logits, calls)
     labels = {n: getattr(fed.by_id[n], split).labels for n in models}
     return {n: F.cross_entropy(found.cpu(), labels[n], reduction="none") for n, found in logits.items()}
 

@@ -71,9 +71,9 @@ def refuse_missing_device(where: str, device: str) -> None:
 
 def refuse_impossible_workers(name: str, compute: "Compute") -> None:
     """Refuse workers that no executor can have; see `executors.create`."""
-    from ktpfl_pipeline.core import executors, federation
+    from ktpfl_pipeline.core import executors, setting
 
-    place = federation.Compute(compute.device).place()
+    place = setting.Compute(compute.device).place()
     try:
         executors.create(compute.workers, compute.threads, place.type, compute.stacked, compute.cluster)
     except InputError as error:
@@ -81,16 +81,16 @@ def refuse_impossible_workers(name: str, compute: "Compute") -> None:
 
 
 def refuse_impossible_privacy(name: str, experiment: "Experiment") -> None:
-    """Refuse what private training is impossible with; see `dp_sgd.refuse_impossible`."""
+    """Refuse what private training is impossible with; see `privacy.check_possible`."""
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.core.client import dp_sgd
+    from ktpfl_pipeline.core import privacy
 
     image, compute = experiment.image, experiment.compute
     build = partial(models.build, channels=image.channels, size=image.size, classes=10)
     try:
-        dp_sgd.refuse_impossible(experiment.architectures, build, compute.dtype, compute.memory_format)
+        privacy.check_possible(experiment.architectures, build, compute.dtype, compute.memory_format)
     except InputError as error:
         raise InputError(f"{name}.{error}") from None
 

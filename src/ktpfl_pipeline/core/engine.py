@@ -1,30 +1,25 @@
 """The round loop: cohort, round, evaluation, checkpoint, callback. It knows no method by name."""
 
 import logging
-import math
 import time
-import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import checkpoint
-from ktpfl_pipeline.core.client import dp_sgd
+from ktpfl_pipeline.core import checkpoint, evaluation, privacy
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
-from ktpfl_pipeline.core.federation import Federation, Split
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import LEDGERS, Evaluation, RoundRecord
-from ktpfl_pipeline.core.weights import Handle, Models, Params, opened, select
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+from ktpfl_pipeline.core.weights import opened
 
 State = TypeVar("State")
 logger = logging.getLogger(__name__)
 
-EVALUATED_AT_ONCE = 20
-"""Clients whose models are there at once for an evaluation: memory, not results."""
 RECOVERIES = 3
 """How often in a row a run goes back to its checkpoint before it gives up; a round that ends begins the count anew."""
 
@@ -55,37 +50,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Observer:
-    """Who is told what, while it happens. The engine runs the same whoever watches."""
+    """Callbacks for progress and finished rounds. The engine runs the same whoever watches."""
 
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     round: Callable[[RoundRecord], None] = lambda record: None
-
-
-@dataclass
-class _Memory:
-    """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
-
-    A model is its tensors, or the handle on it. They are remembered weakly: one that was made to be evaluated may go
-    afterwards.
-    """
-
-    known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
-
-    def evaluate(self, fed: Federation, models: Models, split: Split) -> dict[int, Evaluation]:
-        fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
-        for n, evaluation in fed.evaluate(fresh, split).items():
-            self.known[n, split] = ([weakref.ref(part) for part in _parts(fresh[n])], evaluation)
-        return {n: self.known[n, split][1] for n in models}
-
-    def _knows(self, n: int, split: Split, params: Params) -> bool:
-        seen = [reference() for reference in self.known.get((n, split), ([], None))[0]]
-        parts = _parts(params)
-        return len(seen) == len(parts) and all(a is b for a, b in zip(seen, parts, strict=True))
-
-
-def _parts(params: Params) -> list[Any]:
-    """Return what makes a model that one; where it lives elsewhere it is not opened for this."""
-    return [params] if isinstance(params, Handle) else list(params.values())
 
 
 @dataclass
@@ -137,7 +105,7 @@ def run(
     """
     observer = observer or Observer()
     tell = _Once(observer)
-    fed.executor.progress = observer.progress
+    fed.log.progress = observer.progress
     losses = 0
     while True:
         before = tell.told
@@ -162,32 +130,31 @@ def _run(
     tell: Callable[[RoundRecord], None],
 ) -> Run:
     """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
-    memory = _Memory()
+    memory = evaluation.Memory()
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
     for record in history:
         tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
-        fed.executor.start_round()
+        fed.log.start_round()
         start = time.perf_counter()
         cohort = sample_cohort(fed, schedule.participation, t)
         before = state
         state, report, cohort, skipped = _round(method, before, cohort, t, fed)
-        loss = {phase: _in_order(values, cohort) for phase, values in fed.executor.losses.items() if values}
+        loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
         record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report, cohort))
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
             earlier = history[-1].accuracy.get("after_transfer", []) if history else []
             try:
-                record = _evaluate(record, method, before, state, report, fed, memory, earlier)
-            except DivergedError as error:  # of a copy that is fine-tuned to be evaluated
+                record = evaluation.evaluate(record, method, before, state, report, fed, memory, earlier)
+            except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
                 raise diverged(error.found, t) from None
-            _refuse_infinite_test_loss(record, fed)
         spent = time.perf_counter() - start
-        phases = dict(fed.executor.seconds)
+        phases = dict(fed.log.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
-        record = replace(record, seconds=seconds, diverged=sorted({*skipped, *fed.executor.restored}))
+        record = replace(record, seconds=seconds, diverged=sorted({*skipped, *fed.log.restored}))
         history = [*history, record]
         if fed.training.privacy is not None:
-            history[-1] = replace(record, epsilon=dp_sgd.spent(fed, ({*r.cohort, *r.diverged} for r in history)))
+            history[-1] = replace(record, epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             matrices = [*matrices, report.coefficients.float().cpu()]
         if checkpoint_file is not None:
@@ -222,13 +189,13 @@ def _round(
             if fed.on_divergence == "stop" or not out or len(out) == len(rest):
                 raise diverged(found, t) from None
         else:
-            if fed.executor.restored >= set(rest):
+            if fed.log.restored >= set(rest):
                 raise diverged(dict.fromkeys(rest, "as all of its cohort; nobody learned anything"), t)
             return state, report, rest, skipped
         for n in out:
-            logger.warning("Client %d diverged in round %d (%s); it sits this round out.", n, t, found[n])
+            logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, found[n])
         skipped += out
-        fed.executor.start_attempt()
+        fed.log.start_attempt()
 
 
 def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
@@ -239,62 +206,19 @@ def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
     return [client.id for client in fed.clients if client.id in chosen]
 
 
-def _evaluate(
-    record: RoundRecord,
-    method: Method[State],
-    before: State,
-    after: State,
-    report: RoundReport,
-    fed: Federation,
-    memory: _Memory,
-    earlier: list[float],
-) -> RoundRecord:
-    """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
-
-    A few clients at a time: models that `personal` makes and nobody keeps must not all be there at once. `earlier` is
-    the accuracy of all clients at the end of the round before, where that was evaluated: an absent client has it still.
-    """
-    everyone = [client.id for client in fed.clients]
-    stands = dict(zip(everyone, earlier, strict=bool(earlier)))
-    validated = all(len(client.validation) for client in fed.clients)
-    points = ("after_local", "after_transfer", *(("validation",) if validated else ()))
-    accuracy: dict[str, list[float]] = {point: [] for point in points}
-    loss: list[float] = []
-    for start in range(0, len(everyone), EVALUATED_AT_ONCE):
-        some = everyone[start : start + EVALUATED_AT_ONCE]
-        absent = [n for n in some if n not in report.after_local and n not in stands]
-        stored = method.personal(before, absent, fed) if absent else {}
-        trained = select({**stored, **report.after_local}, [n for n in some if n in stored or n in report.after_local])
-        local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
-        accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
-        personal = method.personal(after, some, fed)
-        test = memory.evaluate(fed, personal, "test")
-        accuracy["after_transfer"] += [test[n].accuracy for n in some]
-        loss += [test[n].loss for n in some]
-        if validated:
-            validation = memory.evaluate(fed, personal, "validation")
-            accuracy["validation"] += [validation[n].accuracy for n in some]
-    return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})
+def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
+    """Return each client's ε after these rounds; training that diverged has been seen, and counts."""
+    settings = fed.training
+    assert settings.privacy is not None
+    rounds = [sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id]
+    images = [len(client.train) for client in fed.clients]
+    return privacy.spent(settings.privacy, images, rounds, settings.epochs, settings.batch_size)
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
     """Return the cohort's losses in cohort order; those of the server's models by their names."""
     ours = [losses[n] for n in cohort if n in losses]  # one that was restored has none
     return ours or [losses[name] for name in sorted(losses, key=str)]
-
-
-def _refuse_infinite_test_loss(record: RoundRecord, fed: Federation) -> None:
-    """Refuse models whose weights are finite and whose loss is not, whatever `fed.on_divergence` says.
-
-    Whose fault it is cannot be told, where models are mixed; and evaluating must change nothing.
-    """
-    found: dict[int | str, str] = {
-        n: f"its test loss is {loss}"
-        for n, loss in zip(fed.by_id, record.loss["test"], strict=True)
-        if not math.isfinite(loss)
-    }
-    if found:
-        raise diverged(found, record.round)
 
 
 def _ledgers(report: RoundReport, cohort: list[int]) -> dict[str, list[int]]:

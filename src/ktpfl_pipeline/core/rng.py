@@ -5,6 +5,8 @@ nothing changes no other (see "Randomness" in docs/architecture.md).
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -24,3 +26,18 @@ def derive(seed: int, purpose: str, *names: int | str) -> int:
 def stream(seed: int, purpose: str, *names: int | str) -> torch.Generator:
     """Return the CPU generator of the stream called `purpose` and `names`; see `derive`."""
     return torch.Generator().manual_seed(derive(seed, purpose, *names))
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's global generators (initialisation, dropout) inside the block, and put them back after it.
+
+    Only the CPU's and that of `device`: to ask for the state of a GPU starts CUDA, which a forked worker cannot.
+    """
+    gpus = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(gpus):
+        torch.default_generator.manual_seed(seed)
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
+        yield

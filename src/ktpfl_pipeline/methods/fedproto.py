@@ -1,20 +1,28 @@
 """FedProto: clients share the mean feature of each class, and draw their own features toward it.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022,
-Algorithm 1, https://arxiv.org/abs/2105.00243. Features of different architectures meet in a common dimension by
-averaging neighbours (`core/prototypes.py`); a client classifies with its own head.
+Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is what enters a model's last linear layer; those of
+different architectures meet in a common dimension F by averaging neighbours. A client classifies with its own head.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from ktpfl_pipeline.core.errors import check_range
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.errors import InputError, check_range
+from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import select
+from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +65,9 @@ class FedProto(Personal):
     ) -> tuple[FedProtoState, RoundReport]:
         """Train toward the prototypes, upload those of the own classes, average them over the clients that have one."""
         models = select(state.models, cohort)
-        trained = fed.train_to_prototypes(models, state.prototypes, state.known, self.weight, t)
-        means, counts = fed.class_means(trained, self.dimension)  # (|S|, K, F), (|S|, K)
+        calls = {n: (params, state.prototypes, state.known, self.weight, t) for n, params in models.items()}
+        trained = fed.run_training("train", train_to_prototypes, calls, models, uses="trains toward prototypes")
+        means, counts = upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0
         owners = owned.sum(dim=0)  # (K,)
         averaged = means.sum(dim=0) / owners.clamp_min(1)[:, None]  # a client without the class adds zeros
@@ -71,3 +80,90 @@ class FedProto(Personal):
         }
         after = FedProtoState({**state.models, **trained}, prototypes, state.known | shown)
         return after, RoundReport(trained, traffic)
+
+
+def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
+    """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K).
+
+    Args:
+        fed: the federation.
+        models: |S| of them, by client.
+        dimension: F.
+
+    Raises:
+        DivergedError: if a mean is not finite.
+    """
+    calls = {n: (params, dimension) for n, params in models.items()}
+    found = fed.run("prototypes", class_means, calls, uses="shares mean features of private images")
+    check_finite("prototypes", {n: means for n, (means, _) in found.items()})
+    return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
+
+
+@contextmanager
+def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
+    """Yield a list to which every forward pass of `module` adds its features, (b, F)."""
+    linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    if not linear:
+        raise InputError(
+            f"{type(module).__name__} has no linear layer whose input could be its feature; "
+            "leave fedproto out, or give the model a linear head."
+        )
+    seen: list[Tensor] = []
+
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        seen.append(F.adaptive_avg_pool1d(inputs[0].flatten(1), dimension))
+
+    handle = linear[-1].register_forward_pre_hook(keep)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def train_to_prototypes(
+    space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, weight: float, t: int
+) -> Outcome[Params]:
+    """Run E epochs of SGD on CE + λ·MSE(feature, prototype of the image's class) over client n's data.
+
+    With λ = 0 this is local training, to the bit. An image of a class that has no prototype yet counts zero in the
+    second term.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        params: its weights.
+        prototypes: (K, F).
+        known: (K,) bool, which classes have a prototype.
+        weight: λ.
+        t: the round, which names the streams.
+    """
+    setting, samples = space.setting, space.split(n, "train")
+    module = space.module(n, params).train()
+    targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
+
+    with features(module, prototypes.shape[1]) as seen:
+
+        def loss(batch: Tensor) -> Tensor:
+            labels = samples.labels[batch]
+            fit = F.cross_entropy(module(space.pixels(samples.images[batch])), labels)
+            error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
+            return fit + weight * (error * counted[labels]).mean()
+
+        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+            value = descend(module, loss, len(samples), setting.training, setting.stream("private shuffle", t, n))
+    return Outcome(params_of(module), value)
+
+
+def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:
+    """Return the mean feature of each class over client n's training images, (K, F), and their numbers, (K,).
+
+    In eval mode and float64; zeros for a class of which the client has no image.
+    """
+    samples = space.split(n, "train")
+    module = space.module(n, params)
+    with features(module, dimension) as seen:
+        predict(space, module, samples.images)
+    found = torch.cat(seen).double()  # (D_n, F)
+    member = F.one_hot(samples.labels, space.setting.classes).to(found)  # (D_n, K)
+    counts = member.sum(dim=0)
+    return Outcome((member.T @ found / counts.clamp_min(1.0)[:, None], counts))

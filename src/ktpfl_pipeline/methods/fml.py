@@ -1,15 +1,26 @@
 """FML: every client trains its own model and a copy of a small common one on each other; the copies are averaged.
 
 Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated Mutual Learning, 2020, https://arxiv.org/abs/2006.16765
+Mutual learning: Zhang, Xiang, Hospedales, Lu: Deep Mutual Learning, CVPR 2018, https://arxiv.org/abs/1706.00384
 """
 
 from dataclasses import dataclass
+from itertools import count
 
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.operations import distillation_loss
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Params, average, select, wire_bytes
+from ktpfl_pipeline.core.weights import Params, average, params_of, select, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +56,52 @@ class FML(Personal):
     def round(self, state: FMLState, cohort: list[int], t: int, fed: Federation) -> tuple[FMLState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of images."""
         models = select(state.models, cohort)
-        trained, copies = fed.train_mutually(models, state.common, self.common, t, self.alpha, self.beta)
+        calls = {n: (own, state.common, self.common, t, self.alpha, self.beta) for n, own in models.items()}
+        before = {n: (own, state.common) for n, own in models.items()}
+        pairs = fed.run_training("train", train_mutually, calls, before, uses="trains two models on each other")
+        trained, copies = ({n: pair[place] for n, pair in pairs.items()} for place in (0, 1))
         common = average([copies[n] for n in cohort], fed.data_weights(cohort))
         size = wire_bytes(common)
         traffic = Traffic(parameters_up=size, parameters_down=size)
         return FMLState({**state.models, **trained}, common), RoundReport(trained, dict.fromkeys(cohort, traffic))
+
+
+def train_mutually(
+    space: Workspace, n: int, own: Params, common: Params, architecture: str, t: int, alpha: float, beta: float
+) -> Outcome[tuple[Params, Params]]:
+    """Train both models on the same batches of client n's data for E epochs; return both.
+
+    The own model descends α·CE + (1 - α)·KL(common ‖ own), the common one β·CE + (1 - β)·KL(own ‖ common); neither
+    gradient passes through the teacher. With α = 1 the own model trains as it would alone, to the bit.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        own: weights of its own model.
+        common: weights of the common model.
+        architecture: of the common model.
+        t: the round, which names the streams.
+        alpha: α, from 0 to 1.
+        beta: β, from 0 to 1.
+    """
+    setting, samples = space.setting, space.split(n, "train")
+    module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
+    step = count()
+
+    def loss(batch: Tensor) -> Tensor:
+        images, labels = space.pixels(samples.images[batch]), samples.labels[batch]
+        mine = module(images)
+        seed = rng.derive(setting.seed, "common dropout", t, n, next(step))
+        with rng.seeded(seed, space.device):  # the own one's: as if alone
+            theirs = companion(images)
+        return (
+            alpha * F.cross_entropy(mine, labels)
+            + (1.0 - alpha) * distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
+            + beta * F.cross_entropy(theirs, labels)
+            + (1.0 - beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
+        )
+
+    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+        both = torch.nn.ModuleList([module, companion])
+        value = descend(both, loss, len(samples), setting.training, setting.stream("private shuffle", t, n))
+    return Outcome((params_of(module), params_of(companion)), value)

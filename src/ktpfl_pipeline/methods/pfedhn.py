@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange, hypernetwork
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
@@ -72,13 +73,10 @@ class PFedHN:
         """Draw the hypernetwork and the embeddings; every client's model is the common initial one."""
         model, names = fed.initial_model(fed.architecture), fed.trained_names
         start, size = vector_of(model, names), int(1 + len(fed.clients) / 4)  # e
-        weights = hypernetwork.initial(start, size, self.hidden, self.layers, fed.stream("hypernetwork"))
+        weights = initial_hypernetwork(start, size, self.hidden, self.layers, fed.stream("hypernetwork"))
         bound = 3.0**0.5  # variance 1
         embeddings = torch.stack(
-            [
-                hypernetwork.uniform(size, bound=bound, like=start, stream=fed.stream("hypernetwork", n))
-                for n in fed.by_id
-            ]
+            [uniform(size, bound=bound, like=start, stream=fed.stream("hypernetwork", n)) for n in fed.by_id]
         )
         velocity = {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
         untrained: Params = {name: tensor for name, tensor in model.items() if name not in names}
@@ -94,10 +92,10 @@ class PFedHN:
         after_local: Models = {}
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
             v = embeddings[rows[n]].clone()
-            theta = hypernetwork.generate(weights, v)  # (d,)
+            theta = generate(weights, v)  # (d,)
             after_local |= fed.train({n: self.assemble(state, n, theta, fed)}, t)
             change = theta - vector_of(after_local[n], fed.trained_names)  # Δ
-            slopes, slope = hypernetwork.pulled_back(weights, v, change, self.clip)
+            slopes, slope = pulled_back(weights, v, change, self.clip)
             for name, tensor in weights.items():  # in place: they are this round's own, and `hidden` models large
                 velocity[name].mul_(self.momentum).add_(slopes[name]).add_(tensor, alpha=self.decay)
                 tensor.sub_(velocity[name], alpha=self.rate)
@@ -115,5 +113,47 @@ class PFedHN:
     def personal(self, state: PFedHNState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the model that the hypernetwork makes for each client, with no local step."""
         embeddings = dict(zip(fed.by_id, state.embeddings, strict=True))
-        made = {n: hypernetwork.generate(state.weights, embeddings[n]) for n in clients}
+        made = {n: generate(state.weights, embeddings[n]) for n in clients}
         return {n: self.assemble(state, n, theta, fed) for n, theta in made.items()}
+
+
+def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) -> Tensor:
+    """Return numbers drawn between -bound and bound, drawn on the CPU, on the device and of the dtype of `like`."""
+    return ((2.0 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1.0) * bound).to(like)
+
+
+def initial_hypernetwork(start: Tensor, inputs: int, hidden: int, layers: int, stream: torch.Generator) -> Params:
+    """Return the weights φ of a network that makes `start`, (d,), of every embedding: its last layer is a bias.
+
+    Args:
+        start: what it makes.
+        inputs: e, the size of an embedding.
+        hidden: width.
+        layers: hidden layers after the first.
+        stream: draws the hidden layers, within torch's default bound for a linear layer.
+    """
+    weights: dict[str, Tensor] = {}
+    for layer, width in enumerate([inputs, *[hidden] * layers]):
+        weights[f"{layer}.weight"] = uniform(hidden, width, bound=width**-0.5, like=start, stream=stream)
+        weights[f"{layer}.bias"] = uniform(hidden, bound=width**-0.5, like=start, stream=stream)
+    return {**weights, "head.weight": start.new_zeros(len(start), hidden), "head.bias": start}
+
+
+def generate(weights: Params, embedding: Tensor) -> Tensor:
+    """Return h(v; φ), (d,), for one embedding v, (e,)."""
+    x = F.linear(embedding, weights["0.weight"], weights["0.bias"])
+    for layer in range(1, len(weights) // 2 - 1):
+        x = F.linear(F.relu(x), weights[f"{layer}.weight"], weights[f"{layer}.bias"])
+    return F.linear(x, weights["head.weight"], weights["head.bias"])
+
+
+def pulled_back(weights: Params, embedding: Tensor, change: Tensor, clip: float) -> tuple[Params, Tensor]:
+    """Return (∂h/∂φ)ᵀ Δ and (∂h/∂v)ᵀ Δ for a change Δ, (d,), of what is made, their common norm at most `clip`."""
+    leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
+    v = embedding.detach().clone().requires_grad_()
+    made = generate(leaves, v)
+    gradients = torch.autograd.grad(made, [*leaves.values(), v], change.clone())  # the last bias's is that very tensor
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
+    scale = torch.clamp(clip / (norm + 1e-6), max=1.0)
+    *slopes, slope = [gradient.mul_(scale) for gradient in gradients]  # in place: the last layer's is large
+    return dict(zip(leaves, slopes, strict=True)), slope

@@ -17,15 +17,16 @@ from opacus.accountants import RDPAccountant
 from torch import Tensor
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client import dp_sgd, operations
-from ktpfl_pipeline.core.client.dp_sgd import Privacy
-from ktpfl_pipeline.core.client.operations import Workspace
+from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.federation import Compute, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
 from ktpfl_pipeline.tracking import round_metrics
@@ -104,7 +105,7 @@ class TestStep:
             sizes.append(len(batch))
             if len(batch):
                 loss = F.cross_entropy(module(space.pixels(own.images[batch])), own.labels[batch], reduction="sum") / 4
-                operations.step(
+                sgd.step(
                     list(module.parameters()), torch.autograd.grad(loss, list(module.parameters())), learning_rate=0.1
                 )
         assert len(set(sizes)) > 2

@@ -1,10 +1,9 @@
-"""The verbs for one client, through a federation of few: steps worked by hand, batches, streams, preprocessing."""
+"""The operations for one client, through a federation of few: steps worked by hand, batches, streams, preprocessing."""
 
 import copy
-import math
 from collections import Counter
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +11,11 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import operations
-from ktpfl_pipeline.core.client.operations import Outcome
-from ktpfl_pipeline.core.client.rules import Descent
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import DTYPES, Client, Compute, Distillation, LocalTraining
 
 FOUR = (*toy.ARCHITECTURES, "both")
 
@@ -56,7 +56,7 @@ class TestSteps:
         after = fed.train(fed.initial_models(), 1)[5]
         assert after["1.weight"].flatten().tolist() == pytest.approx([0.25, -0.25], abs=1e-15)
         assert after["1.bias"].tolist() == pytest.approx([0.0, 0.0], abs=1e-15)
-        assert fed.executor.losses == {"train": {5: pytest.approx(0.6931471805599453, abs=1e-15)}}
+        assert fed.log.losses == {"train": {5: pytest.approx(0.6931471805599453, abs=1e-15)}}
 
     def test_distilling_by_hand(self) -> None:
         """The teacher of x = 1 is (3/4, 1/4) and of x = -1 (1/2, 1/2); T = 2, all weights 0, one step of 0.5.
@@ -114,12 +114,12 @@ class TestSteps:
     def test_another_number_of_epochs(self, epochs: int) -> None:
         """As if the settings said so; without a number they do."""
         fed = toy.federation(architectures=FOUR)
-        space, models = operations.Workspace(fed), fed.initial_models()
+        space, models = Workspace(fed), fed.initial_models()
         said = toy.again(fed, training=replace(fed.training, epochs=epochs))
         expected = said.train(models, 2)
-        losses = said.executor.losses["train"]
+        losses = said.log.losses["train"]
         for n, params in models.items():
-            assert toy.same(operations.train(space, n, params, 2, epochs), operations.Outcome(expected[n], losses[n]))
+            assert toy.same(operations.train(space, n, params, 2, epochs), Outcome(expected[n], losses[n]))
             assert toy.same(
                 operations.train(space, n, params, 2), operations.train(space, n, params, 2, fed.training.epochs)
             )
@@ -130,36 +130,7 @@ class TestSteps:
         models = fed.initial_models()
         fed.train(models, 1)
         expected = {n: evaluation.loss for n, evaluation in fed.evaluate(models, "train").items()}
-        assert fed.executor.losses["train"] == pytest.approx(expected, abs=1e-6)
-
-
-class TestBatches:
-    @pytest.mark.parametrize(("samples", "size"), [(1, 8), (7, 8), (8, 8), (9, 8), (17, 8), (20, 8), (64, 8), (5, 1)])
-    def test_every_index_once(self, samples: int, size: int) -> None:
-        parts = operations.batches(samples, size, torch.Generator().manual_seed(0))
-        assert sorted(torch.cat(parts).tolist()) == list(range(samples))
-
-    @pytest.mark.parametrize(
-        ("samples", "size", "lengths"),
-        [
-            (20, 8, [8, 8, 4]),  # the last short batch is kept
-            (18, 8, [8, 8, 2]),
-            (17, 8, [8, 9]),  # a single image joins the batch before it
-            (9, 8, [9]),
-            (16, 8, [8, 8]),
-            (1, 8, [1]),
-            (3, 2, [3]),
-            (3, 1, [1, 1, 1]),  # batches of one are what was asked for
-        ],
-    )
-    def test_lengths(self, samples: int, size: int, lengths: list[int]) -> None:
-        assert [len(part) for part in operations.batches(samples, size, torch.Generator().manual_seed(0))] == lengths
-
-    def test_each_epoch_is_shuffled_anew(self) -> None:
-        shuffle = torch.Generator().manual_seed(0)
-        one, other = (torch.cat(operations.batches(50, 8, shuffle)).tolist() for _ in range(2))
-        assert one != other
-        assert one != list(range(50))
+        assert fed.log.losses["train"] == pytest.approx(expected, abs=1e-6)
 
 
 class Watcher(nn.Module):
@@ -304,7 +275,7 @@ class TestPredictions:
         seen: list[int] = []
         module, images = toy.build("both").double().train(), fed.public[:9]
         handle = module.register_forward_pre_hook(lambda module, inputs: seen.append(len(inputs[0])))
-        found = operations.predict(operations.Workspace(fed), module, images)
+        found = operations.predict(Workspace(fed), module, images)
         handle.remove()
         assert seen == [4, 4, 1]
         assert not module.training
@@ -316,49 +287,6 @@ class TestPredictions:
         weight = torch.ones((), requires_grad=True)
         (weight * logits).square().mean().backward()
         assert weight.grad is not None
-
-
-class TestModules:
-    """A workspace keeps one module for each architecture and role."""
-
-    fed = toy.federation(4)  # two of them linear
-
-    def test_one_for_all_clients_of_an_architecture(self) -> None:
-        space, models = operations.Workspace(self.fed), self.fed.initial_models()
-        linear = space.module(3, models[3])
-        assert space.module(12, models[12]) is linear
-        assert space.module("linear", models[3]) is linear
-        assert space.module(7, models[7]) is not linear
-
-    def test_another_for_another_role(self) -> None:
-        space, models = operations.Workspace(self.fed), self.fed.initial_models()
-        other = {name: tensor + 1 for name, tensor in models[3].items()}
-        own, common = space.module(3, models[3]), space.module("linear", other, "common")
-        assert own is not common
-        assert space.module(12, models[12], "common") is common
-        assert space.module(3, models[3]) is own
-        assert toy.same(dict(own.state_dict()), models[3])
-
-    def test_is_loaded_with_what_is_asked_for(self) -> None:
-        space, models = operations.Workspace(self.fed), self.fed.train(self.fed.initial_models(), 1)
-        for n in (3, 12, 3):
-            assert toy.same(dict(space.module(n, models[n]).state_dict()), models[n])
-
-    def test_is_built_once_and_off_the_global_generator(self) -> None:
-        built: list[str] = []
-
-        def build(name: str) -> nn.Module:
-            built.append(name)
-            return toy.build(name)
-
-        models = self.fed.initial_models()
-        space, before = operations.Workspace(toy.again(self.fed, build=build)), toy.global_generators()
-        for _ in range(2):
-            for n, params in models.items():
-                space.module(n, params)
-                space.module(n, params, "common")
-        assert built == ["linear", "linear", "conv", "conv", "mlp", "mlp"]
-        assert toy.same(toy.global_generators(), before)
 
 
 class TestStreams:
@@ -498,7 +426,7 @@ class TestPurity:
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_dtypes(self, dtype: str) -> None:
         fed = toy.federation(architectures=FOUR, dtype=dtype)
-        expected = operations.DTYPES[dtype]
+        expected = DTYPES[dtype]
         models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
         logits = fed.logits(models, batch)
         distilled = fed.distill(models, torch.softmax(logits.double(), dim=2), batch, 1)
@@ -512,9 +440,7 @@ class TestPurity:
         results = []
         for dtype in ("float32", "float64"):
             fed = toy.federation(architectures=("linear",), dtype=dtype)
-            models = {
-                n: {k: v.to(operations.DTYPES[dtype]) for k, v in params.items()} for n, params in initial.items()
-            }
+            models = {n: {k: v.to(DTYPES[dtype]) for k, v in params.items()} for n, params in initial.items()}
             results.append(fed.train(models, 1))
         assert 0 < toy.distance(*results) < 1e-5
 
@@ -543,7 +469,7 @@ class TestPurity:
     def test_depthwise_convolutions_are_trained_in_float32(self) -> None:
         """Beside others in bfloat16; predictions are all in bfloat16."""
         fed = toy.federation(build=depthwise, architectures=("depthwise",), dtype="bfloat16")
-        space = operations.Workspace(fed)
+        space = Workspace(fed)
         module = space.module(toy.IDS[0], fed.initial_models()[toy.IDS[0]])
         seen: list[torch.dtype] = []
         for part in module:
@@ -563,52 +489,3 @@ class TestPurity:
         once = fed.train(models, 1)
         fed.train(once, 2)
         assert toy.same(fed.train(models, 1), once)
-
-
-class TestSeeded:
-    def test_puts_the_generators_back(self) -> None:
-        before = torch.get_rng_state()
-        with operations.seeded(3):
-            inside = torch.rand(2)
-        assert torch.equal(torch.get_rng_state(), before)
-        with operations.seeded(3):
-            assert torch.equal(torch.rand(2), inside)
-
-    def test_puts_them_back_after_an_error(self) -> None:
-        before = torch.get_rng_state()
-        with pytest.raises(ZeroDivisionError), operations.seeded(3):
-            torch.rand(2)
-            raise ZeroDivisionError
-        assert torch.equal(torch.get_rng_state(), before)
-
-    def test_on_the_cpu_no_gpu_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A machine may have some: to ask one starts CUDA, and then no worker can be forked."""
-
-        def refuse(*arguments: Any) -> None:
-            raise AssertionError("a GPU was asked")
-
-        for name in ("_lazy_init", "get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
-            monkeypatch.setattr(torch.cuda, name, refuse)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-        fed = toy.federation(architectures=FOUR)
-        trained = fed.train(fed.initial_models(), 1)
-        fed.evaluate(trained, "test")
-        fed.adapt(Descent(), trained, 1)
-
-
-class TestChecked:
-    WEIGHTS: ClassVar[dict[str, Tensor]] = {"w": torch.full((3, 2), 1e30), "counter": torch.tensor(7)}
-
-    @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
-    def test_one_number_is_enough(self, number: float) -> None:
-        broken = {**self.WEIGHTS, "w": torch.tensor([1.0, number, 2.0])}
-        for value in (broken, (self.WEIGHTS, broken), (self.WEIGHTS, (torch.ones(2), broken["w"]))):
-            assert not operations.checked(Outcome(value, 0.5)).finite
-
-    def test_large_numbers_are_numbers(self) -> None:
-        """Whose squares would overflow."""
-        assert operations.checked(Outcome((self.WEIGHTS, ()), 0.5)).finite
-
-    def test_what_was_not_trained_is_not_looked_at(self) -> None:
-        outcome = Outcome(torch.tensor(math.nan))
-        assert operations.checked(outcome) is outcome

@@ -10,7 +10,7 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Descent, Gradient, Proximal, Vectors, groups, load, vector
-from ktpfl_pipeline.core.federation import LocalTraining
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
 
 FOUR = (*toy.ARCHITECTURES, "both")
@@ -56,23 +56,23 @@ class TestPlainTraining:
     def test_the_loss_is_the_mean_over_the_last_epochs_batches(self) -> None:
         fed = toy.alike()
         fed.train({3: fed.initial_models()[3]}, 1)  # two batches of 8: the mean over images is that over batches
-        plain = fed.executor.losses.pop("train")[3]
+        plain = fed.log.losses.pop("train")[3]
         fed.train_by(Descent(), {3: fed.initial_models()[3]}, 1)
-        assert fed.executor.losses["train"][3] == pytest.approx(plain, abs=1e-7)
+        assert fed.log.losses["train"][3] == pytest.approx(plain, abs=1e-7)
 
     def test_the_loss_leaves_probes_out(self) -> None:
         fed = toy.alike()
         losses = []
         for rule in (Descent(), Spy(probes=3)):
             fed.train_by(rule, fed.initial_models(), 1)
-            losses.append(fed.executor.losses["train"])
+            losses.append(fed.log.losses["train"])
         assert losses[0] == losses[1]
 
     def test_no_epoch_no_change(self) -> None:
         fed = toy.alike("both")
         trained, _ = fed.train_by(Descent(), fed.initial_models(), 1, epochs=0)
         assert toy.same(trained, fed.initial_models())
-        assert fed.executor.losses["train"] == dict.fromkeys(toy.IDS, 0.0)
+        assert fed.log.losses["train"] == dict.fromkeys(toy.IDS, 0.0)
 
     def test_a_part_has_streams_of_its_own(self) -> None:
         fed = toy.alike()

@@ -10,10 +10,11 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core.client import operations, stacked
-from ktpfl_pipeline.core.client.operations import Workspace
+from ktpfl_pipeline.core.client import operations, sgd, stacked
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.federation import Compute, Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Models
 
 
@@ -194,7 +195,7 @@ class TestSteps:
             for row, indices in zip(range(rows.start, rows.stop), batch.tolist(), strict=True):
                 found.setdefault(row, []).append(indices)
         for row, size in enumerate(sizes):
-            expected = operations.batches(size, 8, torch.Generator().manual_seed(row))
+            expected = sgd.batches(size, 8, torch.Generator().manual_seed(row))
             assert found[row] == [part.tolist() for part in expected]
 
     def test_equally_long_batches_go_together(self) -> None:

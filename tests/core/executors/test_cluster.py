@@ -18,13 +18,14 @@ import pytest
 import toy
 
 from ktpfl_pipeline.core import engine, executors
-from ktpfl_pipeline.core.client.operations import Outcome
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import Compute, Federation
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute, Setting
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -45,7 +46,7 @@ def process(space: Any, n: int) -> Outcome[int]:
 
 
 def known(space: Any, n: int) -> Outcome[tuple[int, ...]]:
-    return Outcome(tuple(space.fed.by_id))
+    return Outcome(tuple(space.setting.by_id))
 
 
 def refuse(space: Any, n: int) -> Outcome[None]:
@@ -60,15 +61,15 @@ def raise_what_cannot_travel(space: Any, n: int) -> Outcome[None]:
     raise error
 
 
-def die_once(space: Any, n: int, *arguments: Any, verb: Any, trace: str) -> Outcome[Any]:
-    """End the process that is first to work for the second client; else do what `verb` does."""
+def die_once(space: Any, n: int, *arguments: Any, operation: Any, trace: str) -> Outcome[Any]:
+    """End the process that is first to work for the second client; else do what `operation` does."""
     if n == toy.IDS[1]:
         try:
             os.close(os.open(trace, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return verb(space, n, *arguments)
+            return operation(space, n, *arguments)
         os.kill(os.getpid(), signal.SIGKILL)
-    return verb(space, n, *arguments)
+    return operation(space, n, *arguments)
 
 
 def die(space: Any, n: int) -> Outcome[None]:
@@ -103,8 +104,8 @@ def fed(executor: ClusterExecutor) -> Federation:
     return toy.federation(executor=executor)
 
 
-def run(fed: Federation, verb: Any, *arguments: Any) -> dict[int, Any]:
-    return fed.executor.run(fed, "phase", verb, dict.fromkeys(toy.IDS, arguments))
+def run(fed: Federation, operation: Any, *arguments: Any) -> dict[int, Any]:
+    return fed.run("phase", operation, dict.fromkeys(toy.IDS, arguments))
 
 
 def forget(handles: list[RemoteParams]) -> None:
@@ -173,10 +174,9 @@ class TestSameResult:
         told, found = [], []
         for each in (executor, SerialExecutor()):
             fed = toy.federation(executor=each)
-            each.start_round()
-            each.progress = lambda *what: told.append(what)
-            values = each.run(fed, "phase", double, {n: (place,) for place, n in enumerate(toy.IDS)})
-            found.append((list(values.items()), list(each.losses["phase"].items()), list(each.seconds)))
+            calls = {n: (place,) for place, n in enumerate(toy.IDS)}
+            result = each.run(fed, "phase", double, calls, lambda *what: told.append(what))
+            found.append((list(result.values.items()), list(result.losses.items()), result.diverged))
         assert found[0] == found[1]
         assert told[:5] == told[5:]
 
@@ -195,7 +195,7 @@ class TestWhereThingsAre:
 
     def test_the_largest_clients_are_apart(self) -> None:
         fed = toy.alike()  # 20, 17, 16, 14 and 9 images
-        assert cluster.shared_out(fed, 2) == {11: 0, 7: 1, 3: 1, 20: 0, 12: 1}
+        assert cluster.share_out(fed, 2) == {11: 0, 7: 1, 3: 1, 20: 0, 12: 1}
 
     def test_models_do_not_travel_where_knowledge_does(self, fed: Federation, fetched: list[Any], serial: Run) -> None:
         """KT-pFL's rounds bring no model to the server; the end of the run does, once each."""
@@ -222,22 +222,22 @@ class TestWhereThingsAre:
     def test_another_federation_is_sent_to_the_same_workers(self, executor: ClusterExecutor, fed: Federation) -> None:
         before = set(run(fed, process).values())
         other = toy.federation(3, executor=executor)
-        assert set(executor.run(other, "phase", process, dict.fromkeys(toy.IDS[:3], ())).values()) == before
+        assert set(executor.run(other, "phase", process, dict.fromkeys(toy.IDS[:3], ())).values.values()) == before
 
 
 class TestLoss:
     def test_a_worker_that_dies_in_a_call_is_replaced(
         self, fed: Federation, serial: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        usual = fed.executor.run
+        usual = fed.executor.outcomes
         died = tmp_path / "trace"
 
-        def deadly(fed: Federation, phase: str, verb: Any, calls: Any) -> Any:
+        def deadly(setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> Any:
             if phase == "distill":  # of models that the dead worker has made
-                verb = partial(die_once, verb=verb, trace=str(died))
-            return usual(fed, phase, verb, calls)
+                operation = partial(die_once, operation=operation, trace=str(died))
+            return usual(setting, phase, operation, calls, progress)
 
-        monkeypatch.setattr(fed.executor, "run", deadly)
+        monkeypatch.setattr(fed.executor, "outcomes", deadly)
         assert_same_run(engine.run(KTpFL(), fed, SCHEDULE), serial)
         assert died.exists()
 

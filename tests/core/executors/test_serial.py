@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 import toy
 
-from ktpfl_pipeline.core.client.operations import Outcome, Workspace
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 
 
-def verb(space: Workspace, n: int, value: int, loss: float | None = None) -> Outcome[int]:
-    return Outcome(value * space.fed.seed + n, loss)
+def count(space: Workspace, n: int, value: int, loss: float | None = None) -> Outcome[int]:
+    return Outcome(value * space.setting.seed + n, loss)
 
 
 @pytest.fixture
@@ -19,42 +20,33 @@ def executor() -> SerialExecutor:
 
 
 def test_values_come_in_the_order_of_the_calls(executor: SerialExecutor) -> None:
-    fed = toy.federation(seed=100)
-    values = executor.run(fed, "count", verb, {20: (1,), 3: (2,), 7: (3,)})
-    assert list(values.items()) == [(20, 120), (3, 203), (7, 307)]
+    found = executor.run(toy.federation(seed=100), "count", count, {20: (1,), 3: (2,), 7: (3,)})
+    assert list(found.values.items()) == [(20, 120), (3, 203), (7, 307)]
 
 
 def test_no_calls_no_values(executor: SerialExecutor) -> None:
-    assert executor.run(toy.federation(), "count", verb, {}) == {}
+    found = executor.run(toy.federation(), "count", count, {})
+    assert (found.values, found.losses, found.diverged) == ({}, {}, frozenset())
 
 
 def test_progress_after_each_client(executor: SerialExecutor) -> None:
     told: list[tuple[str, int, int]] = []
-    executor.progress = lambda *what: told.append(what)
-    executor.run(toy.federation(), "count", verb, {20: (1,), 3: (2,), 7: (3,)})
-    executor.run(toy.federation(), "other", verb, {3: (2,)})
+    progress = lambda *what: told.append(what)  # noqa: E731
+    executor.run(toy.federation(), "count", count, {20: (1,), 3: (2,), 7: (3,)}, progress)
+    executor.run(toy.federation(), "other", count, {3: (2,)}, progress)
     assert told == [("count", 1, 3), ("count", 2, 3), ("count", 3, 3), ("other", 1, 1)]
 
 
-def test_seconds_add_up_by_phase_and_start_anew(executor: SerialExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([10.0, 11.5, 20.0, 20.25, 30.0, 37.0])
-    monkeypatch.setattr("ktpfl_pipeline.core.executors.serial.time.perf_counter", lambda: next(clock))
-    fed = toy.federation()
-    executor.run(fed, "train", verb, {3: (1,)})
-    executor.run(fed, "train", verb, {3: (1,)})
-    assert executor.seconds == {"train": 1.75}
-    executor.start_round()
-    assert (executor.seconds, executor.losses) == ({}, {})
-    executor.run(fed, "train", verb, {3: (1,)})
-    assert executor.seconds == {"train": 7.0}
+def test_a_phase_is_timed(executor: SerialExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 11.5])
+    monkeypatch.setattr("ktpfl_pipeline.core.executors.contract.time.perf_counter", lambda: next(clock))
+    assert executor.run(toy.federation(), "train", count, {3: (1,)}).seconds == 1.5
 
 
-def test_losses_of_the_verbs_that_have_one(executor: SerialExecutor) -> None:
+def test_losses_are_of_those_that_trained(executor: SerialExecutor) -> None:
     fed = toy.federation()
-    executor.run(fed, "train", verb, {3: (1, 0.5), 7: (1, 0.25)})
-    executor.run(fed, "predict", verb, {3: (1,)})
-    executor.run(fed, "train", verb, {7: (1, 0.125)})
-    assert executor.losses == {"train": {3: 0.5, 7: 0.125}}
+    assert executor.run(fed, "train", count, {3: (1, 0.5), 7: (1, 0.25)}).losses == {3: 0.5, 7: 0.25}
+    assert executor.run(fed, "predict", count, {3: (1,)}).losses == {}
 
 
 def test_modules_are_kept_per_architecture_and_dropped_with_the_federation() -> None:
@@ -75,10 +67,10 @@ def test_modules_are_kept_per_architecture_and_dropped_with_the_federation() -> 
     assert built == ["linear", "conv", "mlp"] * 2
 
 
-def test_an_error_in_a_verb_comes_through(executor: SerialExecutor) -> None:
+def test_an_error_in_an_operation_comes_through(executor: SerialExecutor) -> None:
     def broken(space: Workspace, n: int) -> Outcome[int]:
         raise ZeroDivisionError(n)
 
     with pytest.raises(ZeroDivisionError):
         executor.run(toy.federation(), "broken", broken, {3: ()})
-    assert executor.run(toy.federation(), "count", verb, {3: (0,)}) == {3: 3}
+    assert executor.run(toy.federation(), "count", count, {3: (0,)}).values == {3: 3}

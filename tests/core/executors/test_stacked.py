@@ -12,12 +12,13 @@ import toy
 
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.client import stacked
-from ktpfl_pipeline.core.client.operations import Outcome
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
-from ktpfl_pipeline.core.federation import Compute, Federation
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.methods import create
 
 
@@ -51,11 +52,11 @@ class TestRun:
         found = []
         for fed in both(dtype="float64"):
             seen = told.setdefault(type(fed.executor), [])
-            fed.executor.progress = lambda *what, seen=seen: seen.append(what)
+            fed.log.progress = lambda *what, seen=seen: seen.append(what)
             models = fed.initial_models()
             order = [12, 3, 20, 7, 11]  # not the order of the stacks
             trained = fed.train({n: models[n] for n in order}, 1)
-            found.append((trained, fed.executor.losses["train"], list(fed.executor.seconds)))
+            found.append((trained, fed.log.losses["train"], list(fed.log.seconds)))
         assert list(found[1][0]) == list(found[1][1]) == [12, 3, 20, 7, 11]
         assert found[1][1] == pytest.approx(found[0][1], rel=1e-12)
         assert toy.distance(found[0][0], found[1][0]) < 1e-14
@@ -65,14 +66,14 @@ class TestRun:
     def test_no_calls_no_values(self, executor: StackedExecutor) -> None:
         fed = toy.federation(executor=executor)
         assert fed.train({}, 1) == {}
-        assert fed.executor.losses == {}
+        assert fed.log.losses == {}
 
-    def test_a_verb_without_a_stacked_form_visits_one_after_another(self, executor: StackedExecutor) -> None:
-        def verb(space: Any, n: int, value: int) -> Outcome[int]:
+    def test_an_operation_without_a_stacked_form_visits_one_after_another(self, executor: StackedExecutor) -> None:
+        def count(space: Any, n: int, value: int) -> Outcome[int]:
             return Outcome(value + n, float(n))
 
-        assert executor.run(toy.federation(), "count", verb, {20: (1,), 3: (2,)}) == {20: 21, 3: 5}
-        assert executor.losses == {"count": {20: 20.0, 3: 3.0}}
+        found = executor.run(toy.federation(), "count", count, {20: (1,), 3: (2,)})
+        assert (found.values, found.losses) == ({20: 21, 3: 5}, {20: 20.0, 3: 3.0})
 
     def test_stacks_are_of_one_architecture_and_at_most_so_many(
         self, executor: StackedExecutor, built: list[list[int]]
@@ -149,7 +150,7 @@ class TestDropout:
         models, batch = fed.initial_models(), fed.public_batch(1)
         trained = fed.train(models, 1)
         taught = fed.distill(trained, torch.full((5, len(batch), 3), 1 / 3), batch, 1)
-        return trained, taught, fed.executor.losses
+        return trained, taught, fed.log.losses
 
     def test_the_same_for_the_same_seed(self) -> None:
         first = self.trained()

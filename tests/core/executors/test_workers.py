@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import toy
 
-from ktpfl_pipeline.core import engine, executors
-from ktpfl_pipeline.core.client.operations import Outcome
+from ktpfl_pipeline.core import engine, executors, resources
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import resources
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.federation import Compute, Federation
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 # Verbs travel by name, so they stand here.
@@ -89,8 +89,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def run(fed: Federation, verb: Any, *arguments: Any) -> dict[int, Any]:
-    return fed.executor.run(fed, "phase", verb, dict.fromkeys(toy.IDS, arguments))
+def run(fed: Federation, operation: Any, *arguments: Any) -> dict[int, Any]:
+    return fed.run("phase", operation, dict.fromkeys(toy.IDS, arguments))
 
 
 class TestRun:
@@ -99,10 +99,9 @@ class TestRun:
         found = []
         for executor in (fed.executor, SerialExecutor()):
             seen = told.setdefault(type(executor), [])
-            executor.progress = lambda *what, seen=seen: seen.append(what)
             calls = {n: (place,) for place, n in enumerate(toy.IDS)}
-            values = executor.run(fed, "phase", double, calls)
-            found.append((list(values.items()), list(executor.losses["phase"].items()), list(executor.seconds)))
+            result = executor.run(fed, "phase", double, calls, lambda *what, seen=seen: seen.append(what))
+            found.append((list(result.values.items()), list(result.losses.items()), result.diverged))
         assert found[0] == found[1]
         assert told[WorkersExecutor] == told[SerialExecutor]
 

@@ -16,7 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client.operations import Outcome, Workspace, batches, seeded
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.sgd import batches
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.weights import Params, params_of
 
 Vectors = tuple[Tensor, ...]
@@ -88,7 +90,7 @@ def train(
     Returns:
         The trained model, the other vectors after the last step, and the mean loss of the last epoch's gradients.
     """
-    fed, samples = space.fed, space.split(n, "train")
+    setting, samples = space.setting, space.split(n, "train")
     module = space.module(n, params).train()
     parameters = list(module.parameters())
     losses: list[Tensor] = []
@@ -104,13 +106,13 @@ def train(
 
     vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
     names = (t, n, part) if part else (t, n)
-    shuffle = fed.stream("private shuffle", *names)
-    with seeded(rng.derive(fed.seed, "dropout", *names), space.device):
+    shuffle = setting.stream("private shuffle", *names)
+    with rng.seeded(rng.derive(setting.seed, "dropout", *names), space.device):
         for _ in range(limit.epochs):
             losses.clear()
-            order = batches(len(samples), fed.training.batch_size, shuffle, space.device)
+            order = batches(len(samples), setting.training.batch_size, shuffle, space.device)
             for group in islice(groups(order, rule.batches), limit.steps):
-                vectors = rule.step(vectors, gradient, group, fed.training.learning_rate)
+                vectors = rule.step(vectors, gradient, group, setting.training.learning_rate)
     load(parameters, vectors[0])
     loss = float(torch.stack(losses).double().mean()) if losses else 0.0
     return Outcome((params_of(module), vectors[1:]), loss)

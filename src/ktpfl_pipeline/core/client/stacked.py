@@ -2,7 +2,7 @@
 
 Made for a GPU, which one client's kernels do not fill and whose launches they wait for. Each client has the batches,
 the pixels, the steps and the BatchNorm statistics of `operations.py`; what differs is the rounding, and which masks
-dropout draws. Inside a phase nothing waits for the device: indices go there once an epoch, losses come back once, at the end.
+dropout draws. Inside a phase nothing waits for the device: indices go there once an epoch, losses come back once.
 
 A stacked form is called as ``verb(workspace, calls)``, `calls` being those of `SerialExecutor.run` for clients of one
 architecture. They differ in their models and teachers; all other arguments are the first one's.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,13 +21,12 @@ from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client import operations
-from ktpfl_pipeline.core.client.operations import Outcome, Workspace
+from ktpfl_pipeline.core.client import operations, sgd
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Params
-
-if TYPE_CHECKING:
-    from ktpfl_pipeline.core.federation import Distillation, LocalTraining
 
 Calls = Mapping[int, tuple[Any, ...]]
 Loss = Callable[[Params, slice, Tensor], Tensor]
@@ -112,7 +111,7 @@ def _halved(value: Any) -> Any:
 def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     """Do what `operations.train` does for each client."""
     _, t, *epochs = next(iter(calls.values()))
-    settings = space.fed.training if epochs in ([], [None]) else replace(space.fed.training, epochs=epochs[0])
+    settings = space.setting.training if epochs in ([], [None]) else replace(space.setting.training, epochs=epochs[0])
     splits = [space.split(n, "train") for n in calls]
     images, labels = torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits])
     sizes = [len(own) for own in splits]
@@ -124,8 +123,8 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
         found: Tensor = vmap(F.cross_entropy)(stack.logits(models, images[places]), labels[places])
         return found
 
-    shuffles = [space.fed.stream("private shuffle", t, n) for n in calls]
-    with operations.seeded(rng.derive(space.fed.seed, "stacked dropout", t, *calls), space.device):
+    shuffles = [space.setting.stream("private shuffle", t, n) for n in calls]
+    with rng.seeded(rng.derive(space.setting.seed, "stacked dropout", t, *calls), space.device):
         means = descend(stack, loss, sizes, settings, shuffles)
     return _outcomes(calls, stack, means)
 
@@ -133,7 +132,7 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
 def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     """Do what `operations.distill` does for each client."""
     _, _, public, t = next(iter(calls.values()))
-    settings, images = space.fed.distillation, space.public(public)
+    settings, images = space.setting.distillation, space.public(public)
     targets = torch.stack([teacher for _, teacher, *_ in calls.values()]).to(space.device, space.dtype)  # (S, B, K)
     stack = Stack(space, calls, training=settings.batch_norm == "train")
 
@@ -141,8 +140,8 @@ def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
         target = torch.take_along_dim(targets[rows], batch[:, :, None], dim=1)
         return distillation_losses(stack.logits(models, images[batch]), target, settings.temperature)
 
-    shuffles = [space.fed.stream("public shuffle", t, n) for n in calls]
-    with operations.seeded(rng.derive(space.fed.seed, "stacked distillation dropout", t, *calls), space.device):
+    shuffles = [space.setting.stream("public shuffle", t, n) for n in calls]
+    with rng.seeded(rng.derive(space.setting.seed, "stacked distillation dropout", t, *calls), space.device):
         means = descend(stack, loss, [len(images)] * len(calls), settings, shuffles)
     return _outcomes(calls, stack, means)
 
@@ -195,7 +194,7 @@ def predict(space: Workspace, stack: Stack, images: Callable[[slice], Tensor], n
         images: returns a part of the images, all models' or each model's own; see `Stack.logits`.
         number: of each model's images.
     """
-    size = max(1, space.fed.compute.prediction_batch // len(stack))
+    size = max(1, space.setting.compute.prediction_batch // len(stack))
     parts = [slice(start, start + size) for start in range(0, number, size)]
     return torch.cat([stack.logits(stack.tensors, images(part)) for part in parts], dim=1)
 
@@ -204,7 +203,7 @@ def descend(
     stack: Stack,
     loss: Loss,
     sizes: Sequence[int],
-    settings: "LocalTraining | Distillation",
+    settings: LocalTraining | Distillation,
     shuffles: Sequence[torch.Generator],
 ) -> list[float]:
     """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch.
@@ -215,7 +214,7 @@ def descend(
         stack: what is trained.
         loss: of the samples at the given indices.
         sizes: how many samples each client has.
-        settings: passes over them, batch size and step size; as in `operations.descend`.
+        settings: passes over them, batch size and step size; as in `sgd.descend`.
         shuffles: each client's stream.
     """
     device = next(iter(stack.tensors.values())).device
@@ -238,11 +237,11 @@ def steps(
 ) -> list[tuple[slice, Tensor]]:
     """Return one epoch: rows of the stack and their batches, (m, b) indices on the device, one step after another.
 
-    Each client has the batches of `operations.batches`. Rows whose batches are equally long go together, and others by
+    Each client has the batches of `sgd.batches`. Rows whose batches are equally long go together, and others by
     themselves: filling up the short ones would change BatchNorm's statistics. Neighbours alone are joined, so that
     rows are views and not copies; clients in the order of their sizes make the fewest steps.
     """
-    orders = [operations.batches(size, batch_size, shuffle) for size, shuffle in zip(sizes, shuffles, strict=True)]
+    orders = [sgd.batches(size, batch_size, shuffle) for size, shuffle in zip(sizes, shuffles, strict=True)]
     nothing = torch.empty(0, dtype=torch.int64)
     plan = []
     for parts in zip_longest(*orders, fillvalue=nothing):

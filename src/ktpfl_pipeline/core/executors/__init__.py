@@ -1,10 +1,11 @@
-"""One file per way to run a verb on many clients, and the choice among them."""
+"""One file per way to run an operation for many clients, and the choice among them."""
 
 import multiprocessing
 from typing import Literal
 
+from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import ray_session, resources
+from ktpfl_pipeline.core.executors import ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
@@ -14,7 +15,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 def create(
     workers: int | Literal["auto"], threads: int, device: str, stacked: int = 1, cluster: str | None = None
 ) -> SerialExecutor:
-    """Return the executor for so many worker processes, one is none and all give the same result; or the stacked one.
+    """Return an executor with `workers` processes (1: serial, the same bits), or the stacked one.
 
     Args:
         workers: how many; ``"auto"`` is one for each core that may be used, as far as memory goes, and 1 where several

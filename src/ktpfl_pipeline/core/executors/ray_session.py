@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import resources
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ def about() -> dict[str, str]:
     }
 
 
-def refuse_others(found: list[dict[str, str]]) -> None:
+def check_versions(found: list[dict[str, str]]) -> None:
     """Refuse machines on which results would differ, and warn of those where the last digits may."""
     here = about()
     for there in found:

@@ -2,7 +2,7 @@
 
 A worker is forked, so it has the federation's data without a copy; models and knowledge come and go through shared
 memory. It runs one torch thread, so that rounding does not depend on how many workers there are. A worker that dies is
-replaced, and its client is begun anew: a verb changes nothing but what it returns.
+replaced, and its client is begun anew: an operation changes nothing but what it returns.
 """
 
 import os
@@ -11,21 +11,20 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ktpfl_pipeline.core.client.operations import Outcome, Workspace, checked
+from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core.client.outcome import Outcome, checked
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import resources
-from ktpfl_pipeline.core.executors.serial import Key, SerialExecutor, Value
+from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
-
-if TYPE_CHECKING:
-    from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Setting
 
 RESERVED = 2**31
 """Bytes reserved for the tensors of one message each way: a hundred models as large as ResNet-18 would not fit, and
@@ -35,32 +34,31 @@ ATTEMPTS = 2
 
 
 class WorkersExecutor(SerialExecutor):
-    """Runs a verb for several clients at once, the one that took longest the last time first.
+    """Runs an operation for several clients at once, the one that took longest the last time first.
 
     Attributes:
         workers: number of processes.
     """
 
     def __init__(self, workers: int) -> None:
-        """Start nothing yet: workers are forked when the first verb is called."""
+        """Start nothing yet: workers are forked when the first phase starts."""
         super().__init__()
         self.workers = workers
         self._pool: list[_Worker] = []
-        self._fed: Federation | None = None
+        self._setting: Setting | None = None
         self._took: dict[tuple[str, Any], float] = {}
 
-    def run(
-        self, fed: "Federation", phase: str, verb: Callable[..., Outcome[Value]], calls: Mapping[Key, tuple[Any, ...]]
-    ) -> dict[Key, Value]:
-        """Return the value of ``verb(workspace, n, *arguments)`` for each n of `calls`, in their order.
+    def outcomes(
+        self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
+    ) -> dict[Key, Outcome[Value]]:
+        """Return the outcome for each client, as the workers answer.
 
         Raises:
             InputError: if a client's call has ended two workers: there is too little memory, mostly.
         """
         if len(calls) < 2:
-            return super().run(fed, phase, verb, calls)
-        self._start(fed)
-        start = time.perf_counter()
+            return super().outcomes(setting, phase, operation, calls, progress)
+        self._start(setting)
         waiting = sorted(calls, key=lambda n: self._cost(phase, n, calls[n]))  # the last is the next
         busy: dict[_Worker, Key] = {}
         begun: dict[Key, float] = {}
@@ -72,7 +70,7 @@ class WorkersExecutor(SerialExecutor):
                     n = waiting.pop()
                     attempts[n] += 1
                     begun[n] = time.perf_counter()
-                    if worker.ask((verb, n, calls[n])):
+                    if worker.ask((operation, n, calls[n])):
                         busy[worker] = n
                     else:
                         self._replace(position, phase, n, attempts[n])
@@ -89,16 +87,15 @@ class WorkersExecutor(SerialExecutor):
                 else:
                     outcomes[n] = answer
                     self._took[phase, n] = time.perf_counter() - begun[n]
-                    self.progress(phase, len(outcomes), len(calls))
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
-        return self._kept(phase, {n: outcomes[n] for n in calls})
+                    progress(phase, len(outcomes), len(calls))
+        return outcomes
 
     def close(self) -> None:
-        """End the workers; the next verb starts others."""
+        """End the workers; the next phase starts others."""
         super().close()
         for worker in self._pool:
             worker.end()
-        self._pool, self._fed = [], None
+        self._pool, self._setting = [], None
 
     def _cost(self, phase: str, n: Any, arguments: tuple[Any, ...]) -> tuple[float, int]:
         """Return how long the call took the last time, and how large its models are."""
@@ -106,20 +103,20 @@ class WorkersExecutor(SerialExecutor):
         sizes = [value.numel() for model in models for value in model.values() if isinstance(value, torch.Tensor)]
         return self._took.get((phase, n), 0.0), sum(sizes)
 
-    def _start(self, fed: "Federation") -> None:
-        if self._fed is fed:
+    def _start(self, setting: Setting) -> None:
+        if self._setting is setting:
             return
         self.close()
-        if fed.compute.threads != 1:
+        if setting.compute.threads != 1:
             raise InputError(
-                f"compute.workers is {self.workers} and compute.threads is {fed.compute.threads}; several workers have "
-                "one thread each, or they would fight for the same cores: set compute.threads to 1, or "
+                f"compute.workers is {self.workers} and compute.threads is {setting.compute.threads}; several workers "
+                "have one thread each, or they would fight for the same cores: set compute.threads to 1, or "
                 "compute.workers to 1."
             )
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
-        self._fed = fed
-        for _ in range(min(self.workers, len(fed.clients))):
-            self._pool.append(_Worker(fed, self._pool))
+        self._setting = setting
+        for _ in range(min(self.workers, len(setting.clients))):
+            self._pool.append(_Worker(setting, self._pool))
 
     def _replace(self, position: int, phase: str, n: Any, attempts: int) -> None:
         """Put a new worker in the place of a dead one."""
@@ -131,21 +128,21 @@ class WorkersExecutor(SerialExecutor):
                 f"Client {n}'s {phase} ended two workers, the last by {how}; this is mostly too little memory: set "
                 "compute.workers lower, 1 for none, and give the same command again."
             )
-        assert self._fed is not None
+        assert self._setting is not None
         others = [worker for worker in self._pool if worker is not dead]
-        self._pool[position] = _Worker(self._fed, others)
+        self._pool[position] = _Worker(self._setting, others)
 
 
 class _Worker:
     """The near end of one worker."""
 
-    def __init__(self, fed: "Federation", others: "list[_Worker]") -> None:
+    def __init__(self, setting: Setting, others: "list[_Worker]") -> None:
         context = get_context("fork")
         self._questions, self._answers = SharedMemory(RESERVED), SharedMemory(RESERVED)
         self.connection, far = context.Pipe()
         foreign = [self.connection, *(other.connection for other in others)]
         memories = (self._questions, self._answers)
-        self._process = context.Process(target=_work, args=(fed, far, foreign, *memories), daemon=True)
+        self._process = context.Process(target=_work, args=(setting, far, foreign, *memories), daemon=True)
         self._process.start()
         far.close()
 
@@ -175,7 +172,7 @@ class _Worker:
 
 
 def _work(
-    fed: "Federation", near: Connection, foreign: list[Connection], questions: SharedMemory, answers: SharedMemory
+    setting: Setting, near: Connection, foreign: list[Connection], questions: SharedMemory, answers: SharedMemory
 ) -> None:
     """Answer calls until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what happens
@@ -183,7 +180,7 @@ def _work(
         connection.close()  # or nobody would see that the parent has died
     resources.keep_freed_memory()
     threading.Thread(target=_end_with_parent, args=(near.fileno(),), daemon=True).start()
-    space = Workspace(fed)
+    space = Workspace(setting)
     while True:
         try:
             question = near.recv_bytes()
@@ -191,8 +188,8 @@ def _work(
             os._exit(0)
         answer: Any
         try:
-            verb, n, arguments = questions.load(question, copy=False)
-            answer = checked(verb(space, n, *arguments))
+            operation, n, arguments = questions.load(question, copy=False)
+            answer = checked(operation(space, n, *arguments))
         except Exception as error:
             error.add_note(f"In a worker:\n{traceback.format_exc()}")
             answer = error

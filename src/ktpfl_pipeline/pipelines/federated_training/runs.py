@@ -19,12 +19,13 @@ from ktpfl_pipeline.analysis.results import FinishedRun, flat, honest, summarise
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine, executors
-from ktpfl_pipeline.core import federation as core
+from ktpfl_pipeline.core import setting as core
 from ktpfl_pipeline.core.adversaries import Adversaries
-from ktpfl_pipeline.core.client.dp_sgd import Privacy
 from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.data.partition import label_counts, label_similarity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
@@ -58,7 +59,7 @@ def run_seed(
     made = schema.create_method(method, experiment.methods.get(method, {}))
     hyperparameters = asdict(made)
     fed = assemble(experiment, data, seed)
-    liars = fed.positions(fed.liars).tolist()
+    liars = fed.positions(fed.adversary_ids).tolist()
     settings = identity(name, method, made, experiment, fed, data, seed)
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     scheme = experiment.partition.scheme
@@ -109,7 +110,7 @@ def run_seed(
 
 
 def check_theorem(
-    method: Method[Any], result: engine.Run, fed: core.Federation, samples: int
+    method: Method[Any], result: engine.Run, fed: Federation, samples: int
 ) -> theorem.TheoremCheck | None:
     """Check Theorem 1 on the final models of a method with a coefficient matrix, on `samples` test images a client."""
     if result.coefficients is None or samples == 0:
@@ -120,7 +121,7 @@ def check_theorem(
     return theorem.check(soft, labels, result.coefficients[-1].double(), fed.seed)
 
 
-def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Federation:
+def assemble(experiment: Experiment, data: FederatedData, seed: int) -> Federation:
     """Return the federation of one seed: architectures are dealt out to the clients in turn."""
     names = experiment.architectures
     clients = tuple(
@@ -135,7 +136,7 @@ def assemble(experiment: Experiment, data: FederatedData, seed: int) -> core.Fed
     )
     image, asked = experiment.image, experiment.compute
     compute = core.Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
-    return core.Federation(
+    return Federation(
         clients=clients,
         public=data.public_images(seed),
         public_batch_size=experiment.public.batch,
@@ -163,7 +164,7 @@ def identity(
     method: str,
     made: Any,
     experiment: Experiment,
-    fed: core.Federation,
+    fed: Federation,
     data: FederatedData,
     seed: int,
 ) -> dict[str, Any]:

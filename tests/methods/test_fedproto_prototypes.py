@@ -9,11 +9,12 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import prototypes
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Compute, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Models
+from ktpfl_pipeline.methods import fedproto
 
 FOUR = (*toy.ARCHITECTURES, "both")
 DIMENSION = 16
@@ -25,14 +26,15 @@ def targets() -> Tensor:
 
 
 def pull(fed: Federation, models: Models, weight: float, known: Tensor = KNOWN, t: int = 1) -> Models:
-    return fed.train_to_prototypes(models, targets(), known, weight, t)
+    calls = {n: (params, targets(), known, weight, t) for n, params in models.items()}
+    return fed.run_training("train", fedproto.train_to_prototypes, calls, models)
 
 
 class TestFeatures:
     def test_are_what_enters_the_last_linear_layer(self) -> None:
         """The mlp has 12 hidden units; F = 4 averages three neighbours each."""
         module, images = toy.build("mlp").eval(), torch.randn(5, 1, 8, 8)
-        with prototypes.features(module, 4) as seen:
+        with fedproto.features(module, 4) as seen:
             module(images)
         hidden = module[:4](images)  # (5, 12)
         assert torch.allclose(seen[0], hidden.view(5, 4, 3).mean(dim=2), rtol=0, atol=1e-6)
@@ -41,27 +43,27 @@ class TestFeatures:
     @pytest.mark.parametrize("architecture", FOUR)
     def test_have_the_common_dimension(self, architecture: str, dimension: int) -> None:
         module = toy.build(architecture)
-        with prototypes.features(module, dimension) as seen:
+        with fedproto.features(module, dimension) as seen:
             module(torch.randn(5, 1, 8, 8))
             module(torch.randn(2, 1, 8, 8))
         assert [feature.shape for feature in seen] == [(5, dimension), (2, dimension)]
 
     def test_the_dimension_of_the_layer_leaves_them_as_they_are(self) -> None:
         module, images = toy.build("linear"), torch.randn(5, 1, 8, 8)
-        with prototypes.features(module, 64) as seen:
+        with fedproto.features(module, 64) as seen:
             module(images)
         assert torch.equal(seen[0], images.flatten(1))
 
     def test_nobody_listens_afterwards(self) -> None:
         module = toy.build("linear")
-        with pytest.raises(ZeroDivisionError), prototypes.features(module, 4) as seen:
+        with pytest.raises(ZeroDivisionError), fedproto.features(module, 4) as seen:
             raise ZeroDivisionError
         module(torch.randn(5, 1, 8, 8))
         assert seen == []
 
     def test_a_model_without_a_linear_layer_is_refused(self) -> None:
         module = nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten())
-        with pytest.raises(InputError, match="Sequential has no linear layer"), prototypes.features(module, 4):
+        with pytest.raises(InputError, match="Sequential has no linear layer"), fedproto.features(module, 4):
             pass
 
 
@@ -81,7 +83,7 @@ class TestClassMeans:
         client = replace(fed.clients[0], train=LabelledDataset(images, torch.tensor([0, 1, 0])))
         fed = toy.again(fed, clients=(client,))
         for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[0.5], [-1.0], [0.0]])):
-            means, counts = fed.class_means(fed.initial_models(), dimension)
+            means, counts = fedproto.upload_means(fed, fed.initial_models(), dimension)
             assert means.tolist() == [expected]
             assert counts.tolist() == [[2.0, 1.0, 0.0]]
 
@@ -89,7 +91,7 @@ class TestClassMeans:
         fed = toy.federation(architectures=FOUR)
         models = fed.train(fed.initial_models(), 1)
         some = {n: models[n] for n in (20, 7, 12, 11)}
-        means, counts = fed.class_means(some, 8)
+        means, counts = fedproto.upload_means(fed, some, 8)
         assert means.shape == (4, toy.CLASSES, 8)
         assert means.dtype == counts.dtype == torch.float64
         for row, (n, params) in enumerate(some.items()):
@@ -107,7 +109,7 @@ class TestClassMeans:
         fed = toy.federation(architectures=FOUR)
         small = toy.again(fed, compute=Compute(device="cpu", prediction_batch=size))
         models = fed.initial_models()
-        (means, counts), (others, numbers) = (each.class_means(models, 8) for each in (fed, small))
+        (means, counts), (others, numbers) = (fedproto.upload_means(each, models, 8) for each in (fed, small))
         assert torch.allclose(means, others, rtol=0, atol=1e-5)
         assert torch.equal(counts, numbers)
 
@@ -115,7 +117,7 @@ class TestClassMeans:
         fed = toy.federation(architectures=FOUR)
         models = fed.initial_models()
         before = copy.deepcopy(models)
-        fed.class_means(models, 8)
+        fedproto.upload_means(fed, models, 8)
         assert toy.same(models, before)
         assert toy.same(fed.train(models, 1), toy.again(fed).train(models, 1))
 
@@ -150,7 +152,7 @@ class TestTraining:
         after = pull(fed, start, 2.0)[3]
         for name, gradient in zip(names, gradients, strict=True):
             assert torch.allclose(after[name], start[3][name] - 0.1 * gradient, rtol=0, atol=1e-13)
-        assert fed.executor.losses["train"] == {3: pytest.approx(loss.item(), abs=1e-13)}
+        assert fed.log.losses["train"] == {3: pytest.approx(loss.item(), abs=1e-13)}
         assert total > 0.1
 
     def test_the_row_of_an_unknown_class_is_never_read(self) -> None:
@@ -167,7 +169,7 @@ class TestTraining:
         models, everything = fed.initial_models(), torch.ones(3, dtype=torch.bool)
         distance = {}
         for weight in (0.0, 3.0):
-            means, _ = fed.class_means(pull(fed, models, weight, everything), DIMENSION)
+            means, _ = fedproto.upload_means(fed, pull(fed, models, weight, everything), DIMENSION)
             distance[weight] = (means - targets()).square().mean()
         assert distance[3.0] < 0.9 * distance[0.0]
 
@@ -184,6 +186,6 @@ class TestTraining:
         fed = toy.federation()
         models = fed.initial_models()
         pull(fed, models, 1.0)
-        fed.class_means(models, 8)
+        fedproto.upload_means(fed, models, 8)
         module = fed.executor._space.module(3, models[3])
         assert not module[-1]._forward_pre_hooks

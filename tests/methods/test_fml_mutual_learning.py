@@ -8,8 +8,10 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.federation import Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
+from ktpfl_pipeline.methods.fml import train_mutually
 
 FOUR = (*toy.ARCHITECTURES, "both")
 
@@ -23,7 +25,9 @@ def run(
     beta: float = 0.5,
     t: int = 1,
 ) -> tuple[Models, Models]:
-    return fed.train_mutually(models, common, architecture, t, alpha, beta)
+    calls = {n: (own, common, architecture, t, alpha, beta) for n, own in models.items()}
+    pairs = fed.run_training("train", train_mutually, calls, {n: (own, common) for n, own in models.items()})
+    return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
 
 
 def kl(teacher: Tensor, student: Tensor) -> Tensor:
@@ -68,7 +72,7 @@ class TestOneStep:
         assert toy.distance({3: trained[3]}, {3: mine}) < 1e-13
         assert toy.distance({3: copies[3]}, {3: theirs}) < 1e-13
         assert copies[3]["1.num_batches_tracked"] == 1
-        assert self.fed.executor.losses["train"] == {3: pytest.approx(loss, abs=1e-13)}
+        assert self.fed.log.losses["train"] == {3: pytest.approx(loss, abs=1e-13)}
         assert toy.distance({3: trained[3]}, {3: own}) > 1e-3
         assert toy.distance({3: copies[3]}, {3: common}) > 1e-3
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ktpfl_pipeline.core.executors import resources
+from ktpfl_pipeline.core import resources
 
 GB = 10**9
 
@@ -58,7 +58,7 @@ def test_freed_memory_is_taken_again() -> None:
 BLOCKS = """
 import resource
 import torch
-from ktpfl_pipeline.core.executors import resources
+from ktpfl_pipeline.core import resources
 
 def faults(count):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,46 @@
+"""What a client operation returns, and whether the weights that it trained are finite."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Value]):
+    """What a client operation returns.
+
+    Attributes:
+        value: the result.
+        loss: the mean training loss, where it trained.
+        finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
+    """
+
+    value: Value
+    loss: float | None = None
+    finite: Tensor | None = None
+
+
+def checked(outcome: Outcome[Value]) -> Outcome[Value]:
+    """Return the outcome of a training with `finite` as it is; executors call it where the weights are.
+
+    The last step of a training can break weights whose loss was a number still. Zero times a number is zero, and times
+    infinity or NaN it is NaN: the sum tells, several times faster than `isfinite`. The device is not waited for.
+    """
+    numbers = [part for part in _tensors(outcome.value) if part.is_floating_point()]
+    if outcome.loss is None or not numbers:
+        return outcome
+    return replace(outcome, finite=torch.stack([(0.0 * part).sum() == 0.0 for part in numbers]).all())
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors of an operation's value: models, vectors, or several of them."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)

@@ -1,0 +1,60 @@
+"""Plain SGD on one client's data: batches in a named order, and the step."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+
+
+def descend(
+    module: nn.Module,
+    loss: Callable[[Tensor], Tensor],
+    samples: int,
+    settings: LocalTraining | Distillation,
+    shuffle: torch.Generator,
+) -> float:
+    """Run plain SGD; return the mean loss over the last epoch (0 without an epoch).
+
+    Args:
+        module: what is trained, in place.
+        loss: the mean loss of the samples at the given indices.
+        samples: how many samples there are.
+        settings: passes over them, batch size (the last, shorter batch is kept) and step size.
+        shuffle: the stream that orders the samples anew in each epoch.
+    """
+    parameters = list(module.parameters())
+    device = parameters[0].device
+    total = torch.zeros((), device=device, dtype=torch.float64)
+    for _ in range(settings.epochs):
+        total.zero_()
+        for batch in batches(samples, settings.batch_size, shuffle, device):
+            value = loss(batch)
+            step(parameters, torch.autograd.grad(value, parameters), settings.learning_rate)
+            total += value.detach() * len(batch)
+    return float(total) / samples
+
+
+@torch.no_grad()
+def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning_rate: float) -> None:
+    """Take one step of plain SGD, w ← w - η g, in place: `torch.optim.SGD` to the bit.
+
+    Without momentum there is no state to keep, and making the first `torch.optim` optimizer of a process imports
+    torch's compiler: five seconds before the first step.
+    """
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.sub_(gradient, alpha=learning_rate)
+
+
+def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:
+    """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
+
+    A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped. They
+    are drawn on the CPU, and go to `device` all at once: a GPU would be waited for at each step otherwise.
+    """
+    order = torch.randperm(samples, generator=shuffle).to(device, non_blocking=True)
+    parts = list(torch.split(order, size))
+    if len(parts) > 1 and len(parts[-1]) == 1 < size:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts

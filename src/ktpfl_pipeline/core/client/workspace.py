@@ -1,0 +1,103 @@
+"""What one process keeps between client operations: its device, one module per architecture, images on the device.
+
+Pixels become numbers in one place, `Workspace.pixels`, for private and public images alike.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
+from ktpfl_pipeline.core.weights import Params
+
+FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+class Workspace:
+    """What one process keeps between calls: its device, one module per architecture, the images on the device."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Claim the device of `setting` and fix the number of torch threads."""
+        self.setting = setting
+        self.device = setting.device
+        self.dtype = DTYPES[setting.compute.dtype]
+        self.format = FORMATS[setting.compute.memory_format]
+        self._modules: dict[tuple[str, str], nn.Module] = {}
+        self._splits: dict[tuple[int, str], LabelledDataset] = {}
+        self._public: Tensor | None = None
+        if torch.get_num_threads() != setting.compute.threads:
+            torch.set_num_threads(setting.compute.threads)
+        if self.device.type == "cuda":  # float32 is float32, sums of bfloat16 too, and the same kernels every time
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+
+    def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
+        """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
+
+        There is one module per architecture and `role`: who needs two at a time gives them different ones.
+        """
+        name = n if isinstance(n, str) else self.setting.by_id[n].architecture
+        if (name, role) not in self._modules:
+            with rng.seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
+                built = self.setting.build(name).to(self.device, self.dtype).to(memory_format=self.format)
+            if self.reduced:
+                grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
+                for part in grouped:
+                    part.forward = _trained_in_float32(part.forward, self.device.type)
+                built.forward = _in_bfloat16(built.forward, self.device.type)
+            self._modules[name, role] = built
+        module = self._modules[name, role]
+        module.load_state_dict(params)
+        return module
+
+    @property
+    def reduced(self) -> bool:
+        """Whether products are taken in bfloat16."""
+        return self.setting.compute.dtype == "bfloat16"
+
+    def split(self, n: int, name: Split) -> LabelledDataset:
+        """Return one split of client n, on the device."""
+        if (n, name) not in self._splits:
+            samples: LabelledDataset = getattr(self.setting.by_id[n], name)
+            self._splits[n, name] = LabelledDataset(samples.images.to(self.device), samples.labels.to(self.device))
+        return self._splits[n, name]
+
+    def public(self, batch: Tensor) -> Tensor:
+        """Return the public images at `batch`, (B, C, H, W) uint8, on the device."""
+        if self._public is None:
+            self._public = self.setting.public.to(self.device)
+        return self._public[batch.to(self.device)]
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Return uint8 images as numbers from -1 to 1: the one preprocessing, of private and public images alike."""
+        return images.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
+
+
+def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
+
+    def reduced(images: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return forward(images).float()
+
+    return reduced
+
+
+def _trained_in_float32(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """Return `forward` of a grouped convolution, in float32 where a gradient is taken.
+
+    A depthwise convolution is no product of matrices: backward, oneDNN takes several times as long in bfloat16.
+    """
+
+    def whole(images: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return forward(images)
+        with torch.autocast(device, enabled=False):
+            return forward(images.float())
+
+    return whole

@@ -1,0 +1,116 @@
+"""What is measured of the clients' models at the end of a round, before and after the knowledge transfer."""
+
+import math
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from ktpfl_pipeline.core.errors import diverged
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method, RoundReport
+from ktpfl_pipeline.core.metrics import Evaluation, RoundRecord
+from ktpfl_pipeline.core.setting import Split
+from ktpfl_pipeline.core.weights import Handle, Models, Params, select
+
+State = TypeVar("State")
+AT_ONCE = 20
+"""Clients whose models are there at once for an evaluation: memory, not results."""
+
+
+@dataclass
+class Memory:
+    """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
+
+    A model is its tensors, or the handle on it. They are remembered weakly: one that was made to be evaluated may go
+    afterwards.
+    """
+
+    known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
+
+    def evaluate(self, fed: Federation, models: Models, split: Split) -> dict[int, Evaluation]:
+        """Return the evaluation of each model on its client's `split`, from memory where the model is known."""
+        fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
+        for n, evaluation in fed.evaluate(fresh, split).items():
+            self.known[n, split] = ([weakref.ref(part) for part in _parts(fresh[n])], evaluation)
+        return {n: self.known[n, split][1] for n in models}
+
+    def _knows(self, n: int, split: Split, params: Params) -> bool:
+        seen = [reference() for reference in self.known.get((n, split), ([], None))[0]]
+        parts = _parts(params)
+        return len(seen) == len(parts) and all(a is b for a, b in zip(seen, parts, strict=True))
+
+
+def _parts(params: Params) -> list[Any]:
+    """Return what makes a model that one; where it lives elsewhere it is not opened for this."""
+    return [params] if isinstance(params, Handle) else list(params.values())
+
+
+def evaluate(
+    record: RoundRecord,
+    method: Method[State],
+    before: State,
+    after: State,
+    report: RoundReport,
+    fed: Federation,
+    memory: Memory,
+    earlier: list[float],
+) -> RoundRecord:
+    """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
+
+    A few clients at a time: models that `personal` makes and nobody keeps must not all be there at once.
+
+    Args:
+        record: of the round, to which accuracies and the test loss are added.
+        method: whose models are evaluated.
+        before: the state that the round began with.
+        after: the state that it ended with.
+        report: what the round told.
+        fed: the federation.
+        memory: of the evaluations before.
+        earlier: the accuracy of all clients at the end of the round before, where that was evaluated: a client outside
+            the cohort has it still.
+
+    Raises:
+        DivergedError: if a model's test loss is not finite.
+    """
+    everyone = [client.id for client in fed.clients]
+    stands = dict(zip(everyone, earlier, strict=bool(earlier)))
+    validated = all(len(client.validation) for client in fed.clients)
+    points = ("after_local", "after_transfer", *(("validation",) if validated else ()))
+    accuracy: dict[str, list[float]] = {point: [] for point in points}
+    loss: list[float] = []
+    for start in range(0, len(everyone), AT_ONCE):
+        some = everyone[start : start + AT_ONCE]
+        absent = [n for n in some if n not in report.after_local and n not in stands]
+        stored = method.personal(before, absent, fed) if absent else {}
+        trained = select({**stored, **report.after_local}, [n for n in some if n in stored or n in report.after_local])
+        local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
+        accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
+        personal = method.personal(after, some, fed)
+        test = memory.evaluate(fed, personal, "test")
+        accuracy["after_transfer"] += [test[n].accuracy for n in some]
+        loss += [test[n].loss for n in some]
+        if validated:
+            validation = memory.evaluate(fed, personal, "validation")
+            accuracy["validation"] += [validation[n].accuracy for n in some]
+    check_test_loss(loss, fed)
+    return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})
+
+
+def check_test_loss(losses: list[float], fed: Federation) -> None:
+    """Check that test losses are finite, whatever `fed.on_divergence` says: weights may be finite and a loss not.
+
+    After mixing, the diverging client cannot be identified; and evaluating must change nothing.
+
+    Args:
+        losses: of all clients, in order.
+        fed: the federation.
+
+    Raises:
+        DivergedError: naming the clients.
+    """
+    found: dict[int | str, str] = {
+        n: f"its test loss is {loss}" for n, loss in zip(fed.by_id, losses, strict=True) if not math.isfinite(loss)
+    }
+    if found:
+        raise diverged(found)

@@ -1,0 +1,88 @@
+"""The contract of an executor: it runs one client operation for many clients and returns one result of the phase."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.setting import Setting
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", int, str)
+Operation = Callable[..., Outcome[Value]]
+"""Called as ``operation(workspace, n, *arguments)``; n is a client, or the architecture of a model of the server."""
+Calls = Mapping[Key, tuple[Any, ...]]
+"""The arguments of an operation beside workspace and n, by n."""
+Progress = Callable[[str, int, int], None]
+"""Called as ``progress(phase, done, total)`` after each client."""
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class PhaseResult(Generic[Key, Value]):
+    """What one phase came to.
+
+    Attributes:
+        values: what the operation returned, by client (or name of a model of the server), in the order of the calls.
+        losses: mean training loss of those that trained.
+        diverged: those whose trained weights are not finite.
+        seconds: wall time.
+    """
+
+    values: dict[Key, Value]
+    losses: dict[Key, float]
+    diverged: frozenset[Key]
+    seconds: float
+
+
+class Executor(ABC):
+    """Runs client operations. All executors return what the serial one returns; see each for how exactly."""
+
+    def run(
+        self,
+        setting: Setting,
+        phase: str,
+        operation: Operation[Value],
+        calls: Calls[Key],
+        progress: Progress = silent,
+    ) -> PhaseResult[Key, Value]:
+        """Run ``operation(workspace, n, *arguments)`` for each n of `calls`.
+
+        Args:
+            setting: what the federation is; the same object in all phases of a run.
+            phase: what the phase is called, in messages and measurements.
+            operation: what is done for each client.
+            calls: its arguments by client.
+            progress: told after each client.
+
+        Raises:
+            InputError: if the clients cannot be computed, mostly for lack of memory.
+            LostError: if a model that lived with a worker is gone.
+        """
+        start = time.perf_counter()
+        outcomes = self.outcomes(setting, phase, operation, calls, progress)
+        flags = {n: outcome.finite for n, outcome in outcomes.items() if outcome.finite is not None}
+        whole = torch.stack(list(flags.values())).tolist() if flags else []  # one wait for the device, for all of them
+        return PhaseResult(
+            values={n: outcomes[n].value for n in calls},
+            losses={n: loss for n in calls if (loss := outcomes[n].loss) is not None},
+            diverged=frozenset(n for n, finite in zip(flags, whole, strict=True) if not finite),
+            seconds=time.perf_counter() - start,
+        )
+
+    @abstractmethod
+    def outcomes(
+        self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
+    ) -> dict[Key, Outcome[Value]]:
+        """Return the outcome for each client, in any order; arguments as of `run`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what was loaded or started; the next phase loads or starts it again."""

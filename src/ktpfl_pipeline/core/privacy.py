@@ -1,0 +1,153 @@
+"""Example-level (ε, δ)-differential privacy of local training: the noise, when it is possible, and the ε that is spent.
+
+Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Differential Privacy, CCS 2016,
+https://arxiv.org/abs/1607.00133. ε is that of the accountant of Mironov, Talwar, Zhang: Rényi Differential Privacy of
+the Sampled Gaussian Mechanism, 2019, https://arxiv.org/abs/1908.10530, as Opacus has it.
+
+The guarantee is against an observer of all that a client ever uploads, and covers whether one image is among its
+training images; how many images a client has is taken for known. Noise is drawn from a named stream, so whoever knows
+the seed can remove it: this simulates what privacy costs, and protects nobody.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from torch import device, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ktpfl_pipeline.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """How much noise.
+
+    Attributes:
+        noise_multiplier: σ, standard deviation of the noise in units of C.
+        max_grad_norm: C, what the L2 norm of one image's gradient is clipped to.
+        delta: δ, the chance with which ε need not hold; well below one by the number of a client's images.
+    """
+
+    noise_multiplier: float
+    max_grad_norm: float = 1.0
+    delta: float = 1e-5
+
+
+def check_possible(
+    architectures: Collection[str], build: Callable[[str], nn.Module], dtype: str, memory_format: str
+) -> None:
+    """Check that private training is possible at all.
+
+    Args:
+        architectures: of the clients.
+        build: makes a module from an architecture's name.
+        dtype: `Compute.dtype`, one of float32, float64, bfloat16.
+        memory_format: `Compute.memory_format`, contiguous or channels_last.
+
+    Raises:
+        InputError: naming the architectures with BatchNorm, if bfloat16 or channels last is asked for, or without
+            Opacus.
+    """
+    if find_spec("opacus") is None:
+        raise InputError(
+            "training.privacy needs Opacus, which is not installed: pip install '.[privacy]', or set it to null."
+        )
+    if dtype == "bfloat16":
+        raise InputError(
+            "compute.dtype is bfloat16; with training.privacy gradients of single images are taken in float32 or "
+            "float64: choose one of these, or set training.privacy to null."
+        )
+    if memory_format == "channels_last":
+        raise InputError(
+            "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
+            "they have: choose contiguous, or set training.privacy to null."
+        )
+    with device("meta"):  # no weights are made, and nothing is drawn
+        built = {name: build(name) for name in architectures}
+    mixing = [name for name, module in built.items() if any(isinstance(part, _BatchNorm) for part in module.modules())]
+    if mixing:
+        raise InputError(
+            f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so "
+            "that no image has a gradient of its own, which training.privacy would clip: take architectures without "
+            "it, such as lenet, or set training.privacy to null."
+        )
+
+
+def load() -> None:
+    """Import Opacus now, which takes seconds, so that workers that are forked later have it."""
+    import opacus  # noqa: F401
+
+
+def check_delta(privacy: Privacy, images: int) -> None:
+    """Check that δ is small for the largest client, which has so many training images.
+
+    Raises:
+        InputError: if δ is at least 1 / images.
+    """
+    if privacy.delta >= 1 / images:
+        raise InputError(
+            f"training.privacy.delta is {privacy.delta} and a client has {images} training images; at 1/{images} a "
+            "random one of them could be published: set it well below."
+        )
+
+
+def sampling(samples: int, batch_size: int) -> tuple[int, float]:
+    """Return how many steps an epoch has, as many as without privacy, and q, the chance of an image in each."""
+    steps = math.ceil(samples / batch_size)
+    return steps, 1 / steps
+
+
+def spent(privacy: Privacy, images: Sequence[int], rounds: Sequence[int], epochs: int, batch_size: int) -> list[float]:
+    """Return each client's ε after some rounds; 0 for one that never trained.
+
+    Args:
+        privacy: σ and δ.
+        images: each client's number of training images.
+        rounds: in how many rounds each client trained.
+        epochs: E, of one round.
+        batch_size: the expected number of images in a step.
+    """
+    found = []
+    for size, taken in zip(images, rounds, strict=True):
+        steps, share = sampling(size, batch_size)
+        found.append(epsilon(privacy, share, taken * epochs * steps))
+    return found
+
+
+@cache
+def epsilon(privacy: Privacy, share: float, steps: int) -> float:
+    """Return ε of so many steps: the smallest that an order of Rényi privacy gives for δ, by Opacus.
+
+    Args:
+        privacy: σ and δ.
+        share: q, the chance of an image in a step.
+        steps: how many.
+    """
+    if steps == 0:
+        return 0.0
+    if privacy.noise_multiplier == 0:
+        return math.inf
+    from opacus.accountants import RDPAccountant
+    from opacus.accountants.analysis.rdp import get_privacy_spent
+
+    orders = RDPAccountant.DEFAULT_ALPHAS
+    with warnings.catch_warnings():  # that the first or last order is the best: it holds, another might be tighter
+        warnings.simplefilter("ignore")
+        found, _ = get_privacy_spent(
+            orders=orders, rdp=_of_one_step(privacy.noise_multiplier, share) * steps, delta=privacy.delta
+        )
+    return max(0.0, float(found))
+
+
+@cache
+def _of_one_step(noise_multiplier: float, share: float) -> Any:
+    """Return the Rényi divergence bound of one step at each order; those of several steps add up."""
+    from opacus.accountants import RDPAccountant
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    return compute_rdp(q=share, noise_multiplier=noise_multiplier, steps=1, orders=RDPAccountant.DEFAULT_ALPHAS)

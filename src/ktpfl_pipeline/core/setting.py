@@ -1,0 +1,224 @@
+"""What a federation is: clients, public set, model builder, settings, and the named random streams. Plain data.
+
+Client operations and executors know this and no more; `Federation` adds the executor, and the operations on many
+clients that methods call.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import privacy, rng
+from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
+
+Split = Literal["train", "validation", "test"]
+PublicTransport = Literal["float32", "uint8", "indices"]
+OnDivergence = Literal["stop", "skip", "restore"]
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+"""Of weights, and of all that is added up; bfloat16 is a precision of products alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One client: its key, the name of its architecture, and its private data in three splits."""
+
+    id: int
+    architecture: str
+    train: LabelledDataset
+    validation: LabelledDataset
+    test: LabelledDataset
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """Plain SGD on the mean cross-entropy of private data (KT-pFL section 5.1), a fresh optimizer each round."""
+
+    epochs: int = 20  # E
+    batch_size: int = 128
+    learning_rate: float = 0.01  # η₁
+    privacy: privacy.Privacy | None = None  # clipping and noise: DP-SGD instead
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """Plain SGD on T²·KL(teacher ‖ student) over the round's public batch (KT-pFL Eq. 6)."""
+
+    epochs: int = 1  # R
+    batch_size: int = 256
+    learning_rate: float = 0.01  # η₂
+    temperature: float = 1.0  # T, of the students and of the soft predictions that make a teacher
+    batch_norm: Literal["frozen", "train"] = "frozen"  # frozen: eval mode, so the uploaded prediction is the student's
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where and how the arithmetic is done."""
+
+    device: str = "auto"  # auto: a GPU where there is one
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: float32 weights, products in bfloat16
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"  # of images and convolutions
+    threads: int = 1  # torch threads; another number rounds float32 differently
+    prediction_batch: int = 1000  # images at a time in predictions and evaluation: memory, not results
+    server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix
+
+    def place(self) -> torch.device:
+        """Return the device that is meant."""
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Everything that a round depends on beside the method's state.
+
+    Attributes:
+        clients: N clients, with distinct ids.
+        public: (M, C, H, W) uint8, the unlabelled public set.
+        public_batch_size: B = |D_r|, public samples used in one round.
+        classes: K.
+        build: makes a freshly initialised module from an architecture's name.
+        seed: the seed of the run; every stream is derived from it.
+        public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels from
+            the server, or as indices into a copy that every client holds.
+        on_divergence: what becomes of a client whose training leaves the finite numbers: ``stop`` ends the run,
+            ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
+            training.
+        adversaries: how many clients upload false predictions, and which.
+
+    Raises:
+        InputError: if ids repeat, the public batch exceeds the public set, or private training is impossible.
+    """
+
+    clients: tuple[Client, ...]
+    public: Tensor
+    public_batch_size: int
+    classes: int
+    build: Callable[[str], nn.Module]
+    seed: int = 0
+    training: LocalTraining = LocalTraining()
+    distillation: Distillation = Distillation()
+    compute: Compute = Compute()
+    public_transport: PublicTransport = "uint8"
+    on_divergence: OnDivergence = "stop"
+    adversaries: Adversaries = field(default_factory=Adversaries)
+
+    def __post_init__(self) -> None:
+        """Check ids, public batch and privacy."""
+        if len(self.by_id) < len(self.clients):
+            raise InputError(f"Client ids must be distinct; there are {[client.id for client in self.clients]}.")
+        if not 1 <= self.public_batch_size <= len(self.public):
+            raise InputError(
+                f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
+                f"{len(self.public)} images of the public set."
+            )
+        if self.training.privacy is not None:
+            architectures = [client.architecture for client in self.clients]
+            privacy.check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)
+            privacy.load()
+            privacy.check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
+
+    @cached_property
+    def by_id(self) -> dict[int, Client]:
+        """Clients by id."""
+        return {client.id: client for client in self.clients}
+
+    @cached_property
+    def adversary_ids(self) -> list[int]:
+        """Ids of the clients that upload false predictions, ascending."""
+        return self.adversaries.among(self.by_id, self.seed)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where models, images and knowledge live."""
+        return self.compute.place()
+
+    def stream(self, purpose: str, *names: int | str) -> torch.Generator:
+        """Return the named random stream of this run; see `rng.stream`."""
+        return rng.stream(self.seed, purpose, *names)
+
+    def initial_models(self) -> Models:
+        """Return each client's model before the first round: clients of one architecture start alike."""
+        initial = self.initial_prototypes()
+        return {client.id: initial[client.architecture] for client in self.clients}
+
+    def common_models(self) -> Models:
+        """Return each client's model before the first round, for methods that need one architecture."""
+        return dict.fromkeys(self.by_id, self.initial_model(self.architecture))
+
+    def initial_prototypes(self) -> Prototypes:
+        """Return the initial model of each architecture that a client has."""
+        return {name: self.initial_model(name) for name in sorted({client.architecture for client in self.clients})}
+
+    def initial_model(self, architecture: str) -> Params:
+        """Return the initial weights of an architecture."""
+        with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
+            module = self.build(architecture)
+        return params_of(module.to(self.device, DTYPES[self.compute.dtype]))
+
+    @cached_property
+    def architecture(self) -> str:
+        """The one architecture of all clients, for methods whose knowledge is parameters.
+
+        Raises:
+            InputError: if there are several.
+        """
+        names = sorted({client.architecture for client in self.clients})
+        if len(names) > 1:
+            raise InputError(
+                f"Parameters can be combined only where all clients have one architecture; there are "
+                f"{', '.join(names)}. Set architectures to one name, [mcmahan_cnn] for example, or take methods that "
+                "exchange predictions."
+            )
+        return names[0]
+
+    @cached_property
+    def head_names(self) -> list[str]:
+        """Names of the parameters of `architecture`'s last linear layer."""
+        with rng.seeded(0):
+            modules = list(self.build(self.architecture).named_modules())
+        layers = [name for name, part in modules if isinstance(part, nn.Linear)]
+        if not layers:
+            raise InputError(f"{self.architecture} has no linear layer to be its head; leave fedrep out.")
+        return [name for name in self.trained_names if name.rpartition(".")[0] == layers[-1]]
+
+    @cached_property
+    def head_mask(self) -> Tensor:
+        """Ones for the parameters of the head in vectors of `architecture`, zeros for the body's, (d,)."""
+        model = self.initial_model(self.architecture)
+        parts = [torch.full((model[n].numel(),), float(n in self.head_names)) for n in self.trained_names]
+        return torch.cat(parts).to(self.device)
+
+    @cached_property
+    def trained_names(self) -> list[str]:
+        """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
+        with rng.seeded(0):
+            return [name for name, _ in self.build(self.architecture).named_parameters()]
+
+    def data_weights(self, cohort: list[int]) -> Tensor:
+        """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
+        sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64, device=self.device)
+        return sizes / sizes.sum()
+
+    def public_batch(self, t: int) -> Tensor:
+        """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""
+        order = torch.randperm(len(self.public), generator=self.stream("public batch", t))
+        return order[: self.public_batch_size]
+
+    def public_bytes(self) -> int:
+        """Return the bytes of one round's public batch on its way to one client."""
+        pixels = self.public[0].numel()
+        return self.public_batch_size * {"float32": 4 * pixels, "uint8": pixels, "indices": 4}[self.public_transport]
+
+    def positions(self, cohort: list[int]) -> Tensor:
+        """Return the rows of server matrices that belong to the cohort, (|S|,)."""
+        rows = {client.id: row for row, client in enumerate(self.clients)}
+        return torch.tensor([rows[n] for n in cohort], device=self.device)
