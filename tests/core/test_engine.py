@@ -18,7 +18,7 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, evaluation
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
@@ -28,7 +28,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Setting
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fedavg import FedAvgFT
 from ktpfl_pipeline.methods.feddf import FedDF
@@ -71,14 +71,11 @@ class Losing(SerialExecutor):
         super().__init__()
         self.phases, self.begun = phases, 0
 
-    def start_round(self) -> None:
-        self.begun += 1
-        super().start_round()
-
-    def run(self, fed: Federation, phase: str, verb: Any, calls: Any) -> Any:
+    def outcomes(self, setting: Setting, phase: str, *others: Any) -> Any:
+        self.begun += phase == "train"  # a round's first phase
         if self.phases.get(self.begun) == phase:
             raise LostError("Client 7's model is gone.")
-        return super().run(fed, phase, verb, calls)
+        return super().outcomes(setting, phase, *others)
 
 
 def assert_same_run(one: Run, other: Run) -> None:
@@ -204,7 +201,7 @@ class TestEvaluation:
 
     def test_one_tensor_that_changed_is_another_model(self) -> None:
         """What clients share keeps its place where the rest is new, as a body of which only the head was trained."""
-        fed, memory = toy.federation(1), engine._Memory()
+        fed, memory = toy.federation(1), evaluation.Memory()
         ((n, params),) = fed.initial_models().items()
         last = next(reversed(params))
         other = {**params, last: torch.arange(params[last].numel(), dtype=torch.float32).reshape(params[last].shape)}
@@ -214,7 +211,7 @@ class TestEvaluation:
 
     def test_models_that_are_made_to_be_evaluated_do_not_pile_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each client's copy lives for as long as its group is evaluated, of two clients here."""
-        monkeypatch.setattr(engine, "EVALUATED_AT_ONCE", 2)
+        monkeypatch.setattr(evaluation, "AT_ONCE", 2)
         copies: list[weakref.ref[torch.Tensor]] = []
         most = 0
 
@@ -287,8 +284,7 @@ class TestRecords:
     def test_losses_are_in_the_order_of_the_cohort_and_the_servers_in_that_of_their_names(self) -> None:
         backwards = toy.federation(4, executor=toy.ReverseExecutor())
         (record,) = engine.run(FedDF(), backwards, Schedule(rounds=1)).history
-        losses = backwards.executor.losses
-        assert [list(losses[phase]) for phase in ("train", "fuse")] == [[12, 11, 7, 3], ["mlp", "linear", "conv"]]
+        losses = backwards.log.losses
         assert record.loss["train"] == [losses["train"][n] for n in (3, 7, 11, 12)]
         assert record.loss["fuse"] == [losses["fuse"][name] for name in ("conv", "linear", "mlp")]
 
@@ -572,7 +568,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 import toy
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, evaluation
 from ktpfl_pipeline.core.engine import Observer, Schedule
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 

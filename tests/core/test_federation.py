@@ -190,48 +190,6 @@ class TestFineTune:
         assert set(fed.log.losses) == {"fine_tune"}
 
 
-class TestTrainMutually:
-    def test_pairs_come_apart_by_client(self) -> None:
-        fed = toy.federation()
-        models, common = trained(fed), fed.initial_model("mlp")
-        own, copies = fed.train_mutually(models, common, "mlp", 2, 0.3, 0.6)
-        assert list(own) == list(copies) == list(models)
-        for n in (20, 7):
-            one, copied = fed.train_mutually({n: models[n]}, common, "mlp", 2, 0.3, 0.6)
-            assert toy.same((one[n], copied[n]), (own[n], copies[n]))
-
-    def test_alpha_is_the_own_models_and_beta_the_common_ones(self) -> None:
-        fed = toy.federation()
-        models, common = trained(fed), fed.initial_model("mlp")
-        assert toy.same(fed.train_mutually(models, common, "mlp", 2, 1.0, 0.5)[0], fed.train(models, 2))
-        assert not toy.same(fed.train_mutually(models, common, "mlp", 2, 0.5, 1.0)[0], fed.train(models, 2))
-
-
-class TestPrototypeVerbs:
-    targets = torch.randn(toy.CLASSES, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    known = torch.tensor([True, True, False])
-
-    def test_each_client_trains_as_it_would_alone(self) -> None:
-        fed = toy.federation()
-        models = trained(fed)
-        together = fed.train_to_prototypes(models, self.targets, self.known, 0.5, 2)
-        assert list(together) == list(models)
-        for n in (20, 7):
-            alone = fed.train_to_prototypes({n: models[n]}, self.targets, self.known, 0.5, 2)[n]
-            assert toy.same(alone, together[n])
-            assert not toy.same(alone, fed.train({n: models[n]}, 2)[n])
-
-    def test_class_means_are_rows_in_the_order_of_the_models(self) -> None:
-        fed = toy.federation()
-        models = trained(fed)
-        means, counts = fed.class_means(models, 9)
-        assert means.shape == (5, toy.CLASSES, 9)
-        labels = [client.train.labels.tolist() for client in fed.clients]
-        assert counts.tolist() == [[own.count(label) for label in range(toy.CLASSES)] for own in labels]
-        some = fed.class_means({20: models[20], 7: models[7]}, 9)
-        assert toy.same(some, (means[[4, 1]], counts[[4, 1]]))
-
-
 class TestFuse:
     distillation = Distillation(epochs=2, batch_size=100, learning_rate=0.1, temperature=2.0)
 

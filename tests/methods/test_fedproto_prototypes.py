@@ -189,3 +189,32 @@ class TestTraining:
         fedproto.upload_means(fed, models, 8)
         module = fed.executor._space.module(3, models[3])
         assert not module[-1]._forward_pre_hooks
+
+
+class TestClients:
+    targets = torch.randn(toy.CLASSES, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    known = torch.tensor([True, True, False])
+
+    def run(self, fed: Federation, models: Models) -> Models:
+        calls = {n: (params, self.targets, self.known, 0.5, 2) for n, params in models.items()}
+        return fed.run_training("train", fedproto.train_to_prototypes, calls, models)
+
+    def test_each_client_trains_as_it_would_alone(self) -> None:
+        fed = toy.federation()
+        models = fed.train(fed.initial_models(), 1)
+        together = self.run(fed, models)
+        assert list(together) == list(models)
+        for n in (20, 7):
+            alone = self.run(fed, {n: models[n]})[n]
+            assert toy.same(alone, together[n])
+            assert not toy.same(alone, fed.train({n: models[n]}, 2)[n])
+
+    def test_class_means_are_rows_in_the_order_of_the_models(self) -> None:
+        fed = toy.federation()
+        models = fed.train(fed.initial_models(), 1)
+        means, counts = fedproto.upload_means(fed, models, 9)
+        assert means.shape == (5, toy.CLASSES, 9)
+        labels = [client.train.labels.tolist() for client in fed.clients]
+        assert counts.tolist() == [[own.count(label) for label in range(toy.CLASSES)] for own in labels]
+        some = fedproto.upload_means(fed, {20: models[20], 7: models[7]}, 9)
+        assert toy.same(some, (means[[4, 1]], counts[[4, 1]]))

@@ -161,3 +161,20 @@ class TestPurity:
             run(fed, fed.initial_models(), fed.initial_model("common"), "common", t=t)
         first = {tuple(mask[0].tolist()) for mask in masks}  # of the first image of each batch: no pixel is 0 itself
         assert len(masks) == len(first) == 2 * 2 * 2
+
+
+class TestClients:
+    def test_pairs_come_apart_by_client(self) -> None:
+        fed = toy.federation()
+        models, common = fed.train(fed.initial_models(), 1), fed.initial_model("mlp")
+        own, copies = run(fed, models, common, "mlp", 0.3, 0.6, t=2)
+        assert list(own) == list(copies) == list(models)
+        for n in (20, 7):
+            one, copied = run(fed, {n: models[n]}, common, "mlp", 0.3, 0.6, t=2)
+            assert toy.same((one[n], copied[n]), (own[n], copies[n]))
+
+    def test_alpha_is_the_own_models_and_beta_the_common_ones(self) -> None:
+        fed = toy.federation()
+        models, common = fed.train(fed.initial_models(), 1), fed.initial_model("mlp")
+        assert toy.same(run(fed, models, common, "mlp", 1.0, 0.5, t=2)[0], fed.train(models, 2))
+        assert not toy.same(run(fed, models, common, "mlp", 0.5, 1.0, t=2)[0], fed.train(models, 2))

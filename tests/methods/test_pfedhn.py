@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from ktpfl_pipeline.core import hypernetwork
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
@@ -44,7 +43,7 @@ class TestServerStep:
         leaves = {name: tensor.clone().requires_grad_() for name, tensor in state.weights.items()}
         row = EVERYONE.index(n)
         v = state.embeddings[row].clone().requires_grad_()
-        theta = hypernetwork.generate(leaves, v)
+        theta = pfedhn.generate(leaves, v)
         params = with_vector(fed.initial_model("linear"), fed.trained_names, theta)
         samples = fed.by_id[n].train
         logits = functional_call(toy.build("linear").double(), params, (samples.images.double() / 127.5 - 1.0,))
@@ -135,7 +134,7 @@ class TestRound:
         found = method.personal(after, [20, 3], fed)
         assert list(found) == [20, 3]
         for n, row in ((20, 4), (3, 0)):
-            theta: Tensor = hypernetwork.generate(after.weights, after.embeddings[row])
+            theta: Tensor = pfedhn.generate(after.weights, after.embeddings[row])
             assert torch.equal(vector_of(found[n], fed.trained_names), theta)
             assert torch.equal(found[n]["1.running_mean"], report.after_local[n]["1.running_mean"])
             assert not torch.equal(vector_of(report.after_local[n], fed.trained_names), theta)

@@ -17,7 +17,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from torch import device, nn
+import torch
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core.errors import InputError
@@ -67,7 +68,7 @@ def check_possible(
             "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
             "they have: choose contiguous, or set training.privacy to null."
         )
-    with device("meta"):  # no weights are made, and nothing is drawn
+    with torch.device("meta"):  # no weights are made, and nothing is drawn
         built = {name: build(name) for name in architectures}
     mixing = [name for name, module in built.items() if any(isinstance(part, _BatchNorm) for part in module.modules())]
     if mixing:
@@ -78,7 +79,7 @@ def check_possible(
         )
 
 
-def load() -> None:
+def load_opacus() -> None:
     """Import Opacus now, which takes seconds, so that workers that are forked later have it."""
     import opacus  # noqa: F401
 

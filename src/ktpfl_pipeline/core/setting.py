@@ -12,10 +12,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import privacy, rng
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.privacy import Privacy, check_delta, check_possible, load_opacus
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 
 Split = Literal["train", "validation", "test"]
@@ -43,7 +44,7 @@ class LocalTraining:
     epochs: int = 20  # E
     batch_size: int = 128
     learning_rate: float = 0.01  # η₁
-    privacy: privacy.Privacy | None = None  # clipping and noise: DP-SGD instead
+    privacy: Privacy | None = None  # clipping and noise: DP-SGD instead
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,9 @@ class Setting:
             )
         if self.training.privacy is not None:
             architectures = [client.architecture for client in self.clients]
-            privacy.check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)
-            privacy.load()
-            privacy.check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
+            check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)
+            load_opacus()
+            check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
 
     @cached_property
     def by_id(self) -> dict[int, Client]:

@@ -1,6 +1,5 @@
 """Private local training: clipping and noise by hand, its ε, and what is refused."""
 
-import math
 import re
 import shutil
 from contextlib import closing
@@ -13,10 +12,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 import toy
-from opacus.accountants import RDPAccountant
 from torch import Tensor
 
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, privacy
 from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
@@ -24,12 +22,10 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
-from ktpfl_pipeline.tracking import round_metrics
 
 N = 3  # a client with 16 training images
 ALL = 100  # of a batch: everything, in each step
@@ -146,50 +142,6 @@ class TestStep:
         assert not any(part._forward_hooks or part._backward_hooks for part in module.modules())
 
 
-class TestEpsilon:
-    """What the steps cost."""
-
-    @pytest.mark.parametrize(("sigma", "share", "steps"), [(1.1, 1 / 235, 300), (0.7, 0.25, 12), (4.0, 1.0, 7)])
-    def test_it_is_the_accountants(self, sigma: float, share: float, steps: int) -> None:
-        accountant = RDPAccountant()
-        for _ in range(steps):
-            accountant.step(noise_multiplier=sigma, sample_rate=share)
-        found = dp_sgd.epsilon(Privacy(sigma, delta=1e-4), share, steps)
-        assert found == pytest.approx(accountant.get_epsilon(1e-4), rel=1e-9)
-
-    @pytest.mark.parametrize(("sigma", "epochs", "published"), [(1.12, 60, 2.92), (1.2, 10, 1.20)])
-    def test_published_values(self, sigma: float, epochs: int, published: float) -> None:
-        """The table in tutorials/README.md of TensorFlow Privacy: 60,000 images, batches of 256, δ = 1e-5.
-
-        Its conversion to ε is the older one, rdp + log(1/δ) / (α - 1); ours is tighter.
-        """
-        steps, share = epochs * 60_000 // 256, 256 / 60_000
-        orders = torch.tensor(RDPAccountant.DEFAULT_ALPHAS, dtype=torch.float64)
-        rdp = torch.from_numpy(dp_sgd._of_one_step(sigma, share)) * steps
-        assert float((rdp - math.log(1e-5) / (orders - 1)).min()) == pytest.approx(published, abs=0.005)
-        assert 0.75 * published < dp_sgd.epsilon(Privacy(sigma), share, steps) < published
-
-    def test_more_noise_costs_less_and_more_steps_cost_more(self) -> None:
-        by_noise = [dp_sgd.epsilon(Privacy(sigma), 0.25, 100) for sigma in (0.01, 0.5, 1.0, 2.0, 8.0, 1e6)]
-        assert by_noise == sorted(by_noise, reverse=True)
-        assert by_noise[-1] < 0.11  # what the conversion itself costs at the largest order, 63
-        by_steps = [dp_sgd.epsilon(Privacy(1.0), 0.25, steps) for steps in (0, 1, 10, 100)]
-        assert by_steps == sorted(by_steps)
-        assert by_steps[0] == 0
-        assert dp_sgd.epsilon(Privacy(0.0), 0.25, 1) == float("inf")
-
-    def test_it_counts_the_rounds_in_which_a_client_trained(self) -> None:
-        """Batches of 8 and two epochs: 16, 17, 20, 9 and 14 images are in 2, 3, 3, 2 and 2 steps an epoch."""
-        fed, privacy = federation(Privacy(1.0), batch_size=8, epochs=2), Privacy(1.0)
-        found = dp_sgd.spent(fed, [{3, 7, 11}, [3, 20], {3}])
-        expected = [(2, 12), (3, 6), (3, 6), (2, 0), (2, 4)]
-        assert found == [dp_sgd.epsilon(privacy, 1 / steps, taken) for steps, taken in expected]
-
-    def test_the_largest_is_tracked(self) -> None:
-        assert round_metrics(RoundRecord(1, [3], epsilon=[1.5, 4.0]))["privacy/epsilon"] == 4.0
-        assert "privacy/epsilon" not in round_metrics(RoundRecord(1, [3]))
-
-
 class TestRun:
     """Whole runs of KT-pFL."""
 
@@ -277,7 +229,7 @@ class TestRefusals:
 
     def test_without_opacus(self) -> None:
         with (
-            patch.object(dp_sgd, "find_spec", return_value=None),
+            patch.object(privacy, "find_spec", return_value=None),
             pytest.raises(InputError, match=r"needs Opacus, which is not installed: pip install '\.\[privacy\]'"),
         ):
             federation(Privacy(1.0))
