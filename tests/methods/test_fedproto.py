@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.methods import create, fedproto
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.local import Local
 
@@ -84,7 +84,7 @@ class TestPrototypes:
     def test_are_shared_between_architectures(self) -> None:
         fed, method = toy.federation(), FedProto(dimension=8)
         after, report = method.round(method.init(fed), EVERYONE, 1, fed)
-        means, counts = fed.class_means(report.after_local, 8)
+        means, counts = fedproto.upload_means(fed, report.after_local, 8)
         assert (counts > 0).all()
         assert torch.allclose(after.prototypes, means.mean(dim=0), rtol=0, atol=1e-14)
         assert after.prototypes.shape == (3, 8)
@@ -119,7 +119,7 @@ class TestTraining:
         cohort = [7, 20]
         after, report = method.round(before, cohort, 2, fed)
         models = {n: before.models[n] for n in cohort}
-        trained = fed.train_to_prototypes(models, before.prototypes, before.known, 3.0, 2)
+        trained = fedproto.train_to_prototypes(fed, models, before.prototypes, before.known, 3.0, 2)
         assert toy.same({n: after.models[n] for n in cohort}, trained)
         assert toy.same(report.after_local, trained)
         assert report.coefficients is None
@@ -146,7 +146,7 @@ class TestTraining:
             training = LocalTraining(epochs=4, batch_size=8, learning_rate=0.05)
             fed = toy.federation(architectures=("mlp",), training=training)
             run = engine.run(FedProto(weight, dimension=12), fed, Schedule(rounds=4))
-            means, _ = fed.class_means(run.state.models, 12)
+            means, _ = fedproto.upload_means(fed, run.state.models, 12)
             spreads.append(float(means.var(dim=0).mean()))
         assert spreads[0] > spreads[1] > spreads[2]
 

@@ -26,8 +26,7 @@ def targets() -> Tensor:
 
 
 def pull(fed: Federation, models: Models, weight: float, known: Tensor = KNOWN, t: int = 1) -> Models:
-    calls = {n: (params, targets(), known, weight, t) for n, params in models.items()}
-    return fed.run_training("train", fedproto.train_to_prototypes, calls, models)
+    return fedproto.train_to_prototypes(fed, models, targets(), known, weight, t)
 
 
 class TestFeatures:
@@ -159,9 +158,9 @@ class TestTraining:
         fed = toy.federation()
         models, other = fed.initial_models(), targets()
         other[1] = 1e6
-        assert toy.same(fed.train_to_prototypes(models, other, KNOWN, 1.0, 1), pull(fed, models, 1.0))
+        assert toy.same(fedproto.train_to_prototypes(fed, models, other, KNOWN, 1.0, 1), pull(fed, models, 1.0))
         other[2] = 7.0  # this one is known
-        moved = fed.train_to_prototypes(models, other, KNOWN, 1.0, 1)
+        moved = fedproto.train_to_prototypes(fed, models, other, KNOWN, 1.0, 1)
         assert not toy.same(moved[7], pull(fed, models, 1.0)[7])
 
     def test_features_come_nearer(self) -> None:
@@ -177,7 +176,7 @@ class TestTraining:
         fed = toy.federation(architectures=FOUR)
         models, wanted, known = fed.initial_models(), targets(), KNOWN.clone()
         before = copy.deepcopy(models)
-        fed.train_to_prototypes(models, wanted, known, 1.0, 1)
+        fedproto.train_to_prototypes(fed, models, wanted, known, 1.0, 1)
         assert toy.same(models, before)
         assert torch.equal(wanted, targets())
         assert torch.equal(known, KNOWN)
@@ -196,8 +195,7 @@ class TestClients:
     known = torch.tensor([True, True, False])
 
     def run(self, fed: Federation, models: Models) -> Models:
-        calls = {n: (params, self.targets, self.known, 0.5, 2) for n, params in models.items()}
-        return fed.run_training("train", fedproto.train_to_prototypes, calls, models)
+        return fedproto.train_to_prototypes(fed, models, self.targets, self.known, 0.5, 2)
 
     def test_each_client_trains_as_it_would_alone(self) -> None:
         fed = toy.federation()

@@ -25,9 +25,7 @@ def run(
     beta: float = 0.5,
     t: int = 1,
 ) -> tuple[Models, Models]:
-    calls = {n: (own, common, architecture, t, alpha, beta) for n, own in models.items()}
-    pairs = fed.run_training("train", train_mutually, calls, {n: (own, common) for n, own in models.items()})
-    return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
+    return train_mutually(fed, models, common, architecture, t, alpha, beta)
 
 
 def kl(teacher: Tensor, student: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
+from ktpfl_pipeline.methods import pfedhn
 from ktpfl_pipeline.methods.pfedhn import PFedHN, PFedHNState
 
 EVERYONE = list(toy.IDS)

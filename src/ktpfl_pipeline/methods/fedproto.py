@@ -65,8 +65,7 @@ class FedProto(Personal):
     ) -> tuple[FedProtoState, RoundReport]:
         """Train toward the prototypes, upload those of the own classes, average them over the clients that have one."""
         models = select(state.models, cohort)
-        calls = {n: (params, state.prototypes, state.known, self.weight, t) for n, params in models.items()}
-        trained = fed.run_training("train", train_to_prototypes, calls, models, uses="trains toward prototypes")
+        trained = train_to_prototypes(fed, models, state.prototypes, state.known, self.weight, t)
         means, counts = upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0
         owners = owned.sum(dim=0)  # (K,)
@@ -121,6 +120,14 @@ def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
 
 def train_to_prototypes(
+    fed: Federation, models: Models, prototypes: Tensor, known: Tensor, weight: float, t: int
+) -> Models:
+    """Return each model trained with its features drawn toward class prototypes; see `train_client`."""
+    calls = {n: (params, prototypes, known, weight, t) for n, params in models.items()}
+    return fed.run_training("train", train_client, calls, models, uses="trains toward prototypes")
+
+
+def train_client(
     space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, weight: float, t: int
 ) -> Outcome[Params]:
     """Run E epochs of SGD on CE + λ·MSE(feature, prototype of the image's class) over client n's data.

@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Params, average, params_of, select, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,7 @@ class FML(Personal):
     def round(self, state: FMLState, cohort: list[int], t: int, fed: Federation) -> tuple[FMLState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of images."""
         models = select(state.models, cohort)
-        calls = {n: (own, state.common, self.common, t, self.alpha, self.beta) for n, own in models.items()}
-        before = {n: (own, state.common) for n, own in models.items()}
-        pairs = fed.run_training("train", train_mutually, calls, before, uses="trains two models on each other")
-        trained, copies = ({n: pair[place] for n, pair in pairs.items()} for place in (0, 1))
+        trained, copies = train_mutually(fed, models, state.common, self.common, t, self.alpha, self.beta)
         common = average([copies[n] for n in cohort], fed.data_weights(cohort))
         size = wire_bytes(common)
         traffic = Traffic(parameters_up=size, parameters_down=size)
@@ -67,6 +64,16 @@ class FML(Personal):
 
 
 def train_mutually(
+    fed: Federation, models: Models, common: Params, architecture: str, t: int, alpha: float, beta: float
+) -> tuple[Models, Models]:
+    """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""
+    calls = {n: (own, common, architecture, t, alpha, beta) for n, own in models.items()}
+    before = {n: (own, common) for n, own in models.items()}
+    pairs = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
+    return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
+
+
+def train_pair(
     space: Workspace, n: int, own: Params, common: Params, architecture: str, t: int, alpha: float, beta: float
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.

@@ -304,15 +304,15 @@ class TestErrors:
     def test_another_torch_on_another_machine(self) -> None:
         there = {**ray_session.about(), "torch": "1.0", "machine": "far"}
         with pytest.raises(InputError, match=r"far has torch 1\.0, and .* install the same on all"):
-            ray_session.refuse_others([ray_session.about(), there])
+            ray_session.check_versions([ray_session.about(), there])
 
     def test_another_source_on_another_machine(self) -> None:
         there = {**ray_session.about(), "ktpfl_pipeline": "source 1234"}
         with pytest.raises(InputError, match="ktpfl_pipeline source 1234"):
-            ray_session.refuse_others([there])
+            ray_session.check_versions([there])
 
     def test_other_instructions_are_warned_of(self, caplog: pytest.LogCaptureFixture) -> None:
-        ray_session.refuse_others([{**ray_session.about(), "instructions": "ABACUS"}])
+        ray_session.check_versions([{**ray_session.about(), "instructions": "ABACUS"}])
         assert "ABACUS" in caplog.text
 
     def test_more_workers_than_the_cluster_has_cpus(self) -> None:

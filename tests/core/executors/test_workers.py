@@ -135,7 +135,7 @@ class TestRun:
         assert min(begun, key=begun.__getitem__) == slow
 
     def test_one_call_needs_no_worker(self, fed: Federation) -> None:
-        assert fed.executor.run(fed, "phase", process, {toy.IDS[0]: ()}) == {toy.IDS[0]: os.getpid()}
+        assert fed.run("phase", process, {toy.IDS[0]: ()}) == {toy.IDS[0]: os.getpid()}
 
     def test_several_threads_each_are_refused(self, executor: WorkersExecutor) -> None:
         fed = toy.federation(executor=executor, compute=Compute(device="cpu", threads=2))
@@ -196,14 +196,14 @@ class TestDeath:
 
 KILLED = """
 import sys, threading
-sys.path.insert(0, "core/executors")
-import test_workers as verbs, toy
+sys.path.insert(0, "../core/executors")
+import test_workers as operations, toy
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 
 fed = toy.federation(executor=WorkersExecutor(2))
-pids = set(verbs.run(fed, verbs.process).values())
+pids = set(operations.run(fed, operations.process).values())
 threading.Timer(0.3, lambda: print(*pids, flush=True)).start()
-verbs.run(fed, verbs.quick_or_slow, dict.fromkeys(toy.IDS, 60.0))
+operations.run(fed, operations.quick_or_slow, dict.fromkeys(toy.IDS, 60.0))
 """
 
 
