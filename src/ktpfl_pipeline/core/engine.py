@@ -199,7 +199,13 @@ def _round(
 
 
 def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
-    """Return the ids of round t's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order."""
+    """Return the ids of a round's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order.
+
+    Args:
+        fed: the federation.
+        participation: r.
+        t: the round, which names the stream.
+    """
     ids = sorted(fed.by_id)  # the draw is of ids: listing the clients in another order changes nothing
     size = max(1, round(participation * len(ids)))
     chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}

@@ -125,6 +125,11 @@ class Federation(Setting):
         """Return each model after a few steps on its client's training images, to be evaluated and thrown away.
 
         The images are those of round 0, which no round of training has: the same at every evaluation.
+
+        Args:
+            rule: how a step goes; see `rules.train`.
+            models: where to start.
+            steps: how many.
         """
         calls = {n: (params, rule, (), 0, rules.Limit(1, steps)) for n, params in models.items()}
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
@@ -176,7 +181,14 @@ class Federation(Setting):
         return self.run_training("distill", operations.distill, calls, models)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
-        """Return the server's models, one per architecture, each fitted to the teacher, (B, K), for R epochs."""
+        """Return the server's models, one per architecture, each fitted to one teacher for R epochs.
+
+        Args:
+            models: by architecture.
+            teacher: (B, K) probabilities.
+            batch: (B,) indices of the public samples.
+            t: the round, which names the shuffling streams.
+        """
         coefficients.refuse_improper(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
         return self.run_training("fuse", operations.distill, calls, models)

@@ -91,6 +91,13 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
 
 
 def poisson(samples: int, steps: int, share: float, stream: torch.Generator) -> Iterator[Tensor]:
-    """Yield the indices of each step's images, (b,): every image with the chance `share`, whatever the others do."""
+    """Yield the indices of each step's images, (b,), drawn independently of one another.
+
+    Args:
+        samples: how many images there are.
+        steps: of an epoch.
+        share: q, the chance of an image in a step.
+        stream: draws them.
+    """
     for _ in range(steps):
         yield (torch.rand(samples, generator=stream, dtype=torch.float64) < share).nonzero().squeeze(1)

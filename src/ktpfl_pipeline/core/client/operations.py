@@ -20,7 +20,15 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
-    """Run E epochs of SGD on client n's cross-entropy; return its new weights and the last epoch's mean loss."""
+    """Run E epochs of SGD on client n's cross-entropy; return its new weights and the last epoch's mean loss.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        params: its weights.
+        t: the round, which names the streams.
+        epochs: passes over the training split; None takes E.
+    """
     settings, samples = space.setting.training, space.split(n, "train")
     settings = settings if epochs is None else replace(settings, epochs=epochs)
     module = space.module(n, params).train()
@@ -34,7 +42,16 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
-    """Run R epochs of SGD on T²·KL(teacher ‖ student) over the public samples `batch` (KT-pFL Eq. 6)."""
+    """Run R epochs of SGD on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6).
+
+    Args:
+        space: the process's workspace.
+        n: the client, or the architecture of a model of the server.
+        params: the student's weights.
+        teacher: (B, K) probabilities.
+        batch: (B,) indices of the public samples.
+        t: the round, which names the streams.
+    """
     settings, images = space.setting.distillation, space.public(batch)
     module = space.module(n, params).train(settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
@@ -63,7 +80,7 @@ def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Te
 
 
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
-    """Return client n's logits on the public samples `batch`, (B, K), in eval mode."""
+    """Return client n's logits, (B, K), on the public samples of the indices `batch`, (B,), in eval mode."""
     return Outcome(predict(space, space.module(n, params), space.public(batch)))
 
 
@@ -87,7 +104,7 @@ def losses(space: Workspace, n: int, candidates: list[Params], split: Split) -> 
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
 def predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
-    """Return the module's logits on uint8 images, (M, K), in eval mode."""
+    """Return the module's logits, (M, K), on uint8 images, (M, C, H, W), in eval mode, some images at a time."""
     module.eval()
     return torch.cat(
         [module(space.pixels(part)) for part in torch.split(images, space.setting.compute.prediction_batch)]

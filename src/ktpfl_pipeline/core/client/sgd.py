@@ -42,6 +42,11 @@ def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning
 
     Without momentum there is no state to keep, and making the first `torch.optim` optimizer of a process imports
     torch's compiler: five seconds before the first step.
+
+    Args:
+        parameters: w, written in place.
+        gradients: g, one for each.
+        learning_rate: η.
     """
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.sub_(gradient, alpha=learning_rate)
@@ -52,6 +57,12 @@ def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.dev
 
     A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped. They
     are drawn on the CPU, and go to `device` all at once: a GPU would be waited for at each step otherwise.
+
+    Args:
+        samples: how many there are.
+        size: of a batch.
+        shuffle: the stream that orders them.
+        device: where the indices go; None leaves them on the CPU.
     """
     order = torch.randperm(samples, generator=shuffle).to(device, non_blocking=True)
     parts = list(torch.split(order, size))

@@ -311,7 +311,7 @@ class _Worker:
         resources.keep_freed_memory()
 
     def about(self) -> dict[str, str]:
-        """Return what must be the same here and there."""
+        """Return the versions of this worker's machine."""
         return about()
 
     def set_up(self, given: dict[str, Any], public: Tensor) -> None:
@@ -344,7 +344,7 @@ def _that_travels(error: Exception) -> Exception:
 
 
 def _started(number: int) -> list[Any]:
-    """Return as many actors, each on a CPU of its own and as like this process as results need."""
+    """Start actors, each on a CPU of its own, with identical versions of torch and of this package."""
     import ray
 
     pool = [_actor(cpus=1) for _ in range(number)]

@@ -31,7 +31,17 @@ QUIET = {
 
 
 def check(address: str, threads: int, device: str, stacked: int = 1) -> None:
-    """Refuse what is impossible in a cluster, an address that means nothing, and any where Ray is not installed."""
+    """Check that a cluster is possible with these settings, that its address means something, and that Ray is there.
+
+    Args:
+        address: ``local``, ``auto``, or the head's ``host:port``.
+        threads: torch threads of a worker.
+        device: ``cpu`` or ``cuda``.
+        stacked: how many clients are computed as one.
+
+    Raises:
+        InputError: naming the setting and what it must be.
+    """
     if threads != 1:
         raise InputError(
             f"compute.cluster is {address!r} and compute.threads is {threads}; each worker of a cluster has one "
@@ -107,7 +117,7 @@ class Session:
 
 
 def about() -> dict[str, str]:
-    """Return what must be the same on all machines, or results would depend on where a client is."""
+    """Return the versions of torch and of this package's source, and the processor's instructions, of this machine."""
     digest = hashlib.sha256()
     for part in ("core", "methods", "models"):
         for file in sorted((PACKAGE / part).rglob("*.py")):
@@ -121,7 +131,11 @@ def about() -> dict[str, str]:
 
 
 def check_versions(found: list[dict[str, str]]) -> None:
-    """Refuse machines on which results would differ, and warn of those where the last digits may."""
+    """Check that all machines have this one's versions, and warn of other processors: the last digits may differ there.
+
+    Raises:
+        InputError: naming the machine and what differs.
+    """
     here = about()
     for there in found:
         for name in ("torch", "ktpfl_pipeline"):

@@ -22,7 +22,7 @@ class SharedMemory:
         self._bytes = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
 
     def dump(self, message: Any) -> bytes:
-        """Write the message's tensors into the memory and return the rest of it; the message before is lost."""
+        """Write the tensors of `message` into the memory; return its pickled remainder. The message before is lost."""
         rest = io.BytesIO()
         _Writer(rest, self._bytes).dump(message)
         return rest.getvalue()
