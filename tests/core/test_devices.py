@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
-from ktpfl_pipeline.methods import METHODS, create, fedproto
+from ktpfl_pipeline.methods import create, fedproto
 
 HYPERPARAMETERS = {"fml": {"common": "linear"}}
 
@@ -42,7 +42,7 @@ def test_tensors_in_two_places_are_refused() -> None:
 
 
 @pytest.mark.parametrize("stack", [1, 3])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", toy.REPRESENTATIVES)
 def test_every_tensor_is_where_it_should_be(name: str, stack: int) -> None:
     method = create(name, HYPERPARAMETERS.get(name))
     executor = SerialExecutor() if stack == 1 else StackedExecutor(stack)

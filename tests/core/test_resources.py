@@ -69,6 +69,6 @@ def faults(count):
 faults(5)  # some to begin with
 print(faults(10))
 resources.keep_freed_memory()
-faults(5)
+faults(20)
 print(faults(10))
 """

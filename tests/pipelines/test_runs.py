@@ -15,12 +15,12 @@ from ktpfl_pipeline.analysis.results import honest, summarise
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.adversaries import Adversaries
-from ktpfl_pipeline.core.client.dp_sgd import Privacy
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipeline_registry import HETERO_METHODS

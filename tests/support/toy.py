@@ -30,6 +30,11 @@ IDS = (3, 7, 11, 12, 20)
 SIZES = (16, 17, 20, 9, 14)  # training images per client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6
 CLASSES = 3
 ARCHITECTURES = ("linear", "conv", "mlp")
+REPRESENTATIVES = (
+    *("kt_pfl", "kt_pfl_likelihood", "feddf", "pfeddf", "fedproto", "fml"),
+    *("kt_pfl_params", "fedavg_ft", "per_fedavg_hf", "ditto", "fedamp", "fedfomo", "pfedhn", "fedrep", "apple"),
+)
+"""One method for each shape of state and way to train; the others go through nothing that these do not."""
 ARITHMETICS = {
     "float64": Compute("cpu", dtype="float64"),
     "bfloat16": Compute("cpu", dtype="bfloat16"),

@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute, Setting
 from ktpfl_pipeline.core.weights import wire_bytes
-from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install '.[ray]'")
@@ -142,7 +142,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class TestSameResult:
-    @pytest.mark.parametrize("name", METHODS)
+    @pytest.mark.parametrize("name", toy.REPRESENTATIVES)
     def test_for_every_method(self, executor: ClusterExecutor, name: str) -> None:
         """Cohorts of 3 of 5 clients, on two workers."""
         method = create(name, HYPERPARAMETERS.get(name))
