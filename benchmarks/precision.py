@@ -18,7 +18,7 @@ import torch
 from kedro.config import OmegaConfigLoader
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.data.federated import FederatedData
@@ -44,7 +44,7 @@ def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, 
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
     workers = 1 if "stacked" in compute else "auto"
     changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": workers, **compute}}
-    return schema.parse(name, schema.merged(loader["parameters"], {name: changed})[name])
+    return parsing.parse(name, parsing.merged(loader["parameters"], {name: changed})[name])
 
 
 def final(method: str, settings: schema.Experiment, data: FederatedData, seed: int) -> float:

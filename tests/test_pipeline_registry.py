@@ -94,7 +94,7 @@ class TestShape:
         pipeline, experiment = PIPELINES[name], experiment_of(name)
         for method in methods_of(name):
             (train,) = [node for node in pipeline.nodes if node.name == f"{method}.train"]
-            assert set(train.inputs) == {f"{experiment}/settled", f"{experiment}/federation"}
+            assert set(train.inputs) == {f"{experiment}/resolved", f"{experiment}/federation"}
 
     def test_no_dot_in_what_is_kept(self, name: str) -> None:
         """A dot means a namespace; outside the boxes, names are paths."""

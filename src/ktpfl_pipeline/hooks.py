@@ -25,12 +25,12 @@ class ProjectHooks:
     def after_context_created(self, context: KedroContext) -> None:
         """Refuse parameters that cannot be, and say where runs are tracked, before the catalog is made."""
         from ktpfl_pipeline import tracking
-        from ktpfl_pipeline.config import schema
+        from ktpfl_pipeline.config import parsing
 
         try:
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-            schema.check(schema.merged(_read(files, "parameters"), context.config_loader.runtime_params or {}))
+            parsing.check(parsing.merged(_read(files, "parameters"), context.config_loader.runtime_params or {}))
             tracking.configure(_read(files, "tracking"), Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error

@@ -13,7 +13,7 @@ from kedro.config import OmegaConfigLoader
 from kedro.io import DataCatalog, MemoryDataset
 
 from ktpfl_pipeline import settings
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
 from ktpfl_pipeline.pipeline_registry import (
     HETERO_EXPERIMENTS,
@@ -72,7 +72,7 @@ MEMORY = {
     "public_set",
     "runs",
     "federation",
-    "settled",
+    "resolved",
 }  # rebuilt in seconds, so never on disk
 
 
@@ -87,18 +87,18 @@ def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
 
 
 def experiments(environment: str) -> dict[str, Experiment]:
-    sections = schema.merged(load(environment), {})
-    return {name: schema.parse(name, sections[name]) for name in schema.experiments(sections)}
+    sections = parsing.merged(load(environment), {})
+    return {name: parsing.parse(name, sections[name]) for name in parsing.experiments(sections)}
 
 
 def sweeps(environment: str) -> dict[str, Sweep]:
-    sections = schema.merged(load(environment), {})
-    return {name: schema.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
+    sections = parsing.merged(load(environment), {})
+    return {name: parsing.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
 
 
 def tunings(environment: str) -> dict[str, Tune]:
-    sections = schema.merged(load(environment), {})
-    return {name: schema.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
+    sections = parsing.merged(load(environment), {})
+    return {name: parsing.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
 
 
 def value_at(experiment: Experiment, path: str) -> Any:
@@ -267,7 +267,7 @@ class TestFiles:
     def test_every_setting_is_in_base(self) -> None:
         """A setting that conf/base does not show is one that nobody finds."""
         shown = set(leaves(experiments("base")["hetero_digits"].model_dump()))
-        written = set(leaves(schema.merged(load("base"), {})["hetero_digits"]))
+        written = set(leaves(parsing.merged(load("base"), {})["hetero_digits"]))
         assert shown == written
 
     def test_tracking_has_a_comment_per_setting(self) -> None:

@@ -1,6 +1,6 @@
 """Bad inputs on their way through a project: refused before training, in one sentence, with nothing half-written.
 
-What `schema.parse` alone can tell is in `test_schema.py`; here the images decide, or the command line does.
+What `parsing.parse` alone can tell is in `test_schema.py`; here the images decide, or the command line does.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.project import configure_project
 from project_copy import EXPERIMENT, ROOT, Project
 
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.partition.nodes import partition_clients
@@ -54,8 +54,8 @@ def configuration() -> dict[str, Any]:
 
 def data_box(raw: Path, settings: dict[str, Any]) -> Any:
     """Do what the data box does with the digits of conf/test and these changes, up to the partition."""
-    configured = schema.merged(configuration(), {EXPERIMENT: settings})
-    experiment = schema.parse(EXPERIMENT, configured[EXPERIMENT])
+    configured = parsing.merged(configuration(), {EXPERIMENT: settings})
+    experiment = parsing.parse(EXPERIMENT, configured[EXPERIMENT])
     private = load_private(experiment, raw)
     public_set = sample_public_set(experiment, private, load_public(experiment, raw, private))
     return partition_clients(experiment, private, public_set)

@@ -12,7 +12,7 @@ from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline.analysis.results import honest, summarise
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.client.dp_sgd import Privacy
@@ -29,13 +29,13 @@ from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
-from ktpfl_pipeline.pipelines.tune.nodes import settle
+from ktpfl_pipeline.pipelines.tune.nodes import resolve
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 
 def experiment(**changes: Any) -> Experiment:
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)
-    return schema.parse(EXPERIMENT, schema.merged(loader["parameters"], {EXPERIMENT: changes})[EXPERIMENT])
+    return parsing.parse(EXPERIMENT, parsing.merged(loader["parameters"], {EXPERIMENT: changes})[EXPERIMENT])
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ class TestAssemble:
         fed = runs.assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            settled = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
-            assert vars(getattr(fed, group)) == settled, group
+            resolved = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
+            assert vars(getattr(fed, group)) == resolved, group
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
         stacked = runs.assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor
@@ -111,7 +111,7 @@ class TestIdentity:
 
     def of(self, data: FederatedData, method: str = "kt_pfl", seed: int = 0, **changes: Any) -> dict[str, Any]:
         settings = experiment(**changes)
-        made = schema.create_method(method, settings.methods[method])
+        made = parsing.create_method(method, settings.methods[method])
         return runs.identity(EXPERIMENT, method, made, settings, runs.assemble(settings, data, seed), data, seed)
 
     @pytest.mark.parametrize(
@@ -241,4 +241,4 @@ def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anythi
     with pytest.raises(
         InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, fml exchange models or"
     ):
-        settle(settings, "", EXPERIMENT, HETERO_METHODS)
+        resolve(settings, "", EXPERIMENT, HETERO_METHODS)

@@ -1,4 +1,4 @@
-"""Settings laid flat, how two of them differ, and one short hash: what tells runs, sweeps, tunings and reports apart."""
+"""Settings laid flat, how two of them differ, and one short hash: what tells runs, sweeps, tunings, reports apart."""
 
 import hashlib
 import json

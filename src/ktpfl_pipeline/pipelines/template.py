@@ -22,14 +22,14 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         methods: names in the registry of methods.
     """
     parameters = {"params:experiment": f"params:{experiment}"}
-    settle = update_wrapper(partial(tune.settle, name=experiment, methods=methods), tune.settle)
+    resolve = update_wrapper(partial(tune.resolve, name=experiment, methods=methods), tune.resolve)
     inputs = ["params:experiment", f"{experiment}/hyperparameters"]
-    made = ("federation", "partition", "labels_per_client", "settled")
+    made = ("federation", "partition", "labels_per_client", "resolved")
     data = Pipeline(
         download.create_pipeline()
         + public_set.create_pipeline()
         + partition.create_pipeline()
-        + Pipeline([node(settle, inputs, "settled", name="settle_hyperparameters")]),
+        + Pipeline([node(resolve, inputs, "resolved", name="resolve_hyperparameters")]),
         namespace="data",
         inputs={"raw_folder", f"{experiment}/hyperparameters"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
@@ -39,7 +39,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         Pipeline(
             federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
             namespace=method,
-            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "settled")},
+            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "resolved")},
             outputs={"result": f"{experiment}/{method}/result"},
         )
         for method in methods

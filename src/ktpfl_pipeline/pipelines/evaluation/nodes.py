@@ -3,7 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Experiment, create_method
+from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.schema import Experiment
 
 
 def evaluate(experiment: Experiment, runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from ktpfl_pipeline import models, tracking
 from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.results import FinishedRun, flat, honest, summarise
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
@@ -55,7 +55,7 @@ def run_seed(
         parent: MLflow's id of the sweep's run that this one is below; None outside sweeps.
         label: the swept setting's value there, where this run depends on it: ``rho=0.3``.
     """
-    made = schema.create_method(method, experiment.methods.get(method, {}))
+    made = parsing.create_method(method, experiment.methods.get(method, {}))
     hyperparameters = asdict(made)
     fed = assemble(experiment, data, seed)
     liars = fed.positions(fed.liars).tolist()

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Sweep, points
+from ktpfl_pipeline.config.parsing import points
+from ktpfl_pipeline.config.schema import Sweep
 
 
 def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name: str) -> dict[str, Any]:

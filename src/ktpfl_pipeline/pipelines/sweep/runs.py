@@ -9,7 +9,8 @@ from typing import Any
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.results import flat, summarise
-from ktpfl_pipeline.config.schema import Experiment, Sweep, create_method
+from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.schema import Experiment, Sweep
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES

@@ -34,9 +34,9 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
     return made
 
 
-def settle(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
+def resolve(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned."""
     from ktpfl_pipeline.config import checks, tuned
 
-    checks.refuse_unmet(name, experiment, methods)
-    return tuned.settle(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
+    checks.check_methods(name, experiment, methods)
+    return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)

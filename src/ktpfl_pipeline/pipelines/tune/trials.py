@@ -10,7 +10,8 @@ from typing import Any
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.results import flat, summarise
-from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune, create_method
+from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
