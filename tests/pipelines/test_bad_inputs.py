@@ -21,9 +21,7 @@ from project_copy import EXPERIMENT, ROOT, Project
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.partition.nodes import partition_clients
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 rng = np.random.default_rng(0)
@@ -55,10 +53,7 @@ def configuration() -> dict[str, Any]:
 def data_box(raw: Path, settings: dict[str, Any]) -> Any:
     """Do what the data box does with the digits of conf/test and these changes, up to the partition."""
     configured = parsing.merged(configuration(), {EXPERIMENT: settings})
-    experiment = parsing.parse(EXPERIMENT, configured[EXPERIMENT])
-    private = load_private(experiment, raw)
-    public_set = sample_public_set(experiment, private, load_public(experiment, raw, private))
-    return partition_clients(experiment, private, public_set)
+    return prepare(parsing.parse(EXPERIMENT, configured[EXPERIMENT]), raw)
 
 
 def save(**arrays: Any) -> Prepare:
