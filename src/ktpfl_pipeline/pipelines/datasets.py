@@ -118,7 +118,7 @@ class _Place(AbstractDataset[Any, Any]):
         self.metadata = metadata
 
     def save(self, data: Any) -> None:
-        """Refuse: a dataset that is an input is written by somebody else."""
+        """Raise an error: a dataset that is an input is written by somebody else."""
         raise NotImplementedError(f"a {type(self).__name__} is an input: it cannot be saved")
 
     def _describe(self) -> dict[str, Any]:
