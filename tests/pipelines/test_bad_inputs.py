@@ -21,6 +21,7 @@ from project_copy import EXPERIMENT, ROOT, Project
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
@@ -50,8 +51,8 @@ def configuration() -> dict[str, Any]:
     return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
 
 
-def data_box(raw: Path, settings: dict[str, Any]) -> Any:
-    """Do what the data box does with the digits of conf/test and these changes, up to the partition."""
+def data_box(raw: Path, settings: dict[str, Any]) -> FederatedData:
+    """Do what the data box does with the digits of conf/test and these changes."""
     configured = parsing.merged(configuration(), {EXPERIMENT: settings})
     return prepare(parsing.parse(EXPERIMENT, configured[EXPERIMENT]), raw)
 
@@ -175,9 +176,14 @@ def test_refused(tmp_path: Path, case: str) -> None:
 
 def test_good_inputs_are_not_refused(tmp_path: Path) -> None:
     """What every case above changes: the digits, and one's own file."""
-    assert len(data_box(tmp_path, {})) == 2 * 1258  # two seeds
+    assert private_images(data_box(tmp_path, {})) == {0: 1258, 1: 1258}
     np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS)
-    assert len(data_box(tmp_path, {**MINE, "seeds": [0]})) == 280  # of 400 images, 30 % are public
+    assert private_images(data_box(tmp_path, {**MINE, "seeds": [0]})) == {0: 280}  # of 400 images, 30 % are public
+
+
+def private_images(data: FederatedData) -> dict[int, int]:
+    """Return by seed how many images the clients own together."""
+    return {seed: int(own.label_counts.sum()) for seed, own in data.seeds.items()}
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from click import ClickException
+from finished_runs import make_result
 from full_disk import full_disk
 from kedro.io import DatasetError
 from matplotlib.figure import Figure
@@ -22,6 +23,7 @@ from ktpfl_pipeline.pipelines.datasets import (
     FolderDataset,
     JSONDataset,
     ReportDataset,
+    ResultDataset,
     WholeTextDataset,
 )
 
@@ -47,10 +49,10 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-RESULT = {"runs": [{"seed": 0, "accuracy": [0.5, 0.25]}]}
 TABLE = pd.DataFrame({"seed": [0, 0, 1], "client": [0, 1, 0], "index": [7, 8, 9]})
 KINDS: dict[str, tuple[Any, Any]] = {
-    "result.json": (JSONDataset, RESULT),
+    "result.json": (ResultDataset, make_result("local", 0.5, 0.75)),
+    "points.json": (JSONDataset, {"points": [{"value": 0.5}]}),
     "partition.csv": (CSVDataset, TABLE),
     "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
     "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),
@@ -171,6 +173,20 @@ class TestWhole:
         with pytest.raises(DatasetError) as refused:
             dataset.load()
         with pytest.raises(ClickException, match=rf"^{tmp_path / name} cannot be read \(.*\): delete it and give the"):
+            ProjectHooks().on_pipeline_error(refused.value)
+
+    def test_a_result_is_read_as_it_was_saved(self, tmp_path: Path) -> None:
+        kind, result = KINDS["result.json"]
+        dataset = kind(filepath=str(tmp_path / "result.json"))
+        dataset.save(result)
+        assert dataset.load() == result
+
+    @pytest.mark.parametrize("content", ["[]", "{}", '{"runs": 5}', '{"runs": [{}], "final": {}}'])
+    def test_what_is_no_result_is_refused_in_a_sentence(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "result.json").write_text(content)
+        with pytest.raises(DatasetError) as refused:
+            ResultDataset(filepath=str(tmp_path / "result.json")).load()
+        with pytest.raises(ClickException, match=r"cannot be read \(it does not read as the result of a method: "):
             ProjectHooks().on_pipeline_error(refused.value)
 
     def test_a_damaged_text_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
