@@ -31,10 +31,8 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.federated_training.runs import assemble
-from ktpfl_pipeline.pipelines.partition.table import partition_for_seed
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.pipelines.prepare import prepare
 
 EXPERIMENT = "hetero_digits"
 SEEDS, PRIVATE_SEEDS = range(5), range(3)
@@ -71,10 +69,7 @@ def settings(changes: dict[str, Any]) -> schema.Experiment:
 @cache
 def federated_data() -> FederatedData:
     """Return the images and their partition for every seed."""
-    base, folder = settings({}), ROOT / "data" / "01_raw"
-    private = load_private(base, folder)
-    public = sample_public_set(base, private, load_public(base, folder, private))
-    return FederatedData(private, public, {seed: partition_for_seed(base, private, public, seed) for seed in SEEDS})
+    return prepare(settings({}), ROOT / "data" / "01_raw")
 
 
 def play(method: str, changes: dict[str, Any], seed: int) -> Played:

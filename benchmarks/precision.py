@@ -18,14 +18,12 @@ import torch
 from kedro.config import OmegaConfigLoader
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.federated_training.runs import assemble
-from ktpfl_pipeline.pipelines.partition.table import partition_for_seed
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +42,7 @@ def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, 
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
     workers = 1 if "stacked" in compute else "auto"
     changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": workers, **compute}}
-    return schema.parse(name, schema.merged(loader["parameters"], {name: changed})[name])
+    return parsing.parse(name, parsing.merged(loader["parameters"], {name: changed})[name])
 
 
 def final(method: str, settings: schema.Experiment, data: FederatedData, seed: int) -> float:
@@ -76,9 +74,7 @@ def largest_difference(models: Models, reference: Models) -> float:
 def rows(title: str, name: str, env: str, folder: Path, changes: dict[str, Any]) -> list[str]:
     """Measure one dataset; return its table."""
     base = experiment(name, env, {}, changes)
-    private = load_private(base, folder)
-    public = sample_public_set(base, private, load_public(base, folder, private))
-    data = FederatedData(private, public, {s: partition_for_seed(base, private, public, s) for s in SEEDS})
+    data = prepare(base, folder)
     lines = [
         f"## {title}, {base.rounds} rounds, {base.clients} clients, {', '.join(base.architectures)}",
         "",

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, difference
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
 from ktpfl_pipeline.reports import figures, looks, tables
@@ -48,10 +48,10 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
     found: Runs = {}
     for kind in KINDS:
         changes = {**asked["changes"], "seeds": SEEDS, "theorem_samples": 0, "adversaries": {"kind": kind}}
-        parameters = schema.merged(loader["parameters"], {name: changes})
+        parameters = parsing.merged(loader["parameters"], {name: changes})
         values = SHARES if found else [0.0, *SHARES]
         sweep = schema.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
-        points = schema.points("robustness", sweep, parameters)
+        points = parsing.points("robustness", sweep, parameters)
         results = run_all("robustness", sweep, points, raw_folder)
         for point in results["points"]:
             for method, result in point["methods"].items():

@@ -112,7 +112,7 @@ class TestAfterContextCreated:
             *((None, {"parameters": text}, message) for text, message in YAML.values()),
             (None, {"env": "tset"}, "conf/tset"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
-            (None, {"tracking": {**TRACKING, "uri": "x"}}, "mend uri."),
+            (None, {"tracking": {**TRACKING, "uri": "x"}}, "unknown keys: uri."),
         ],
     )
     def test_bad_ones_are_one_sentence(self, tmp_path: Path, runtime: Any, files: Any, message: str) -> None:

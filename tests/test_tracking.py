@@ -15,6 +15,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.tracking import PARENT, MlflowTracker, Untracked
+from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
 
@@ -49,7 +50,7 @@ def tracker(tmp_path: Path, empty_store: Path) -> MlflowTracker:
 
 @pytest.fixture
 def client(tracker: MlflowTracker) -> Any:
-    return tracker._client()
+    return open_client(tracker.store)
 
 
 def record(t: int) -> RoundRecord:
@@ -242,7 +243,7 @@ class TestFaults:
         with again.run(**RUN) as resumed:
             for t in (1, 2, 3):
                 resumed.round(record(t))
-        client = again._client()
+        client = open_client(again.store)
         assert resumed.run_id == tracked.run_id
         assert [run.info.status for run in runs(client)] == ["FINISHED"]
         assert [step for step, _ in points(client, resumed.run_id, "round")] == [1, 2, 3]
@@ -374,8 +375,11 @@ class TestConfigure:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda s: s | {"uri": "x"}, "mend uri."),
-            (lambda s: {name: value for name, value in s.items() if name != "store"}, "mend store."),
+            (lambda s: s | {"uri": "x"}, "missing or unknown keys: uri."),
+            (
+                lambda s: {name: value for name, value in s.items() if name != "store"},
+                "missing or unknown keys: store.",
+            ),
             (lambda s: s | {"enabled": "yes"}, "enabled is 'yes' in conf/base/tracking.yml; it must be true or false."),
             (lambda s: s | {"store": None}, "store is None in conf/base/tracking.yml; it must be a text."),
             (lambda s: s | {"store": ""}, "store is '' in conf/base/tracking.yml; it must be a text."),

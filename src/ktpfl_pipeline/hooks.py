@@ -21,35 +21,42 @@ logger = logging.getLogger(__name__)
 class ProjectHooks:
     """The project's one set of hooks."""
 
-    @hook_impl
+    @hook_impl(tryfirst=True)  # before anybody's hook that asks for the pipelines
     def after_context_created(self, context: KedroContext) -> None:
-        """Refuse parameters that cannot be, and say where runs are tracked, before the catalog is made."""
+        """Check the parameters, tell the registry of the user's own methods, and say where runs are tracked.
+
+        Raises:
+            ClickException: if the configuration cannot be read, or a setting cannot be.
+        """
         from ktpfl_pipeline import tracking
-        from ktpfl_pipeline.config import schema
+        from ktpfl_pipeline.config import parsing
+        from ktpfl_pipeline.pipelines import own_methods
 
         try:
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-            schema.check(schema.merged(_read(files, "parameters"), context.config_loader.runtime_params or {}))
+            parameters = parsing.merged(_read(files, "parameters"), context.config_loader.runtime_params or {})
+            parsing.check(parameters)
+            own_methods.remember(parameters)
             tracking.configure(_read(files, "tracking"), Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
-        """Refuse runners that would start nodes where tracking and checkpoints do not reach."""
+        """Check for the sequential runner: others would start nodes where tracking and checkpoints do not reach."""
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:
             raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
-        """Show what the user can mend as one sentence; anything else keeps its traceback."""
+        """Show what the user can fix as one sentence; anything else keeps its traceback."""
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, InputError | OSError):
             cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
         if isinstance(cause, OSError) and cause.errno is not None:
-            cause = _refused_by_the_system(cause)
+            cause = _system_error(cause)
         if isinstance(cause, InputError):
             raise ClickException(str(cause)) from error
 
@@ -68,7 +75,7 @@ class ProjectHooks:
                 print(f"\n{table}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
 
 
-def _refused_by_the_system(error: OSError) -> InputError:
+def _system_error(error: OSError) -> InputError:
     """Return the sentence for what the operating system refused, where nobody has said more of it."""
     return InputError(
         f"{error.filename or 'A file'} could not be read or written ({error.strerror}): see that it is there, that it "

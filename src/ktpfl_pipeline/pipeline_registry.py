@@ -4,6 +4,7 @@ from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config.schema import TUNE
 from ktpfl_pipeline.pipelines import overview, sweep, tune
+from ktpfl_pipeline.pipelines.own_methods import own_methods
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
@@ -32,14 +33,16 @@ def register_pipelines() -> dict[str, Pipeline]:
     """Return every pipeline by name.
 
     Of each experiment there are ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals) and
-    ``tune_<experiment>`` (the hyperparameters of these). KT-pFL comes first among the methods of both kinds.
+    ``tune_<experiment>`` (the hyperparameters of these). KT-pFL comes first among the methods of both kinds; methods
+    that conf/ gives by a dotted path come last.
     """
     pipelines = {}
     for experiments, methods in ((HETERO_EXPERIMENTS, HETERO_METHODS), (HOMO_EXPERIMENTS, HOMO_METHODS)):
         for experiment in experiments:
             pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
             compare = f"compare_{experiment}"
-            pipelines[compare] = experiment_pipeline(compare, experiment, methods)
-            pipelines[TUNE + experiment] = tune.create_pipeline(TUNE + experiment, experiment, methods)
+            all_methods = (*methods, *own_methods(experiment))
+            pipelines[compare] = experiment_pipeline(compare, experiment, all_methods)
+            pipelines[TUNE + experiment] = tune.create_pipeline(TUNE + experiment, experiment, all_methods)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
     return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}

@@ -13,7 +13,7 @@ from kedro.config import OmegaConfigLoader
 from kedro.io import DataCatalog, MemoryDataset
 
 from ktpfl_pipeline import settings
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
 from ktpfl_pipeline.pipeline_registry import (
     HETERO_EXPERIMENTS,
@@ -72,7 +72,7 @@ MEMORY = {
     "public_set",
     "runs",
     "federation",
-    "settled",
+    "resolved",
 }  # rebuilt in seconds, so never on disk
 
 
@@ -86,19 +86,22 @@ def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
     return copy.deepcopy(_loaded(environment, kind))
 
 
+@cache
 def experiments(environment: str) -> dict[str, Experiment]:
-    sections = schema.merged(load(environment), {})
-    return {name: schema.parse(name, sections[name]) for name in schema.experiments(sections)}
+    sections = parsing.merged(load(environment), {})
+    return {name: parsing.parse(name, sections[name]) for name in parsing.experiments(sections)}
 
 
+@cache
 def sweeps(environment: str) -> dict[str, Sweep]:
-    sections = schema.merged(load(environment), {})
-    return {name: schema.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
+    sections = parsing.merged(load(environment), {})
+    return {name: parsing.parse_sweep(name, sections[name], sections) for name in sections if name in SWEEPS}
 
 
+@cache
 def tunings(environment: str) -> dict[str, Tune]:
-    sections = schema.merged(load(environment), {})
-    return {name: schema.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
+    sections = parsing.merged(load(environment), {})
+    return {name: parsing.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
 
 
 def value_at(experiment: Experiment, path: str) -> Any:
@@ -141,10 +144,10 @@ class TestExperiments:
         assert (homo.private, homo.image) == (hetero.private, hetero.image)
         assert (homo.public.source, homo.public.share) == ("open_part", 0.05)
 
-    @pytest.mark.parametrize("experiment", HOMO_EXPERIMENTS)
     @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
-    def test_one_architecture_in_every_environment(self, environment: str, experiment: str) -> None:
-        assert len(experiments(environment)[experiment].architectures) == 1
+    def test_one_architecture_in_every_environment(self, environment: str) -> None:
+        found = experiments(environment)
+        assert {len(found[experiment].architectures) for experiment in HOMO_EXPERIMENTS} == {1}
 
     @pytest.mark.parametrize("experiment", METHODS)
     def test_a_pipeline_finds_the_settings_of_its_methods(self, experiment: str) -> None:
@@ -161,12 +164,12 @@ class TestExperiments:
                 assert overlay[name].public.batch < base[name].public.batch
 
     @pytest.mark.parametrize("environment", ["quick", "test"])
-    @pytest.mark.parametrize("experiment", METHODS)
-    def test_an_overlay_leaves_the_task_alone(self, environment: str, experiment: str) -> None:
+    def test_an_overlay_leaves_the_task_alone(self, environment: str) -> None:
         """Neither the kind of images nor the methods: only how many there are, and how much is done with them."""
-        base, overlay = experiments("base")[experiment], experiments(environment)[experiment]
-        for path in ("private.source", "private.classes", "public.source", "image", "methods"):
-            assert value_at(overlay, path) == value_at(base, path), path
+        base, overlay = experiments("base"), experiments(environment)
+        for experiment in METHODS:
+            for path in ("private.source", "private.classes", "public.source", "image", "methods"):
+                assert value_at(overlay[experiment], path) == value_at(base[experiment], path), (experiment, path)
 
 
 class TestSweeps:
@@ -267,7 +270,7 @@ class TestFiles:
     def test_every_setting_is_in_base(self) -> None:
         """A setting that conf/base does not show is one that nobody finds."""
         shown = set(leaves(experiments("base")["hetero_digits"].model_dump()))
-        written = set(leaves(schema.merged(load("base"), {})["hetero_digits"]))
+        written = set(leaves(parsing.merged(load("base"), {})["hetero_digits"]))
         assert shown == written
 
     def test_tracking_has_a_comment_per_setting(self) -> None:
@@ -285,11 +288,11 @@ class TestCatalog:
     def catalog(self) -> DataCatalog:
         return DataCatalog.from_config(load("base", "catalog"))
 
-    @pytest.mark.parametrize("name", sorted(register_pipelines()))
-    def test_every_dataset_of_every_pipeline_is_declared(self, catalog: DataCatalog, name: str) -> None:
-        datasets = {n for n in register_pipelines()[name].datasets() if not n.startswith(("params:", "parameters"))}
-        assert datasets
-        for dataset in datasets:
+    def test_every_dataset_of_every_pipeline_is_declared(self, catalog: DataCatalog) -> None:
+        datasets = {dataset for pipeline in register_pipelines().values() for dataset in pipeline.datasets()}
+        for dataset in sorted(datasets):
+            if dataset.startswith(("params:", "parameters")):
+                continue
             assert dataset in catalog, f"{dataset} is in no pattern of the catalog"
             in_memory = isinstance(catalog.get(dataset), MemoryDataset)
             assert in_memory == (re.split(r"[./]", dataset)[-1] in MEMORY), dataset

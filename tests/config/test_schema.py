@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from ktpfl_pipeline.config import checks, schema
+from ktpfl_pipeline.config import checks, parsing, schema
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -47,24 +47,24 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def refusal(path: str, value: Any) -> str:
     with pytest.raises(InputError) as refused:
-        schema.parse("mine", changed(path, value))
+        parsing.parse("mine", changed(path, value))
     return str(refused.value)
 
 
 def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
-    experiment = schema.parse("mine", EXPERIMENT)
+    experiment = parsing.parse("mine", EXPERIMENT)
     assert (experiment.rounds, experiment.participation, experiment.training.learning_rate) == (3, 0.8, 0.05)
     assert (experiment.distillation.batch_size, experiment.partition.test_share) == (256, 0.25)
 
 
 @pytest.mark.parametrize(("given", "seeds"), [(3, [3]), ([4, 2], [4, 2])])
 def test_one_seed_needs_no_brackets(given: Any, seeds: list[int]) -> None:
-    assert schema.parse("mine", changed("seeds", given)).seeds == seeds
+    assert parsing.parse("mine", changed("seeds", given)).seeds == seeds
 
 
 def test_whole_numbers_do_for_fractions() -> None:
-    assert schema.parse("mine", changed("participation", 1)).participation == 1.0
-    assert schema.parse("mine", changed("methods.kt_pfl.rho", 1)).methods["kt_pfl"] == {
+    assert parsing.parse("mine", changed("participation", 1)).participation == 1.0
+    assert parsing.parse("mine", changed("methods.kt_pfl.rho", 1)).methods["kt_pfl"] == {
         "rho": 1,
         "divergence_weight": None,
     }
@@ -72,16 +72,16 @@ def test_whole_numbers_do_for_fractions() -> None:
 
 def test_nothing_changes_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        schema.parse("mine", EXPERIMENT).training.epochs = 5
+        parsing.parse("mine", EXPERIMENT).training.epochs = 5
 
 
 def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
     """Two experiments that differ in a hyperparameter alone are comparable; those that differ in anything else not."""
-    shared = schema.parse("mine", EXPERIMENT).shared()
+    shared = parsing.parse("mine", EXPERIMENT).shared()
     assert "methods" not in shared
-    assert shared == schema.parse("mine", changed("methods.kt_pfl.rho", 0.1)).shared()
+    assert shared == parsing.parse("mine", changed("methods.kt_pfl.rho", 0.1)).shared()
     for path, value in {"rounds": 4, "training.epochs": 2, "public.batch": 61, "compute.threads": 2}.items():
-        assert shared != schema.parse("mine", changed(path, value)).shared(), path
+        assert shared != parsing.parse("mine", changed(path, value)).shared(), path
 
 
 MISSPELT = [
@@ -273,7 +273,7 @@ def test_what_is_impossible_with_privacy(path: str, value: Any, reason: str) -> 
     assert refusal(path, value).startswith(reason)
     without = changed(path, value)
     without["training"]["privacy"] = None
-    assert schema.parse("mine", without).training.privacy is None
+    assert parsing.parse("mine", without).training.privacy is None
 
 
 class TestPrivacyBesideMethods:
@@ -288,21 +288,21 @@ class TestPrivacyBesideMethods:
     )
     def test_they_are_refused(self, methods: list[str], named: str) -> None:
         with pytest.raises(InputError, match=rf"^mine\.training\.privacy is set, and {named} private images otherwise"):
-            checks.refuse_unmet("mine", schema.parse("mine", EXPERIMENT), methods)
+            checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), methods)
 
     def test_kt_pfl_on_validation_images_is_refused(self) -> None:
-        experiment = schema.parse("mine", changed("methods.kt_pfl.objective", "likelihood"))
+        experiment = parsing.parse("mine", changed("methods.kt_pfl.objective", "likelihood"))
         with pytest.raises(InputError, match="and kt_pfl uses private images"):
-            checks.refuse_unmet("mine", experiment, ["kt_pfl", "local"])
+            checks.check_methods("mine", experiment, ["kt_pfl", "local"])
 
     def test_others_are_not(self) -> None:
-        checks.refuse_unmet("mine", schema.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
-        checks.refuse_unmet("mine", schema.parse("mine", changed("training.privacy", None)), ["fedproto"])
+        checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
+        checks.check_methods("mine", parsing.parse("mine", changed("training.privacy", None)), ["fedproto"])
 
     def test_a_sweep_is_refused_too(self) -> None:
         sweep = {**SWEEP, "methods": ["kt_pfl", "fedproto"]}
         with pytest.raises(InputError, match="fedproto uses private images"):
-            schema.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT})
+            parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT})
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
@@ -317,7 +317,7 @@ def test_several_workers_have_one_thread_each() -> None:
     with pytest.raises(
         InputError, match=r"^mine\.compute\.workers is 3, but compute\.threads is 2, .*; take auto or 1"
     ):
-        schema.parse("mine", settings)
+        parsing.parse("mine", settings)
 
 
 def test_stacked_clients_are_in_one_process() -> None:
@@ -325,21 +325,21 @@ def test_stacked_clients_are_in_one_process() -> None:
     with pytest.raises(
         InputError, match=r"^mine\.compute\.workers is 3, but compute\.stacked is 5, .*; take auto or 1"
     ):
-        schema.parse("mine", settings)
+        parsing.parse("mine", settings)
     for workers in ("auto", 1):
-        assert schema.parse("mine", changed("compute", {"stacked": 5, "workers": workers})).compute.stacked == 5
+        assert parsing.parse("mine", changed("compute", {"stacked": 5, "workers": workers})).compute.stacked == 5
 
 
 def test_a_cluster_is_checked_before_it_is_joined() -> None:
     settings = changed("compute", {"device": "cpu", "cluster": "lokal"})
     with pytest.raises(InputError, match=r"^mine\.compute\.cluster is 'lokal'; choose local, auto"):
-        schema.parse("mine", settings)
+        parsing.parse("mine", settings)
 
 
 def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for device in ("cuda", "cuda:0", "cuda:1"):
-        assert schema.parse("mine", changed("compute.device", device)).compute.device == device
+        assert parsing.parse("mine", changed("compute.device", device)).compute.device == device
     assert "'cuda:2'" in refusal("compute.device", "cuda:2")
 
 
@@ -355,24 +355,24 @@ def test_a_missing_section(path: str) -> None:
 @pytest.mark.parametrize("values", [None, 5, "x", []])
 def test_an_experiment_that_is_no_section(values: Any) -> None:
     with pytest.raises(InputError, match=r"mine is .*; it must be a section"):
-        schema.parse("mine", values)
+        parsing.parse("mine", values)
 
 
 def test_several_architectures_where_models_are_combined() -> None:
     with pytest.raises(InputError) as refused:
-        schema.parse("homo_mine", EXPERIMENT)
+        parsing.parse("homo_mine", EXPERIMENT)
     assert str(refused.value) == (
         "homo_mine.architectures is lenet, mlp; its methods combine the clients' models, which needs one architecture: "
         "name one, as in [lenet], or take hetero_mine."
     )
     for one in (["mlp"], ["mlp", "mlp"]):
-        assert schema.parse("homo_mine", changed("architectures", one)).architectures == one
+        assert parsing.parse("homo_mine", changed("architectures", one)).architectures == one
 
 
 def test_several_wrong_values_are_all_named() -> None:
     wrong = {**changed("clients", 0), "rounds": -2}
     with pytest.raises(InputError, match=r"mine\.rounds is -2; .*mine\.clients is 0;"):
-        schema.parse("mine", wrong)
+        parsing.parse("mine", wrong)
 
 
 SWEEP: dict[str, Any] = {
@@ -390,25 +390,25 @@ class TestSweep:
 
     def refusal(self, **changes: Any) -> str:
         with pytest.raises(InputError) as refused:
-            schema.parse_sweep("sweep_x", {**SWEEP, **changes}, self.PARAMETERS)
+            parsing.parse_sweep("sweep_x", {**SWEEP, **changes}, self.PARAMETERS)
         return str(refused.value)
 
     def test_its_points_differ_in_the_one_setting(self) -> None:
-        sweep = schema.parse_sweep("sweep_x", SWEEP, self.PARAMETERS)
-        found = schema.points("sweep_x", sweep, self.PARAMETERS)
-        assert found == [schema.parse("mine", changed("training.epochs", value)) for value in (1, 5)]
+        sweep = parsing.parse_sweep("sweep_x", SWEEP, self.PARAMETERS)
+        found = parsing.points("sweep_x", sweep, self.PARAMETERS)
+        assert found == [parsing.parse("mine", changed("training.epochs", value)) for value in (1, 5)]
 
     def test_a_hyperparameter(self) -> None:
         own = {**SWEEP, "parameter": "methods.kt_pfl.rho", "values": [0.1, 2]}
-        sweep = schema.parse_sweep("sweep_x", own, self.PARAMETERS)
-        found = [point.methods["kt_pfl"] for point in schema.points("sweep_x", sweep, self.PARAMETERS)]
+        sweep = parsing.parse_sweep("sweep_x", own, self.PARAMETERS)
+        found = [point.methods["kt_pfl"] for point in parsing.points("sweep_x", sweep, self.PARAMETERS)]
         assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
         assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
 
     def test_a_setting_that_is_not_written_out(self) -> None:
         """What has a default may be swept too."""
-        sweep = schema.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
-        found = schema.points("sweep_x", sweep, self.PARAMETERS)
+        sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
+        found = parsing.points("sweep_x", sweep, self.PARAMETERS)
         assert [point.distillation.batch_size for point in found] == [1, 5]
         assert sweep.touches("local")
 
@@ -453,15 +453,15 @@ class TestSweep:
     @pytest.mark.parametrize("values", [None, 5, "x", []])
     def test_no_section(self, values: Any) -> None:
         with pytest.raises(InputError, match=r"sweep_x is .*; it must be a section with the settings of a sweep"):
-            schema.parse_sweep("sweep_x", values, self.PARAMETERS)
+            parsing.parse_sweep("sweep_x", values, self.PARAMETERS)
 
     def test_everything_is_checked_and_an_experiment_first(self) -> None:
         """A mistake in an experiment is told as one of the experiment, wherever the sweep over it stands."""
-        schema.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
+        parsing.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
         with pytest.raises(InputError, match=r"^mine\.clients is 0; it should"):
-            schema.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
+            parsing.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
         with pytest.raises(InputError, match=r"^sweep_x\.values has 1 twice"):
-            schema.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
+            parsing.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
 
 
 class TestTune:
@@ -477,7 +477,7 @@ class TestTune:
     }
 
     def parsed(self, **changes: Any) -> schema.Tune:
-        return schema.parse_tune("tune_mine", {**self.TUNE, **changes}, self.PARAMETERS)
+        return parsing.parse_tune("tune_mine", {**self.TUNE, **changes}, self.PARAMETERS)
 
     def test_what_is_given(self) -> None:
         tune = self.parsed()
@@ -489,7 +489,7 @@ class TestTune:
         assert tune.space("fedmd") == {}
 
     def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
-        experiment = schema.parse("mine", EXPERIMENT)
+        experiment = parsing.parse("mine", EXPERIMENT)
         applied = self.parsed().applied(experiment)
         assert applied.shared() == {**experiment.shared(), "seeds": [100], "theorem_samples": 0}
 
@@ -532,17 +532,17 @@ class TestTune:
         with pytest.raises(
             InputError, match=r"The experiment of tune_mien is 'mien', which does not exist; did you mean"
         ):
-            schema.parse_tune("tune_mien", self.TUNE, self.PARAMETERS)
+            parsing.parse_tune("tune_mien", self.TUNE, self.PARAMETERS)
 
     def test_everything_is_checked(self) -> None:
-        schema.check({"tune_mine": self.TUNE, "mine": EXPERIMENT})
+        parsing.check({"tune_mine": self.TUNE, "mine": EXPERIMENT})
         with pytest.raises(InputError, match=r"^tune_mine\.trials is 0"):
-            schema.check({"tune_mine": {**self.TUNE, "trials": 0}, "mine": EXPERIMENT})
+            parsing.check({"tune_mine": {**self.TUNE, "trials": 0}, "mine": EXPERIMENT})
 
 
 def test_where_hyperparameters_are_from_is_no_part_of_a_runs_settings() -> None:
     """A run depends on their values alone; a comparison must have all of them from one place."""
-    configured, tuned = schema.parse("mine", EXPERIMENT), schema.parse("mine", changed("hyperparameters", "tuned"))
+    configured, tuned = parsing.parse("mine", EXPERIMENT), parsing.parse("mine", changed("hyperparameters", "tuned"))
     assert configured.shared() == tuned.shared()
     assert configured.settings() != tuned.settings()
     assert refusal("hyperparameters", "guessed").startswith("mine.hyperparameters is 'guessed'; it should be")
@@ -557,37 +557,37 @@ class TestMerged:
     }
 
     def test_at_any_depth(self) -> None:
-        merged = schema.merged(self.CONFIGURED, {"mine": {"training": {"epochs": 7}, "methods": {"kt_pfl": {}}}})
+        merged = parsing.merged(self.CONFIGURED, {"mine": {"training": {"epochs": 7}, "methods": {"kt_pfl": {}}}})
         assert merged == {"mine": {"rounds": 3, "training": {"epochs": 7, "batch_size": 8}, "methods": {"kt_pfl": {}}}}
         assert self.CONFIGURED["mine"] == {"rounds": 3, "training": {"epochs": 1, "batch_size": 8}}
 
     def test_of_a_sweep(self) -> None:
         configured = {"sweep_x": SWEEP, **self.CONFIGURED}
-        assert schema.merged(configured, {"sweep_x": {"experiment": "other"}})["sweep_x"]["experiment"] == "other"
+        assert parsing.merged(configured, {"sweep_x": {"experiment": "other"}})["sweep_x"]["experiment"] == "other"
         with pytest.raises(InputError, match=r"as in mine\.rounds=.*, with one of sweep_x, mine\.$"):
-            schema.merged(configured, {"rounds": 3})
+            parsing.merged(configured, {"rounds": 3})
 
     def test_without_an_experiment(self) -> None:
         with pytest.raises(
             InputError, match=r"^--params rounds=... names no experiment and no sweep; .* as in mine\.rounds=\.\.\."
         ):
-            schema.merged(self.CONFIGURED, {"rounds": 3})
+            parsing.merged(self.CONFIGURED, {"rounds": 3})
 
     def test_of_an_experiment_that_does_not_exist(self) -> None:
         with pytest.raises(
             InputError, match=r"^--params mien=... names no experiment and no sweep; did you mean 'mine'\?$"
         ):
-            schema.merged(self.CONFIGURED, {"mien": {"rounds": 3}})
+            parsing.merged(self.CONFIGURED, {"mien": {"rounds": 3}})
 
 
 class TestCreateMethod:
     def test_defaults_and_changes(self) -> None:
-        assert schema.create_method("fedmd", {}) == FedMD()
-        assert schema.create_method("kt_pfl", {"rho": 0.5, "steps": 3}) == KTpFL(rho=0.5, steps=3)
+        assert parsing.create_method("fedmd", {}) == FedMD()
+        assert parsing.create_method("kt_pfl", {"rho": 0.5, "steps": 3}) == KTpFL(rho=0.5, steps=3)
 
     def test_a_preset_keeps_what_is_not_changed(self) -> None:
         """A preset differs from the method's own defaults, and one changed value must not bring those back."""
-        method = schema.create_method("kt_pfl_paper_literal", {"rho": 0.1})
+        method = parsing.create_method("kt_pfl_paper_literal", {"rho": 0.1})
         assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
 
 
@@ -595,7 +595,7 @@ class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 
     def test_methods_on_predictions_meet_them(self) -> None:
-        checks.refuse_unmet_adversaries("mine", schema.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+        checks.refuse_unmet_adversaries("mine", parsing.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
 
     @pytest.mark.parametrize("share", [-0.1, 1.0])
     def test_a_share_that_is_none(self, share: float) -> None:
@@ -605,7 +605,7 @@ class TestAdversaries:
         given = copy.deepcopy(self.GIVEN)
         given["methods"]["kt_pfl"]["objective"] = "likelihood"
         with pytest.raises(InputError) as refused:
-            checks.refuse_unmet_adversaries("mine", schema.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+            checks.refuse_unmet_adversaries("mine", parsing.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
             "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
         )
@@ -615,9 +615,9 @@ class TestAdversaries:
         with pytest.raises(
             InputError, match=r"^homo_mine\.adversaries\.share is 0\.2; .* its methods exchange models or"
         ):
-            schema.parse("homo_mine", given)
+            parsing.parse("homo_mine", given)
 
     def test_in_a_sweep(self) -> None:
         sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}
         with pytest.raises(InputError, match=r"and feddf exchanges models or prototypes"):
-            schema.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})
+            parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_schema import EXPERIMENT, SWEEP
 
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.errors import InputError
 
@@ -84,7 +84,7 @@ def in_range(experiment: Experiment) -> None:
 @example(path=("compute", "device"), value="cuda:²")
 @example(path=("methods",), value={"kt_pfl": {1: 2}})
 def test_any_value_anywhere_in_an_experiment(path: tuple[str, ...], value: Any) -> None:
-    experiment = accepted(lambda: schema.parse("mine", put(EXPERIMENT, path, value)))
+    experiment = accepted(lambda: parsing.parse("mine", put(EXPERIMENT, path, value)))
     if experiment is not None:
         in_range(experiment)
 
@@ -96,13 +96,13 @@ def test_any_name_that_no_setting_has(path: tuple[str, ...], key: Any) -> None:
     for name in path:
         section = section[name]
     if isinstance(section, dict) and key not in section:
-        accepted(lambda: schema.parse("mine", put(EXPERIMENT, (*path, key), 1)))
+        accepted(lambda: parsing.parse("mine", put(EXPERIMENT, (*path, key), 1)))
 
 
 @check
 @given(values=anything, name=st.sampled_from(["mine", "sweep_x", "tune_mine", "tune_", "sweep_", "other", ""]))
 def test_anything_as_a_section(values: Any, name: str) -> None:
-    accepted(lambda: schema.check({**PARAMETERS, name: values}))
+    accepted(lambda: parsing.check({**PARAMETERS, name: values}))
 
 
 @check
@@ -112,16 +112,16 @@ def test_anything_as_a_section(values: Any, name: str) -> None:
 @example(path=("parameter",), value="")
 @example(path=("values",), value=[[1], [1]])
 def test_any_value_in_a_sweep(path: tuple[str, ...], value: Any) -> None:
-    accepted(lambda: schema.parse_sweep("sweep_x", put(SWEEP, path, value), PARAMETERS))
+    accepted(lambda: parsing.parse_sweep("sweep_x", put(SWEEP, path, value), PARAMETERS))
 
 
 @check
 @given(parameter=st.sampled_from([".".join(path) for path in paths(EXPERIMENT)]), values=st.lists(scalars, max_size=3))
 def test_any_setting_swept_over_anything(parameter: str, values: list[Any]) -> None:
     changed = {**SWEEP, "parameter": parameter, "values": values}
-    sweep = accepted(lambda: schema.parse_sweep("sweep_x", changed, PARAMETERS))
+    sweep = accepted(lambda: parsing.parse_sweep("sweep_x", changed, PARAMETERS))
     if sweep is not None:
-        for point in schema.points("sweep_x", sweep, PARAMETERS):
+        for point in parsing.points("sweep_x", sweep, PARAMETERS):
             in_range(point)
 
 
@@ -129,13 +129,13 @@ def test_any_setting_swept_over_anything(parameter: str, values: list[Any]) -> N
 @given(path=st.sampled_from(paths(TUNE)), value=anything)
 @example(path=("spaces", "kt_pfl", "rho"), value={"low": 0, "high": 10**400})
 def test_any_value_in_a_tuning(path: tuple[str, ...], value: Any) -> None:
-    accepted(lambda: schema.parse_tune("tune_mine", put(TUNE, path, value), PARAMETERS))
+    accepted(lambda: parsing.parse_tune("tune_mine", put(TUNE, path, value), PARAMETERS))
 
 
 @check
 @given(runtime=st.dictionaries(st.text(max_size=4) | st.sampled_from(list(PARAMETERS)), anything, max_size=2))
 def test_anything_as_params(runtime: dict[str, Any]) -> None:
-    accepted(lambda: schema.check(schema.merged(PARAMETERS, runtime)))
+    accepted(lambda: parsing.check(parsing.merged(PARAMETERS, runtime)))
 
 
 @pytest.mark.parametrize("path", ["seeds", "clients", "methods.kt_pfl.rho", "methods.kt_pfl.steps"])
@@ -143,10 +143,10 @@ def test_a_number_of_5000_digits(path: str) -> None:
     """YAML writes it in base 16."""
     for values in (put(EXPERIMENT, tuple(path.split(".")), value) for value in (10**5000, -(10**5000), [10**5000])):
         with pytest.raises(InputError, match=r"^mine has a number of more than 4,300 digits"):
-            schema.parse("mine", values)
+            parsing.parse("mine", values)
 
 
 @pytest.mark.parametrize("name", [5, None, 1.5, True])
 def test_a_section_without_a_name(name: Any) -> None:
     with pytest.raises(InputError, match=rf"^A section in conf/ is called {name!r}, which is not a text; "):
-        schema.merged({**PARAMETERS, name: EXPERIMENT}, {})
+        parsing.merged({**PARAMETERS, name: EXPERIMENT}, {})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ktpfl_pipeline.config import schema, tuned
+from ktpfl_pipeline.config import parsing, schema, tuned
 from ktpfl_pipeline.core.errors import InputError
 
 FILE = "data/05_model_input/homo_mine/hyperparameters.json"
@@ -25,16 +25,16 @@ SECTION: dict[str, Any] = {
     "hyperparameters": "tuned",
     "methods": CONFIGURED,
 }
-EXPERIMENT = schema.parse("homo_mine", SECTION)
+EXPERIMENT = parsing.parse("homo_mine", SECTION)
 
 
 def left(**changes: Any) -> dict[str, Any]:
     """Return what a tuning of the experiment leaves, with seed 100."""
-    settings = schema.parse("homo_mine", {**SECTION, "seeds": [100], "theorem_samples": 0}).shared()
+    settings = parsing.parse("homo_mine", {**SECTION, "seeds": [100], "theorem_samples": 0}).shared()
     methods = {
         method: {
-            "values": {**asdict(schema.create_method(method, values)), **({"coupling": 0.7} if values else {})},
-            "configured": asdict(schema.create_method(method, values)),
+            "values": {**asdict(parsing.create_method(method, values)), **({"coupling": 0.7} if values else {})},
+            "configured": asdict(parsing.create_method(method, values)),
             "validation": 0.9,
             "configured_validation": None,
             "trials": 2,
@@ -46,30 +46,30 @@ def left(**changes: Any) -> dict[str, Any]:
     return copy.deepcopy({**made, "methods": methods, **changes})
 
 
-def settle(content: Any, run: tuple[str, ...] = ("ditto", "local"), **changes: Any) -> schema.Experiment:
-    experiment = schema.parse("homo_mine", {**SECTION, **changes})
+def resolve(content: Any, run: tuple[str, ...] = ("ditto", "local"), **changes: Any) -> schema.Experiment:
+    experiment = parsing.parse("homo_mine", {**SECTION, **changes})
     text = content if isinstance(content, str) else json.dumps(content)
-    return tuned.settle("homo_mine", experiment, run, FILE, text)
+    return tuned.resolve("homo_mine", experiment, run, FILE, text)
 
 
 def refusal(content: Any, run: tuple[str, ...] = ("ditto", "local"), **changes: Any) -> str:
     with pytest.raises(InputError) as refused:
-        settle(content, run, **changes)
+        resolve(content, run, **changes)
     return str(refused.value)
 
 
 def test_configured_values_stay_whatever_was_tuned() -> None:
-    configured = schema.parse("homo_mine", {**SECTION, "hyperparameters": "configured"})
-    assert settle(left(), hyperparameters="configured") == configured
-    assert settle("no JSON", hyperparameters="configured") == configured
+    configured = parsing.parse("homo_mine", {**SECTION, "hyperparameters": "configured"})
+    assert resolve(left(), hyperparameters="configured") == configured
+    assert resolve("no JSON", hyperparameters="configured") == configured
 
 
 def test_tuned_values_of_all_methods() -> None:
-    settled = settle(left())
-    assert settled.methods == {"ditto": {"coupling": 0.7}, "local": {}}
-    assert settled.settings() == EXPERIMENT.settings()
-    assert settled.settings() != schema.parse("homo_mine", {**SECTION, "hyperparameters": "configured"}).settings()
-    assert settled.shared() == EXPERIMENT.shared()  # a run does not depend on where its values come from
+    resolved = resolve(left())
+    assert resolved.methods == {"ditto": {"coupling": 0.7}, "local": {}}
+    assert resolved.settings() == EXPERIMENT.settings()
+    assert resolved.settings() != parsing.parse("homo_mine", {**SECTION, "hyperparameters": "configured"}).settings()
+    assert resolved.shared() == EXPERIMENT.shared()  # a run does not depend on where its values come from
 
 
 def test_what_is_written_is_read() -> None:
@@ -84,7 +84,7 @@ def test_what_is_written_is_read() -> None:
     ids=str,
 )
 def test_how_much_is_run_and_where_may_differ(changes: dict[str, Any]) -> None:
-    assert settle(left(), **changes).methods["ditto"] == {"coupling": 0.7}
+    assert resolve(left(), **changes).methods["ditto"] == {"coupling": 0.7}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_untuned_method_beside_tuned_ones_is_refused() -> None:
     content = left()
     del content["methods"]["ditto"]
     assert refusal(content).startswith(f"{FILE} has no hyperparameters of ditto, and tuned methods are not compared")
-    assert settle(content, ("local",)).methods == {"local": {}}
+    assert resolve(content, ("local",)).methods == {"local": {}}
 
 
 def test_a_value_configured_since_is_refused() -> None:

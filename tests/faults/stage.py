@@ -143,16 +143,16 @@ class Stage:
         """Kill a run once it has the checkpoint of its second round."""
 
         def watch(pipe: int) -> None:
-            from ktpfl_pipeline.tracking import _MlflowRun
+            from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
-            usual = _MlflowRun.round
+            usual = MlflowRun.round
 
             def told(run: Any, record: Any) -> None:
                 usual(run, record)
                 if record.round == ROUNDS - 1:
                     os.kill(os.getpid(), 9)
 
-            _MlflowRun.round = told  # type: ignore[method-assign]
+            MlflowRun.round = told  # type: ignore[method-assign]
 
         self.run(watch=watch)
 

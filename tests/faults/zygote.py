@@ -26,7 +26,6 @@ IMPORTED = (
     *("torchvision", "sklearn.datasets", "scipy.stats", "scipy.optimize", "jinja2", "optuna", "rich.progress"),
     *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
     *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.report"),
-    *("ktpfl_pipeline.pipelines.overview.dataset", "ktpfl_pipeline.pipelines.tune.dataset"),
 )
 ABSENT = ("ibis",)
 """Kedro tries to import it for every dataset in memory: a third of a run."""

@@ -1,6 +1,6 @@
 """Bad inputs on their way through a project: refused before training, in one sentence, with nothing half-written.
 
-What `schema.parse` alone can tell is in `test_schema.py`; here the images decide, or the command line does.
+What `parsing.parse` alone can tell is in `test_schema.py`; here the images decide, or the command line does.
 """
 
 import contextlib
@@ -19,11 +19,10 @@ from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.project import configure_project
 from project_copy import EXPERIMENT, ROOT, Project
 
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.partition.nodes import partition_clients
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 rng = np.random.default_rng(0)
@@ -52,13 +51,10 @@ def configuration() -> dict[str, Any]:
     return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
 
 
-def data_box(raw: Path, settings: dict[str, Any]) -> Any:
-    """Do what the data box does with the digits of conf/test and these changes, up to the partition."""
-    configured = schema.merged(configuration(), {EXPERIMENT: settings})
-    experiment = schema.parse(EXPERIMENT, configured[EXPERIMENT])
-    private = load_private(experiment, raw)
-    public_set = sample_public_set(experiment, private, load_public(experiment, raw, private))
-    return partition_clients(experiment, private, public_set)
+def data_box(raw: Path, settings: dict[str, Any]) -> FederatedData:
+    """Do what the data box does with the digits of conf/test and these changes."""
+    configured = parsing.merged(configuration(), {EXPERIMENT: settings})
+    return prepare(parsing.parse(EXPERIMENT, configured[EXPERIMENT]), raw)
 
 
 def save(**arrays: Any) -> Prepare:
@@ -180,9 +176,14 @@ def test_refused(tmp_path: Path, case: str) -> None:
 
 def test_good_inputs_are_not_refused(tmp_path: Path) -> None:
     """What every case above changes: the digits, and one's own file."""
-    assert len(data_box(tmp_path, {})) == 2 * 1258  # two seeds
+    assert private_images(data_box(tmp_path, {})) == {0: 1258, 1: 1258}
     np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS)
-    assert len(data_box(tmp_path, {**MINE, "seeds": [0]})) == 280  # of 400 images, 30 % are public
+    assert private_images(data_box(tmp_path, {**MINE, "seeds": [0]})) == {0: 280}  # of 400 images, 30 % are public
+
+
+def private_images(data: FederatedData) -> dict[int, int]:
+    """Return by seed how many images the clients own together."""
+    return {seed: int(own.label_counts.sum()) for seed, own in data.seeds.items()}
 
 
 @pytest.fixture(scope="module")

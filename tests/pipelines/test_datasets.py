@@ -9,15 +9,23 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from click import ClickException
+from finished_runs import make_result
 from full_disk import full_disk
 from kedro.io import DatasetError
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
-from ktpfl_pipeline.pipelines.datasets import CSVDataset, FigureDataset, FolderDataset, JSONDataset, ReportDataset
-from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
-from ktpfl_pipeline.pipelines.tune.dataset import WholeTextDataset
+from ktpfl_pipeline.pipelines.datasets import (
+    ComparisonsDataset,
+    CSVDataset,
+    FigureDataset,
+    FolderDataset,
+    JSONDataset,
+    ReportDataset,
+    ResultDataset,
+    WholeTextDataset,
+)
 
 FILES = {
     "report.html",
@@ -41,10 +49,10 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-RESULT = {"runs": [{"seed": 0, "accuracy": [0.5, 0.25]}]}
 TABLE = pd.DataFrame({"seed": [0, 0, 1], "client": [0, 1, 0], "index": [7, 8, 9]})
 KINDS: dict[str, tuple[Any, Any]] = {
-    "result.json": (JSONDataset, RESULT),
+    "result.json": (ResultDataset, make_result("local", 0.5, 0.75)),
+    "points.json": (JSONDataset, {"points": [{"value": 0.5}]}),
     "partition.csv": (CSVDataset, TABLE),
     "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
     "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),
@@ -167,6 +175,20 @@ class TestWhole:
         with pytest.raises(ClickException, match=rf"^{tmp_path / name} cannot be read \(.*\): delete it and give the"):
             ProjectHooks().on_pipeline_error(refused.value)
 
+    def test_a_result_is_read_as_it_was_saved(self, tmp_path: Path) -> None:
+        kind, result = KINDS["result.json"]
+        dataset = kind(filepath=str(tmp_path / "result.json"))
+        dataset.save(result)
+        assert dataset.load() == result
+
+    @pytest.mark.parametrize("content", ["[]", "{}", '{"runs": 5}', '{"runs": [{}], "final": {}}'])
+    def test_what_is_no_result_is_refused_in_a_sentence(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "result.json").write_text(content)
+        with pytest.raises(DatasetError) as refused:
+            ResultDataset(filepath=str(tmp_path / "result.json")).load()
+        with pytest.raises(ClickException, match=r"cannot be read \(it does not read as the result of a method: "):
+            ProjectHooks().on_pipeline_error(refused.value)
+
     def test_a_damaged_text_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
         (tmp_path / "tuned.json").write_bytes(b"\xff")
         with pytest.raises(DatasetError) as refused:
@@ -195,22 +217,22 @@ class TestReport:
         assert not dataset.exists()
         dataset.save(report())
         assert dataset.exists()
-        assert files(dataset.folder) == FILES
-        assert (dataset.folder / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (dataset.folder / "figures" / "accuracy.svg").read_text()
+        assert files(dataset.place) == FILES
+        assert (dataset.place / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (dataset.place / "figures" / "accuracy.svg").read_text()
 
     def test_read_as_it_was_written(self, dataset: ReportDataset) -> None:
         dataset.save(report())
         assert dataset.load() == "# new ±"
         assert dataset.console() == "new ─ ±"
         assert str(dataset.preview()) == "<p>new ± Δ</p>"
-        assert dataset.page == dataset.folder / "report.html"
+        assert dataset.page == dataset.place / "report.html"
 
     def test_the_old_report_goes_whole(self, dataset: ReportDataset) -> None:
         """A figure of the last report would look like one of this."""
         dataset.save(report("old", figures={"accuracy": Figure(), "coefficients_kt_pfl": Figure()}))
         dataset.save(report("new"))
-        assert files(dataset.folder) == FILES
+        assert files(dataset.place) == FILES
         assert dataset.load() == "# new ±"
 
     @pytest.mark.parametrize("broken", [{"figures": {"accuracy": BrokenFigure()}}, {"console": None}])
@@ -218,22 +240,22 @@ class TestReport:
         dataset.save(report("old"))
         with pytest.raises(DatasetError):
             dataset.save(report("new", **broken))
-        assert files(dataset.folder) == FILES
+        assert files(dataset.place) == FILES
         assert dataset.load() == "# old ±"
         dataset.save(report("newer"))
         assert dataset.load() == "# newer ±"
-        assert [folder.name for folder in dataset.folder.parent.iterdir()] == ["digits"], "nothing half-written stays"
+        assert [folder.name for folder in dataset.place.parent.iterdir()] == ["digits"], "nothing half-written stays"
 
     def test_on_a_full_disk_a_sentence_and_the_old_report(self, dataset: ReportDataset) -> None:
         dataset.save(report("old"))
         for room in (0, 20, 500):
             with pytest.raises(DatasetError) as refused, full_disk(room):
                 dataset.save(report("new"))
-            with pytest.raises(ClickException, match=rf"^{dataset.folder} could not be written \(File too large\): "):
+            with pytest.raises(ClickException, match=rf"^{dataset.place} could not be written \(File too large\): "):
                 ProjectHooks().on_pipeline_error(refused.value)
             assert dataset.exists()
             assert dataset.load() == "# old ±"
-            assert [folder.name for folder in dataset.folder.parent.iterdir()] == ["digits"]
+            assert [folder.name for folder in dataset.place.parent.iterdir()] == ["digits"]
 
     def test_a_first_report_that_fails_does_not_exist(self, dataset: ReportDataset) -> None:
         with pytest.raises(DatasetError):
@@ -243,7 +265,7 @@ class TestReport:
     @pytest.mark.parametrize("name", sorted(FILES))
     def test_with_a_file_cut_short_it_does_not_exist(self, dataset: ReportDataset, name: str) -> None:
         dataset.save(report())
-        file = dataset.folder / name
+        file = dataset.place / name
         whole = file.read_bytes()
         for length in (0, len(whole) // 2, len(whole) - 1):
             file.write_bytes(whole[:length])
@@ -254,7 +276,7 @@ class TestReport:
         assert dataset.exists()
 
     def test_the_page_of_another_report_is_left_alone(self, dataset: ReportDataset) -> None:
-        other = ReportDataset(filepath=str(dataset.folder.with_name("digits_2")))
+        other = ReportDataset(filepath=str(dataset.place.with_name("digits_2")))
         other.save(report("other"))
         dataset.save(report())
         assert other.load() == "# other ±"
@@ -268,10 +290,10 @@ class TestVariants:
     def test_side_by_side(self, dataset: ReportDataset) -> None:
         for variant in ("two_labels-mnist", "dirichlet-0.3-mnist"):
             dataset.save(report(variant, variant=variant))
-            assert dataset.page == dataset.folder / variant / "report.html", "the last one is what is read"
+            assert dataset.page == dataset.place / variant / "report.html", "the last one is what is read"
             assert dataset.load() == f"# {variant} ±"
             assert dataset.console() == f"{variant} ─ ±"
-        assert files(dataset.folder) == {
+        assert files(dataset.place) == {
             f"{variant}/{file}" for variant in ("two_labels-mnist", "dirichlet-0.3-mnist") for file in FILES
         }
 
@@ -279,16 +301,16 @@ class TestVariants:
         dataset.save(report("other", variant="other"))
         dataset.save(report("old", variant="mine", figures={"gone": Figure()}))
         dataset.save(report("new", variant="mine"))
-        assert files(dataset.folder / "mine") == FILES
-        assert (dataset.folder / "other" / "report.md").read_text() == "# other ±"
-        assert sorted(folder.name for folder in dataset.folder.iterdir()) == ["mine", "other"]
+        assert files(dataset.place / "mine") == FILES
+        assert (dataset.place / "other" / "report.md").read_text() == "# other ±"
+        assert sorted(folder.name for folder in dataset.place.iterdir()) == ["mine", "other"]
 
     def test_a_failure_leaves_the_old_variant(self, dataset: ReportDataset) -> None:
         dataset.save(report("old", variant="mine"))
         with pytest.raises(DatasetError):
             dataset.save(report("new", variant="mine", figures={"accuracy": BrokenFigure()}))
         assert dataset.load() == "# old ±"
-        assert dataset.page == dataset.folder / "mine" / "report.html", "not the half-written one"
+        assert dataset.page == dataset.place / "mine" / "report.html", "not the half-written one"
 
     def test_a_failure_at_the_very_end_leaves_the_old_variant(
         self, dataset: ReportDataset, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ import pytest
 import torch
 from test_schema import EXPERIMENT
 
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines.download.nodes import load_private
@@ -26,7 +26,7 @@ def raw(tmp_path: Path) -> Path:
 
 def private(raw: Path, samples: int | None, **changes: Any) -> LabelledDataset:
     own = {"source": "npz:mine.npz", "samples": samples}
-    found: LabelledDataset = load_private(schema.parse("mine", {**EXPERIMENT, "private": own, **changes}), raw)
+    found: LabelledDataset = load_private(parsing.parse("mine", {**EXPERIMENT, "private": own, **changes}), raw)
     return found
 
 

@@ -10,7 +10,7 @@ from click import ClickException
 from project_copy import Project
 
 from ktpfl_pipeline import pipeline_registry
-from ktpfl_pipeline.pipelines.overview.dataset import ComparisonsDataset
+from ktpfl_pipeline.pipelines.datasets import ComparisonsDataset
 
 
 def test_it_gathers_what_comparisons_left(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:

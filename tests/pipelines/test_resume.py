@@ -11,7 +11,7 @@ import pytest
 from project_copy import EXPERIMENT, PowerCut, Project, timeless
 from toy import same
 
-from ktpfl_pipeline.tracking import _MlflowRun
+from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
 SEED, ROUNDS, EPOCHS = 3, 5, 6
 SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "training": {"epochs": EPOCHS}}
@@ -41,12 +41,12 @@ def undisturbed(tracked: Callable[[], Project]) -> Project:
 def killed(request: pytest.FixtureRequest, tracked: Callable[[], Project]) -> Killed:
     project = tracked()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_MlflowRun, "stop", lambda run, status: None)
+        patch.setattr(MlflowRun, "stop", lambda run, status: None)
         if request.param == "before a point":
-            usual = _MlflowRun.round
-            patch.setattr(_MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 3 else cut_power())
+            usual = MlflowRun.round
+            patch.setattr(MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 3 else cut_power())
         else:
-            patch.setattr(_MlflowRun, "finish", cut_power)
+            patch.setattr(MlflowRun, "finish", cut_power)
         with pytest.raises(PowerCut):
             project.run(EXPERIMENT, **SETTINGS)
     (run,) = project.tracked()

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from statistics import fmean
 from typing import Any
@@ -12,7 +13,7 @@ from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline.analysis.results import honest, summarise
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -24,32 +25,33 @@ from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.federated_training import runs
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, local_training
+from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
-from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
-from ktpfl_pipeline.pipelines.tune.nodes import settle
+from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
+from ktpfl_pipeline.pipelines.prepare import prepare
+from ktpfl_pipeline.pipelines.tune.nodes import resolve
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 
+@cache
+def configuration() -> dict[str, Any]:
+    """Return what stands in conf/test."""
+    return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
+
+
 def experiment(**changes: Any) -> Experiment:
-    loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)
-    return schema.parse(EXPERIMENT, schema.merged(loader["parameters"], {EXPERIMENT: changes})[EXPERIMENT])
+    return parsing.parse(EXPERIMENT, parsing.merged(configuration(), {EXPERIMENT: changes})[EXPERIMENT])
 
 
 @pytest.fixture(scope="module")
 def data() -> FederatedData:
-    settings = experiment()
-    private = load_private(settings, ROOT)
-    public_set = sample_public_set(settings, private, load_public(settings, ROOT, private))
-    joined: FederatedData = join(private, public_set, partition_clients(settings, private, public_set))
-    return joined
+    return prepare(experiment(), ROOT)
 
 
 class TestAssemble:
     def test_clients_with_their_data_and_architectures_in_turn(self, data: FederatedData) -> None:
-        fed = runs.assemble(experiment(), data, 1)
+        fed = assemble(experiment(), data, 1)
         assert [client.id for client in fed.clients] == [0, 1, 2, 3, 4]
         assert [client.architecture for client in fed.clients] == ["mlp", "cnn_bn", "mlp", "cnn_bn", "mlp"]
         for client in fed.clients:
@@ -59,23 +61,28 @@ class TestAssemble:
                 assert torch.equal(getattr(client, split).images, data.private.images[indices])
                 assert torch.equal(getattr(client, split).labels, data.private.labels[indices])
 
+    def test_all_runs_of_a_seed_share_their_tensors(self, data: FederatedData) -> None:
+        one, other = (assemble(experiment(**changes), data, 1) for changes in ({}, {"rounds": 3}))
+        assert one.public is other.public
+        assert all(a.train is b.train and a.test is b.test for a, b in zip(one.clients, other.clients, strict=True))
+
     def test_who_lies_and_what_becomes_of_who_diverges_are_settings(self, data: FederatedData) -> None:
-        plain = runs.assemble(experiment(), data, 1)
+        plain = assemble(experiment(), data, 1)
         assert (plain.on_divergence, plain.adversary_ids) == ("stop", [])
         changes = {"on_divergence": "skip", "adversaries": {"share": 0.4, "kind": "scaled"}}
-        fed = runs.assemble(experiment(**changes), data, 1)
+        fed = assemble(experiment(**changes), data, 1)
         assert (fed.on_divergence, fed.adversaries) == ("skip", Adversaries(0.4, "scaled"))
         assert len(fed.adversary_ids) == 2
 
     def test_local_training_is_private_where_it_is_asked_for(self) -> None:
         asked = {"privacy": {"noise_multiplier": 2.0, "delta": 0.001}, "learning_rate": 0.3}
         given = experiment(architectures=["mlp"], training=asked).training
-        assert runs.local_training(given) == LocalTraining(1, 32, 0.3, Privacy(2.0, 1.0, 0.001))
-        assert runs.local_training(given.model_copy(update={"privacy": None})).privacy is None
+        assert local_training(given) == LocalTraining(1, 32, 0.3, Privacy(2.0, 1.0, 0.001))
+        assert local_training(given.model_copy(update={"privacy": None})).privacy is None
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_the_seed_decides_partition_public_set_and_streams(self, data: FederatedData, seed: int) -> None:
-        fed = runs.assemble(experiment(), data, seed)
+        fed = assemble(experiment(), data, seed)
         assert fed.seed == seed
         assert torch.equal(fed.public, data.public.images[data.public.indices[seed]])
         assert not torch.equal(data.public.indices[0], data.public.indices[1])
@@ -93,14 +100,14 @@ class TestAssemble:
             distillation={"epochs": 3, "temperature": 2.5, "batch_norm": "train"},
             compute={"device": "cpu", "dtype": "float64", "prediction_batch": 77, "workers": 3},
         )
-        fed = runs.assemble(settings, data, 0)
+        fed = assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            settled = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
-            assert vars(getattr(fed, group)) == settled, group
+            resolved = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
+            assert vars(getattr(fed, group)) == resolved, group
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
-        stacked = runs.assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor
+        stacked = assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor
         assert isinstance(stacked, StackedExecutor)
         assert stacked.clients == 4
         assert fed.build("mlp")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
@@ -111,8 +118,7 @@ class TestIdentity:
 
     def of(self, data: FederatedData, method: str = "kt_pfl", seed: int = 0, **changes: Any) -> dict[str, Any]:
         settings = experiment(**changes)
-        made = schema.create_method(method, settings.methods[method])
-        return runs.identity(EXPERIMENT, method, made, settings, runs.assemble(settings, data, seed), data, seed)
+        return identity(Job(EXPERIMENT, method, settings, data), assemble(settings, data, seed))
 
     @pytest.mark.parametrize(
         "changes",
@@ -222,8 +228,7 @@ class TestProgress:
 def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None:
     """What is kept are means over the clients that do not lie; the run knows who lied and who was believed."""
     settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
-    shown = Progress("kt_pfl", settings)
-    run = runs.run_seed("mine", "kt_pfl", settings, data, 0, shown)
+    run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
     assert len(run.adversaries) == 2
     last = run.history[-1].accuracy["after_transfer"]
     others = [value for place, value in enumerate(last) if place not in run.adversaries]
@@ -241,4 +246,4 @@ def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anythi
     with pytest.raises(
         InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, fml exchange models or"
     ):
-        settle(settings, "", EXPERIMENT, HETERO_METHODS)
+        resolve(settings, "", EXPERIMENT, HETERO_METHODS)

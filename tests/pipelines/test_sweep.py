@@ -11,7 +11,8 @@ import pytest
 from click import ClickException
 from project_copy import PowerCut, Project
 
-from ktpfl_pipeline.tracking import PARENT, _MlflowRun
+from ktpfl_pipeline.tracking import PARENT
+from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
 NAME = "sweep_rho"
 VALUES = [0.1, 0.7]  # of conf/test, with two seeds
@@ -104,7 +105,7 @@ def test_another_value_interrupted_trains_only_what_is_new(swept: Project, tmp_p
     shutil.copytree(swept.folder, project.folder)
     more, before = [*VALUES, 2.0], checkpoints(project)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_MlflowRun, "round", press_ctrl_c)
+        patch.setattr(MlflowRun, "round", press_ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             project.run(NAME, experiment=NAME, values=more)
     (_, parent), points = family(project)
@@ -122,7 +123,7 @@ def test_another_value_interrupted_trains_only_what_is_new(swept: Project, tmp_p
     assert [row["methods.kt_pfl.rho"] for row in table(project)] == ["0.1", "0.7", "2.0", "any"]
 
 
-def press_ctrl_c(run: _MlflowRun, record: Any) -> None:
+def press_ctrl_c(run: MlflowRun, record: Any) -> None:
     """Stand in for the logging of a round; rounds of runs that are finished are only told again."""
     if not run.complete:
         raise KeyboardInterrupt
@@ -157,21 +158,21 @@ def place(project: Project, run: Any) -> Path:
 def cut_power(project: Project) -> None:
     """Run, and end in the fourth run's first round; what would still be logged after it is not."""
     begun: set[str] = set()
-    usual_round, usual_stop = _MlflowRun.round, _MlflowRun.stop
+    usual_round, usual_stop = MlflowRun.round, MlflowRun.stop
 
-    def round_until(run: _MlflowRun, record: Any) -> None:
+    def round_until(run: MlflowRun, record: Any) -> None:
         begun.add(run.run_id)
         if len(begun) == 4:
             raise PowerCut
         usual_round(run, record)
 
-    def stop_until(run: _MlflowRun, status: str) -> None:
+    def stop_until(run: MlflowRun, status: str) -> None:
         if len(begun) < 4:
             usual_stop(run, status)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
-        patch.setattr(_MlflowRun, "round", round_until)
-        patch.setattr(_MlflowRun, "stop", stop_until)
+        patch.setattr(MlflowRun, "round", round_until)
+        patch.setattr(MlflowRun, "stop", stop_until)
         project.run(NAME)
 
 

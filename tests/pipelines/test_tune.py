@@ -12,7 +12,8 @@ from click import ClickException
 from project_copy import Project
 
 from ktpfl_pipeline import pipeline_registry
-from ktpfl_pipeline.tracking import PARENT, _MlflowRun
+from ktpfl_pipeline.tracking import PARENT
+from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
 EXPERIMENT, NAME = "homo_digits", "tune_homo_digits"
 METHODS = ("kt_pfl_params", "ditto", "local")
@@ -130,16 +131,16 @@ class TestAgain:
     def test_interrupted_ends_as_if_nothing_had_happened(self, tracked: Callable[[], Project], tuned: Project) -> None:
         project, rounds = tracked(), 0
 
-        def press_ctrl_c(run: _MlflowRun, record: Any) -> None:
+        def press_ctrl_c(run: MlflowRun, record: Any) -> None:
             nonlocal rounds
             rounds += not run.complete
             if rounds == 6:  # in the third trial: two rounds each, and this one's second
                 raise KeyboardInterrupt
             original(run, record)
 
-        original = _MlflowRun.round
+        original = MlflowRun.round
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_MlflowRun, "round", press_ctrl_c)
+            patch.setattr(MlflowRun, "round", press_ctrl_c)
             with pytest.raises(KeyboardInterrupt):
                 project.run(NAME)
         (parent,), runs = family(project)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import tune
 from ktpfl_pipeline.reports.tune import Trial, Tuning
 
-EXPERIMENT = schema.parse(
+EXPERIMENT = parsing.parse(
     "homo_mine",
     {
         "seeds": [0],

@@ -23,6 +23,7 @@ from PIL import Image
 
 import ktpfl_pipeline
 from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.identity import digest
 
 NUMBERS = np.random.default_rng(0)
 IMAGES = NUMBERS.integers(0, 256, (6, 8, 8), dtype=np.uint8)
@@ -451,7 +452,7 @@ VERSION = ktpfl_pipeline.__version__
 
 def stamped(file: Path, **stamp: Any) -> None:
     """End a file as a checkpoint ends, with the right sum: what someone with bad intentions can do, too."""
-    made = {"version": VERSION, "settings": checkpoint.settings_hash(SETTINGS), **stamp}
+    made = {"version": VERSION, "settings": digest(SETTINGS), **stamp}
     body = file.read_bytes() + checkpoint.MARK + json.dumps(made).encode() + b" "
     file.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
 

@@ -14,6 +14,7 @@ from statistics import fmean, pstdev, stdev
 from typing import TYPE_CHECKING, Any
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ class MethodResult:
         traffic: bytes by ledger, summed over clients and rounds, mean over seeds.
         seconds: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round.
         rounds: how many were run.
+        settings: of the experiment, which all its methods share.
     """
 
     method: str
@@ -182,6 +184,7 @@ class MethodResult:
     traffic: dict[str, float]
     seconds: dict[str, float]
     rounds: int
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result in plain values."""
@@ -278,25 +281,20 @@ def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> M
     )
 
 
-def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> list[MethodResult]:
-    """Return the results of one comparison from plain values, and refuse those that were made with other settings.
+def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[MethodResult]:
+    """Return the results if all were made with these settings, and saw the same data with each seed.
 
     Args:
-        contents: what `MethodResult.to_dict` wrote, each with the ``settings`` that it was made with.
-        settings: what all methods of the comparison share.
+        results: of one comparison.
+        settings: what all its methods share, now.
 
     Raises:
-        InputError: naming the method and what differs; if one of them is no result.
+        InputError: naming the method and what differs.
     """
-    results = [_parsed(content) for content in contents]
-    expected = flat(settings)
-    for content in contents:
-        given = flat(content["settings"])
-        different = sorted(name for name in expected.keys() | given.keys() if expected.get(name) != given.get(name))
-        if different:
-            changes = ", ".join(f"{name}={given.get(name)!r}, now {expected.get(name)!r}" for name in different)
+    for result in results:
+        if changes := differences(result.settings, settings):
             raise InputError(
-                f"The result of {content['method']} was made with other settings ({changes}); run it again with these, "
+                f"The result of {result.method} was made with other settings ({changes}); run it again with these, "
                 "or put the settings back: a comparison needs equal ones."
             )
     seen: dict[int, str] = {}
@@ -307,18 +305,7 @@ def comparable(contents: Sequence[dict[str, Any]], settings: dict[str, Any]) -> 
                     f"{result.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
                     "partition changed between their runs; run the whole comparison again."
                 )
-    return results
-
-
-def _parsed(content: Any) -> MethodResult:
-    try:
-        flat(content["settings"])
-        return MethodResult.from_dict({name: value for name, value in content.items() if name != "settings"})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"A result under data/07_model_output does not read as one ({error!r}): delete it and run the comparison "
-            "again."
-        ) from error
+    return list(results)
 
 
 def paired_difference(
@@ -459,14 +446,6 @@ def _final(runs: Sequence[FinishedRun], point: str) -> Final:
         client_std_spread=_seed_std(stds),
         worst_decile_spread=_seed_std(worst),
     )
-
-
-def flat(values: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """Return nested settings as one level: ``{"training.epochs": 20, ...}``."""
-    result: dict[str, Any] = {}
-    for name, value in values.items():
-        result |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
-    return result
 
 
 def _by_client(rows: Iterable[Sequence[float]]) -> list[float]:

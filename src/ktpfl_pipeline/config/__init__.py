@@ -1,1 +1,1 @@
-"""What stands under conf/: its schema, parsing, checks and files."""
+"""What stands under conf/: its schema, parsing, checks, files, and what tunings leave."""

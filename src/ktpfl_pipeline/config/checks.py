@@ -1,55 +1,66 @@
-"""What the settings of an experiment are refused for where its form is right: names, devices, and what does not fit.
+"""What does not fit together in settings whose form is right: names, devices, privacy, adversaries.
 
-`params` calls these when it parses; `refuse_unmet` needs to know which methods are run.
+Each function returns nothing, or raises an `InputError` that names the value, what is allowed and how to fix it.
+`parsing` calls them; `check_methods` needs to know which methods are run.
 """
 
 import difflib
 import re
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ktpfl_pipeline.config.schema import Compute, Experiment
 from ktpfl_pipeline.core.errors import InputError
-
-if TYPE_CHECKING:
-    from ktpfl_pipeline.config.schema import Compute, Experiment
 
 HOMO = "homo_"
 """What the names of experiments begin with in which all clients have one architecture."""
 
 
-def refuse_repeats(where: str, values: list[Any], kind: str) -> None:
-    """Refuse a list with one value twice."""
+def check_repeats(where: str, values: list[Any], kind: str) -> None:
+    """Check that a list has each value once.
+
+    Args:
+        where: the path to the list, for the message.
+        values: the list.
+        kind: what one of them is called, for the message.
+    """
     for i, value in enumerate(values):
         if value in values[:i]:
             raise InputError(f"{where} has {value} twice; give each {kind} once.")
 
 
-def refuse_unknown(where: str, given: str, known: Any) -> None:
-    """Refuse a name that does not exist, with the nearest one that does."""
+def check_known(where: str, given: str, known: Any) -> None:
+    """Check that a name exists; the message suggests the nearest one that does.
+
+    Args:
+        where: the path to the name, for the message.
+        given: the name.
+        known: all names that exist.
+    """
     if given not in known:
         near = difflib.get_close_matches(given, list(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
         raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
 
 
-def refuse_unknown_names(name: str, experiment: "Experiment") -> None:
-    """Refuse architectures, schemes, sources and devices that do not exist."""
+def check_names(name: str, experiment: Experiment) -> None:
+    """Check that architectures, schemes, sources, devices and workers exist."""
     from ktpfl_pipeline.data.partition import SCHEMES
     from ktpfl_pipeline.data.sources import SOURCES
     from ktpfl_pipeline.models import MODELS
 
     for architecture in experiment.architectures:
-        refuse_unknown(f"{name}.architectures", architecture, MODELS)
-    refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
-    refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
-    refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
-    refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
-    refuse_impossible_workers(name, experiment.compute)
+        check_known(f"{name}.architectures", architecture, MODELS)
+    check_known(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
+    check_known(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
+    check_known(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
+    check_device(f"{name}.compute.device", experiment.compute.device)
+    check_workers(name, experiment.compute)
 
 
-def refuse_several_architectures(name: str, experiment: "Experiment") -> None:
-    """Refuse here what methods on parameters would refuse only when it is their turn."""
+def check_architectures(name: str, experiment: Experiment) -> None:
+    """Check for one architecture where methods combine models, which these would do only when it is their turn."""
     given = list(dict.fromkeys(experiment.architectures))
     if name.startswith(HOMO) and len(given) > 1:
         raise InputError(
@@ -58,8 +69,8 @@ def refuse_several_architectures(name: str, experiment: "Experiment") -> None:
         )
 
 
-def refuse_missing_device(where: str, device: str) -> None:
-    """Refuse a device that does not exist, or not here."""
+def check_device(where: str, device: str) -> None:
+    """Check that a device exists on this machine."""
     import torch
 
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
@@ -69,8 +80,8 @@ def refuse_missing_device(where: str, device: str) -> None:
         raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
 
 
-def refuse_impossible_workers(name: str, compute: "Compute") -> None:
-    """Refuse workers that no executor can have; see `executors.create`."""
+def check_workers(name: str, compute: Compute) -> None:
+    """Check that there is an executor for these workers; see `executors.create`."""
     from ktpfl_pipeline.core import executors, setting
 
     place = setting.Compute(compute.device).place()
@@ -80,8 +91,8 @@ def refuse_impossible_workers(name: str, compute: "Compute") -> None:
         raise InputError(f"{name}.{error}") from None
 
 
-def refuse_impossible_privacy(name: str, experiment: "Experiment") -> None:
-    """Refuse what private training is impossible with; see `privacy.check_possible`."""
+def check_privacy(name: str, experiment: Experiment) -> None:
+    """Check that private training is possible with these models and types; see `privacy.check_possible`."""
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline import models
@@ -95,13 +106,19 @@ def refuse_impossible_privacy(name: str, experiment: "Experiment") -> None:
         raise InputError(f"{name}.{error}") from None
 
 
-def refuse_unmet(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
-    """Refuse settings that do not mean with all of these methods what they say; see the two that follow."""
+def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+    """Check for settings that a selected method does not support; see the two functions that follow.
+
+    Args:
+        name: of the experiment.
+        experiment: its settings.
+        methods: those that are run.
+    """
     refuse_unmet_adversaries(name, experiment, methods)
     refuse_unmet_privacy(name, experiment, methods)
 
 
-def refuse_unmet_adversaries(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
+def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Refuse adversaries beside methods that exchange more than predictions, of which these adversaries send the truth.
 
     Args:
@@ -124,7 +141,7 @@ def refuse_unmet_adversaries(name: str, experiment: "Experiment", methods: Itera
         )
 
 
-def refuse_unmet_privacy(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
+def refuse_unmet_privacy(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Refuse private training beside methods whose use of private images its ε would not cover."""
     from ktpfl_pipeline.methods import ON_TRAINING
 
@@ -139,6 +156,6 @@ def refuse_unmet_privacy(name: str, experiment: "Experiment", methods: Iterable[
         )
 
 
-def on_validation(experiment: "Experiment") -> set[str]:
+def on_validation(experiment: Experiment) -> set[str]:
     """Return the methods that are told to fit coefficients to validation labels."""
     return {method for method, given in experiment.methods.items() if given.get("objective") == "likelihood"}

@@ -19,7 +19,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def check(folder: Path) -> None:
-    """Refuse files of an environment that stand for more than anyone writes.
+    """Check that no file of an environment stands for more values than anyone writes.
 
     Raises:
         InputError: naming the file.

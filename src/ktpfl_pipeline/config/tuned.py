@@ -1,6 +1,6 @@
 """What a tuning leaves for comparisons: each method's chosen hyperparameters, and what they were chosen for.
 
-A comparison takes the values of all its methods from here, or of none: see `settle`.
+A comparison takes the values of all its methods from here, or of none: see `resolve`.
 """
 
 import json
@@ -10,8 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ktpfl_pipeline.config.schema import TUNE, Experiment, Settings, create_method
+from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.schema import TUNE, Experiment, Settings
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import differences
 
 FREE = ("seeds", "rounds", "evaluate_every", "theorem_samples", "compute")
 """Settings in which a comparison may differ from what was tuned for: how much is run, and on what machine."""
@@ -57,7 +59,7 @@ class Tuned(Settings):
     methods: dict[str, TunedMethod]
 
 
-def settle(name: str, experiment: Experiment, methods: Sequence[str], file: str, text: str) -> Experiment:
+def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str, text: str) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
     Args:
@@ -79,7 +81,12 @@ def settle(name: str, experiment: Experiment, methods: Sequence[str], file: str,
             "or put it to configured."
         )
     tuned = parse(file, text, command)
-    _refuse_other_settings(name, experiment, tuned, command)
+    then, now = ({key: s[key] for key in s if key not in FREE} for s in (tuned.settings, experiment.shared()))
+    if different := differences(then, now):
+        raise InputError(
+            f"The hyperparameters of {name} were tuned for other settings ({different}); run `{command}` with these, "
+            f"put the settings back, or put {name}.hyperparameters to configured."
+        )
     values = {}
     for method in methods:
         if method not in tuned.methods:
@@ -88,7 +95,7 @@ def settle(name: str, experiment: Experiment, methods: Sequence[str], file: str,
                 f"`{command}` again, or put {name}.hyperparameters to configured."
             )
         configured = asdict(create_method(method, experiment.methods.get(method, {})))
-        if different := _differences(tuned.methods[method].configured, configured):
+        if different := differences(tuned.methods[method].configured, configured):
             raise InputError(
                 f"The hyperparameters of {name} were tuned from other values ({method}: {different}); run `{command}` "
                 f"again, put them back, or put {name}.hyperparameters to configured, where they are used as they are."
@@ -100,6 +107,11 @@ def settle(name: str, experiment: Experiment, methods: Sequence[str], file: str,
 
 def parse(file: str, text: str, command: str) -> Tuned:
     """Return what stands in the file.
+
+    Args:
+        file: its name, for the message.
+        text: its content.
+        command: what writes it, for the message.
 
     Raises:
         InputError: if a tuning did not leave it so.
@@ -117,20 +129,3 @@ def parse(file: str, text: str, command: str) -> Tuned:
 def to_text(tuned: Tuned) -> str:
     """Return what `parse` reads."""
     return json.dumps(tuned.model_dump(), indent=1) + "\n"
-
-
-def _refuse_other_settings(name: str, experiment: Experiment, tuned: Tuned, command: str) -> None:
-    then, now = ({key: s[key] for key in s if key not in FREE} for s in (tuned.settings, experiment.shared()))
-    if different := _differences(then, now):
-        raise InputError(
-            f"The hyperparameters of {name} were tuned for other settings ({different}); run `{command}` with these, "
-            f"put the settings back, or put {name}.hyperparameters to configured."
-        )
-
-
-def _differences(then: dict[str, Any], now: dict[str, Any]) -> str:
-    from ktpfl_pipeline.analysis.results import flat
-
-    old, new = flat(then), flat(now)
-    names = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    return ", ".join(f"{key}={old.get(key)!r}, now {new.get(key)!r}" for key in names)

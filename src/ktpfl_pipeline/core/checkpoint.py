@@ -17,6 +17,7 @@ import torch
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
+from ktpfl_pipeline.core.identity import differences, digest
 
 MARK = b"\nktpfl checkpoint "
 SUM = 64  # hexadecimal digits
@@ -52,7 +53,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
 
 
 def _write(partial: Path, content: dict[str, Any]) -> None:
-    stamp = {"version": __version__, "settings": settings_hash(content["settings"])}
+    stamp = {"version": __version__, "settings": digest(content["settings"])}
     with partial.open("w+b") as file:
         torch.save(content, file)
         file.seek(0, os.SEEK_END)
@@ -104,18 +105,11 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
             f"The checkpoint {path} was made with version {version} of ktpfl_pipeline, and this is {__version__}; go on"
             " with that version, or delete the checkpoint to start the run anew."
         )
-    different = sorted(name for name in made_with.keys() | settings.keys() if made_with.get(name) != settings.get(name))
-    if different:
-        changes = ", ".join(f"{name}={made_with.get(name)!r}, now {settings.get(name)!r}" for name in different)
+    if changes := differences(made_with, settings):
         raise InputError(
             f"The checkpoint {path} was made with other settings ({changes}); put them back, or delete the checkpoint."
         )
     return content
-
-
-def settings_hash(settings: Any) -> str:
-    """Return a hash of a run's settings, whatever their order."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _verified(path: Path) -> dict[str, Any]:
@@ -146,9 +140,9 @@ def _verified(path: Path) -> dict[str, Any]:
 
 def _sum(file: BinaryIO, size: int) -> str:
     """Return the SHA-256 sum of the first `size` bytes; the file is left behind them."""
-    digest = hashlib.sha256()
+    sum_of = hashlib.sha256()
     file.seek(0)
     while size > 0 and (chunk := file.read(min(CHUNK, size))):
-        digest.update(chunk)
+        sum_of.update(chunk)
         size -= len(chunk)
-    return digest.hexdigest()
+    return sum_of.hexdigest()

@@ -1,12 +1,13 @@
-"""What the data box hands to every method: private images, the public set, and who owns what, for each seed."""
+"""What every method is given: private images, the public set, and who owns what, for each seed."""
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.data.partition import ClientIndices
+from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,11 +16,75 @@ class PublicSet:
 
     Attributes:
         images: (M, C, H, W) uint8.
-        indices: by seed, which of the images are public, (m,) int64.
+        indices: by seed, which of the images are public, (m,) int64 ascending.
     """
 
     images: Tensor
     indices: dict[int, Tensor]
+
+    def of_seed(self, seed: int) -> Tensor:
+        """Return the public images of one seed, (m, C, H, W) uint8; those of the set itself where all are public."""
+        chosen = self.indices[seed]
+        return self.images if len(chosen) == len(self.images) else self.images[chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """The labelled images of one client.
+
+    Attributes:
+        train: to train on.
+        validation: to choose hyperparameters on; may be empty.
+        test: to report accuracy on.
+    """
+
+    train: LabelledDataset
+    validation: LabelledDataset
+    test: LabelledDataset
+
+
+@dataclass(frozen=True, eq=False)
+class SeedData:
+    """What the runs of one seed see. All share these tensors, and none writes to them; each is made when first asked.
+
+    Attributes:
+        private: all private images with their labels.
+        public: the public images, (m, C, H, W) uint8.
+        partition: by client, the indices of its private images.
+        classes: K, the number of classes.
+    """
+
+    private: LabelledDataset
+    public: Tensor
+    partition: dict[int, ClientIndices]
+    classes: int
+
+    @cached_property
+    def clients(self) -> dict[int, ClientData]:
+        """Each client's images, ids ascending."""
+        take = self.private.take
+        return {
+            client: ClientData(take(own.train), take(own.validation), take(own.test))
+            for client, own in sorted(self.partition.items())
+        }
+
+    @cached_property
+    def label_counts(self) -> Tensor:
+        """(N, K) private images of each client by class."""
+        return label_counts(self.private.labels, self.partition, self.classes)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all of it."""
+        digest = hashlib.sha256()
+        for tensor in (self.private.images, self.private.labels, self.public):
+            digest.update(str(tuple(tensor.shape)).encode())
+            digest.update(tensor.contiguous().numpy().data)
+        for client, own in sorted(self.partition.items()):
+            for split in (own.train, own.validation, own.test):
+                digest.update(f"{client}:{len(split)}".encode())
+                digest.update(split.contiguous().numpy().data)
+        return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +101,11 @@ class FederatedData:
     public: PublicSet
     partitions: dict[int, dict[int, ClientIndices]]
 
-    @property
-    def classes(self) -> int:
-        """K, the number of classes."""
-        return int(self.private.labels.max()) + 1
-
-    def public_images(self, seed: int) -> Tensor:
-        """Return the public images of one seed, (m, C, H, W) uint8."""
-        return self.public.images[self.public.indices[seed]]
-
-    def fingerprint(self, seed: int) -> str:
-        """Return a hash of everything that a run with this seed sees."""
-        digest = hashlib.sha256()
-        for tensor in (self.private.images, self.private.labels, self.public_images(seed)):
-            digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(tensor.contiguous().numpy().data)
-        for client, own in sorted(self.partitions[seed].items()):
-            for split in (own.train, own.validation, own.test):
-                digest.update(f"{client}:{len(split)}".encode())
-                digest.update(split.contiguous().numpy().data)
-        return digest.hexdigest()[:16]
+    @cached_property
+    def seeds(self) -> dict[int, SeedData]:
+        """What the runs of each seed see."""
+        classes = int(self.private.labels.max()) + 1
+        return {
+            seed: SeedData(self.private, self.public.of_seed(seed), partition, classes)
+            for seed, partition in self.partitions.items()
+        }

@@ -106,7 +106,13 @@ def partition(
 
 
 def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int) -> Tensor:
-    """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client."""
+    """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client.
+
+    Args:
+        labels: (M,) of all samples.
+        indices: by client, its samples.
+        classes: K.
+    """
     counts = torch.zeros(len(indices), classes, dtype=torch.int64)
     for row, client in enumerate(sorted(indices)):
         own = indices[client]
@@ -128,6 +134,11 @@ def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDAr
     """Return which samples a random draw of `total` takes, (M,) bool, with the label distribution of all.
 
     Each class gives its proportional number, rounded by largest remainders; equal remainders are settled by lot.
+
+    Args:
+        labels: (M,) of all samples.
+        total: how many to take.
+        rng: of the draw.
     """
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota, remainder = np.divmod(counts * total, max(len(labels), 1))

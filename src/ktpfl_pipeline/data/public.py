@@ -45,7 +45,13 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
-    """Return the indices of an open part, less the images that the rest holds a second time: see `open_part`."""
+    """Return the indices of an open part, less the images that the rest holds a second time; see `open_part`.
+
+    Args:
+        private: (M) all images with their labels.
+        share: the part to open, in (0, 1).
+        seed: the run's seed.
+    """
     chosen, rest = open_part(private.labels, share, seed)
     return chosen[~also_private(private.images[chosen], private.images[rest])]
 
@@ -82,7 +88,11 @@ def also_private(public: Tensor, private: Tensor) -> Tensor:
 
 
 def check_size(available: int, batch: int) -> None:
-    """Refuse a public batch |D_r| (`batch` samples per round) that is larger than the public set (`available`)."""
+    """Check that the public set has as many images, `available`, as a round uses, `batch` (|D_r|).
+
+    Raises:
+        InputError: if it has fewer.
+    """
     if batch > available:
         raise InputError(
             f"public.batch is {batch:,} and the public set has {available:,} images: lower public.batch to"

@@ -1,5 +1,6 @@
 """One file per method, and the registry: a new method is one file and one line here."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
@@ -122,3 +123,8 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> Metho
         if hyperparameter not in known:
             raise unknown(f"hyperparameter of {name}", hyperparameter, known)
     return make(**given)
+
+
+def slug(name: str) -> str:
+    """Return a method's name in letters, digits and underscores: ``my_package_my_method_Nearest`` for a dotted path."""
+    return re.sub(r"\W+", "_", name)

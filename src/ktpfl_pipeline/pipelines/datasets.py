@@ -1,17 +1,13 @@
-"""Datasets that kedro-datasets does not have: a folder to work in, a finished report, and files that are always whole.
+"""All datasets of the catalog that kedro-datasets does not have: files that are always whole, folders, reports.
 
-`kedro run --only-missing-outputs` takes for done what exists. So a file is written beside the old one and takes its
-place in one step, with the checksum of its content in a file beside it, and exists only if the two agree.
+`kedro run --only-missing-outputs` takes for done what exists, so a file exists only if it is as it was written.
 """
 
-import contextlib
-import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from kedro.io import AbstractDataset
 from kedro_datasets._typing import HTMLPreview
@@ -19,75 +15,11 @@ from kedro_datasets.json.json_dataset import JSONDataset as PlainJSONDataset
 from kedro_datasets.pandas.csv_dataset import CSVDataset as PlainCSVDataset
 from kedro_datasets.plotly.json_dataset import JSONDataset as PlainFigureDataset
 
-from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.pipelines.whole_files import PARTIAL, all_or_nothing, content_of, is_whole, put, put_folder, sums
 
-PARTIAL = ".partial"
-"""Suffix of a folder that is not, or no longer, a report; whoever gathers reports passes over it."""
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
-
-
-def sums(folder: Path, files: Iterable[Path]) -> str:
-    """Return the checksums of files in a folder as ``sha256sum`` writes them, sorted by name."""
-    lines = []
-    for file in sorted(files):
-        with file.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        lines.append(_line(digest, file.relative_to(folder).as_posix()))
-    return "".join(lines)
-
-
-def _line(digest: str, name: str) -> str:
-    return f"{digest}  {name}\n"
-
-
-def put(partial: Path, file: Path) -> None:
-    """Let the file `partial` take the place of `file`, and keep its checksum beside it."""
-    partial.replace(file)
-    _sum_of(file).write_text(sums(file.parent, [file]), encoding="utf-8")
-
-
-def is_whole(file: Path) -> bool:
-    """Return whether a file is as `put` left it."""
-    try:
-        return _sum_of(file).read_text(encoding="utf-8") == sums(file.parent, [file])
-    except (OSError, UnicodeDecodeError):  # one of the two is not there
-        return False
-
-
-def content_of(file: Path) -> bytes:
-    """Return what is in a file that `put` left.
-
-    Raises:
-        ValueError: if a checksum is beside it which is not that of the content.
-    """
-    content = file.read_bytes()
-    expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
-    if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
-        raise ValueError("its checksum is not the one beside it: it was changed, or writing it was interrupted")
-    return content
-
-
-@contextlib.contextmanager
-def all_or_nothing(place: Path, partial: Path) -> Iterator[None]:
-    """Leave nothing half-written, and say in one sentence what the system did not let be written.
-
-    Args:
-        place: what is being written.
-        partial: where it is until it is whole.
-    """
-    try:
-        yield
-    except Exception as error:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
-        if (reason := system_error(error)) is None:
-            raise
-        raise unwritable(str(place), reason) from error
-
-
-def _sum_of(file: Path) -> Path:
-    return file.with_name(file.name + ".sha256")
 
 
 class _Whole:
@@ -97,7 +29,11 @@ class _Whole:
     _load_args: Any
 
     def load(self) -> Any:
-        """Return what is in the file; one that cannot be read, or is not as it was written, is the user's to mend."""
+        """Return what is in the file.
+
+        Raises:
+            InputError: if it cannot be read, or is not as it was written.
+        """
         file = Path(self._filepath)
         try:
             return self._parsed(content_of(file))
@@ -134,6 +70,22 @@ class JSONDataset(_Whole, PlainJSONDataset):  # type: ignore[misc]
         return json.loads(content)
 
 
+class ResultDataset(JSONDataset):
+    """The `MethodResult` of one method, in a JSON file."""
+
+    def save(self, data: Any) -> None:
+        """Write the result in plain values."""
+        super().save(data.to_dict())
+
+    def _parsed(self, content: bytes) -> Any:
+        from ktpfl_pipeline.analysis.results import MethodResult
+
+        try:
+            return MethodResult.from_dict(super()._parsed(content))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it does not read as the result of a method: {error!r}") from error
+
+
 class CSVDataset(_Whole, PlainCSVDataset):  # type: ignore[misc]
     """A table."""
 
@@ -152,62 +104,108 @@ class FigureDataset(_Whole, PlainFigureDataset):  # type: ignore[misc]
         return plotly.io.from_json(content.decode(), **self._load_args)
 
 
-class FolderDataset(AbstractDataset[Any, Path]):
-    """A folder of the project: loading it makes it where it is missing and returns its path."""
+class _Place(AbstractDataset[Any, Any]):
+    """A file or folder of the project."""
 
     def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
-        """Remember the folder.
+        """Remember the place.
 
         Args:
-            filepath: the folder, relative to the project.
+            filepath: the file or folder, relative to the project.
             metadata: anything; Kedro ignores it, kedro-viz reads it.
         """
-        self.folder = Path(filepath)
+        self.place = Path(filepath)
         self.metadata = metadata
 
-    def load(self) -> Path:
-        """Return the folder's path."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder
-
-    def save(self, data: Any) -> NoReturn:
-        """Refuse: what is in the folder is written by whoever was given its path."""
-        raise NotImplementedError("a FolderDataset is an input: write into the folder it returns")
+    def save(self, data: Any) -> None:
+        """Raise an error: a dataset that is an input is written by somebody else."""
+        raise NotImplementedError(f"a {type(self).__name__} is an input: it cannot be saved")
 
     def _describe(self) -> dict[str, Any]:
-        return {"filepath": str(self.folder)}
+        return {"filepath": str(self.place)}
 
 
-class ReportDataset(AbstractDataset[Any, str]):
+class WholeTextDataset(_Place):
+    """A text file that is replaced whole and need not be there: loading a missing one gives an empty text."""
+
+    def load(self) -> str:
+        """Return the text.
+
+        Raises:
+            InputError: if it cannot be read, or is not as it was written.
+        """
+        try:
+            return content_of(self.place).decode() if self.place.exists() else ""
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.place} cannot be read ({error}): delete it and tune again.") from error
+
+    def save(self, data: str) -> None:
+        """Write the text beside the old one, then put it in its place."""
+        partial = self.place.with_name(self.place.name + PARTIAL)
+        with all_or_nothing(self.place, partial):
+            self.place.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(data, encoding="utf-8")
+            put(partial, self.place)
+
+    def _exists(self) -> bool:
+        return is_whole(self.place)
+
+
+class FolderDataset(_Place):
+    """A folder to work in: whoever is given its path writes into it."""
+
+    def load(self) -> Path:
+        """Return the folder's path, having made it where it was missing."""
+        self.place.mkdir(parents=True, exist_ok=True)
+        return self.place
+
+
+class ComparisonsDataset(_Place):
+    """What comparisons left beside their reports, by the report's folder.
+
+    Kedro's PartitionedDataset would refuse an empty folder before a node could say what to do.
+    """
+
+    def load(self) -> dict[str, Any]:
+        """Return the content of every ``comparison.json``, those of half-written reports left out.
+
+        Raises:
+            InputError: if one of them is no JSON.
+        """
+        found = {}
+        for file in sorted(self.place.glob("**/comparison.json")):
+            if file.parent.suffix == PARTIAL:
+                continue
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+            except (OSError, ValueError, RecursionError) as error:
+                raise InputError(
+                    f"{file} cannot be read ({error}): delete its folder, or run its comparison again."
+                ) from error
+            found[file.parent.relative_to(self.place).as_posix()] = content
+        return found
+
+
+class ReportDataset(_Place):
     """The folder of reports: a page that opens without a server, Markdown, LaTeX, CSV, the figures as PNG and SVG.
 
     A report that names a variant has a folder of its own below this one. What is read is the report that was saved
     last.
     """
 
-    def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
-        """Remember the folder.
-
-        Args:
-            filepath: the folder, relative to the project.
-            metadata: anything; Kedro ignores it, kedro-viz reads it.
-        """
-        self.folder = Path(filepath)
-        self.metadata = metadata
-
     @property
     def page(self) -> Path:
         """The page of the report that was saved last; where there is none, that of a report without a variant."""
-        pages = [page for page in self.folder.glob("**/report.html") if page.parent.suffix != PARTIAL]
-        return max(pages, key=lambda page: page.stat().st_mtime_ns, default=self.folder / "report.html")
+        pages = [page for page in self.place.glob("**/report.html") if page.parent.suffix != PARTIAL]
+        return max(pages, key=lambda page: page.stat().st_mtime_ns, default=self.place / "report.html")
 
     def load(self) -> str:
         """Return the report as Markdown."""
         return self.page.with_name("report.md").read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:
-        """Write the report beside the old one of the same variant, then put it in its place, whole."""
-        place = self.folder / data.variant
+        """Write a `Report` beside the old one of the same variant, then put it in its place, whole."""
+        place = self.place / data.variant
         partial = place.with_name(place.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
         with all_or_nothing(place, partial):
@@ -218,7 +216,7 @@ class ReportDataset(AbstractDataset[Any, str]):
                 figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
                 figure.savefig(partial / "figures" / f"{name}.svg")
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
-            _put(partial, place)
+            put_folder(partial, place)
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""
@@ -235,26 +233,8 @@ class ReportDataset(AbstractDataset[Any, str]):
         except (OSError, UnicodeDecodeError):
             return False
 
-    def _describe(self) -> dict[str, Any]:
-        return {"filepath": str(self.folder)}
-
 
 def _report_sums(place: Path) -> str:
     """Return the checksums of a report: of its files, and not of other reports in folders below."""
     files = [*place.glob("*"), *place.glob("figures/*")]
     return sums(place, (file for file in files if file.is_file() and file.name != SUMS))
-
-
-def _put(partial: Path, place: Path) -> None:
-    """Move the folder `partial` to `place`; what was there goes when that is done, and comes back when it fails."""
-    retired = place.with_name(place.name + ".old" + PARTIAL)
-    shutil.rmtree(retired, ignore_errors=True)
-    if place.exists():
-        place.rename(retired)
-    try:
-        partial.replace(place)
-    except OSError:
-        if retired.exists():
-            retired.rename(place)
-        raise
-    shutil.rmtree(retired, ignore_errors=True)

@@ -10,6 +10,7 @@ from functools import partial, update_wrapper
 
 from kedro.pipeline import Pipeline, node
 
+from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting, tune
 
 
@@ -19,17 +20,17 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     Args:
         name: of the pipeline, and of its report.
         experiment: whose parameters and data it uses; the data and the results are shared by its pipelines.
-        methods: names in the registry of methods.
+        methods: names in the registry of methods, or dotted paths.
     """
     parameters = {"params:experiment": f"params:{experiment}"}
-    settle = update_wrapper(partial(tune.settle, name=experiment, methods=methods), tune.settle)
+    resolve = update_wrapper(partial(tune.resolve, name=experiment, methods=methods), tune.resolve)
     inputs = ["params:experiment", f"{experiment}/hyperparameters"]
-    made = ("federation", "partition", "labels_per_client", "settled")
+    made = ("federation", "partition", "labels_per_client", "resolved")
     data = Pipeline(
         download.create_pipeline()
         + public_set.create_pipeline()
         + partition.create_pipeline()
-        + Pipeline([node(settle, inputs, "settled", name="settle_hyperparameters")]),
+        + Pipeline([node(resolve, inputs, "resolved", name="resolve_hyperparameters")]),
         namespace="data",
         inputs={"raw_folder", f"{experiment}/hyperparameters"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
@@ -38,16 +39,16 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     boxes = [
         Pipeline(
             federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
-            namespace=method,
-            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "settled")},
-            outputs={"result": f"{experiment}/{method}/result"},
+            namespace=slug(method),
+            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "resolved")},
+            outputs={"result": f"{experiment}/{slug(method)}/result"},
         )
         for method in methods
     ]
     report = Pipeline(
         reporting.create_pipeline(name, methods),
         namespace="report",
-        inputs={f"{method}_result": f"{experiment}/{method}/result" for method in methods},
+        inputs={f"{slug(method)}_result": f"{experiment}/{slug(method)}/result" for method in methods},
         outputs={"report": f"{name}/report"},
         parameters=parameters,
     )

@@ -17,8 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, Difference, Final, difference, flat
+from ktpfl_pipeline.analysis.results import HEADLINE, Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, TITLES
 from ktpfl_pipeline.reports import figures, looks, page, paper, tables
 from ktpfl_pipeline.reports.report import Report

@@ -19,8 +19,9 @@ from matplotlib.ticker import NullLocator
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.analysis import results
-from ktpfl_pipeline.analysis.results import HEADLINE, Difference, Final, MethodResult, flat, paired_difference
+from ktpfl_pipeline.analysis.results import HEADLINE, Difference, Final, MethodResult, paired_difference
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.reports import figures, looks, page, tables
 from ktpfl_pipeline.reports.report import Report
 
@@ -106,7 +107,9 @@ def comparable(
         )
     found = []
     for point, now in zip(content["points"], settings, strict=True):
-        own = [{**method, "settings": point["settings"]} for method in point["methods"].values()]
+        own = [
+            MethodResult.from_dict({**method, "settings": point["settings"]}) for method in point["methods"].values()
+        ]
         comparison = results.comparable(own, now)
         found.append(Point(point["value"], now, {result.method: result for result in comparison}))
     return found

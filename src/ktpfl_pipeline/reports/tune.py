@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from ktpfl_pipeline.analysis.results import flat
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod, to_text
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.reports import page, tables
 from ktpfl_pipeline.reports.report import Report

@@ -6,14 +6,28 @@ from pathlib import Path
 from ktpfl_pipeline.core.errors import InputError
 
 
-def no_argument(argument: str) -> None:
-    """Refuse an argument of a source that takes none."""
+def check_no_argument(argument: str) -> None:
+    """Check that a source that takes no argument was given none.
+
+    Raises:
+        InputError: if it was.
+    """
     if argument:
         raise InputError(f"this source takes no argument and was given {argument!r}: leave out ':{argument}'.")
 
 
 def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
-    """Return the path in a source's argument: absolute as it is, relative from `folder` and within it."""
+    """Return the path in a source's argument: absolute as it is, relative from `folder` and within it.
+
+    Args:
+        name: of the source.
+        argument: what stands behind its colon.
+        folder: where relative paths start.
+        example: of a source with a path, for the message.
+
+    Raises:
+        InputError: if it is no path, or leaves the folder.
+    """
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {example!r}.")
     if "\0" in argument:

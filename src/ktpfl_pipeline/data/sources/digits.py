@@ -8,7 +8,7 @@ import torch
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources.arguments import no_argument
+from ktpfl_pipeline.data.sources.arguments import check_no_argument
 
 
 def load(argument: str, folder: Path) -> LabelledDataset:
@@ -16,7 +16,7 @@ def load(argument: str, folder: Path) -> LabelledDataset:
 
     Its file is read without importing scikit-learn, which takes longer than all that a run does before it trains.
     """
-    no_argument(argument)
+    check_no_argument(argument)
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise InputError("the digits come with scikit-learn, which is not installed: pip install scikit-learn.")

@@ -16,16 +16,22 @@ import torch
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.data.sources.arguments import no_argument
-from ktpfl_pipeline.data.sources.limits import brief, refuse_too_much
+from ktpfl_pipeline.data.sources.arguments import check_no_argument
+from ktpfl_pipeline.data.sources.limits import brief, check_claim
 
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
 _SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
 
 
 def load(dataset: str, argument: str, folder: Path) -> LabelledDataset:
-    """Return torchvision's `dataset`, named as its class."""
-    no_argument(argument)
+    """Return a dataset of torchvision.
+
+    Args:
+        dataset: the name of its class there.
+        argument: what stands behind the source's colon: nothing.
+        folder: where it is downloaded to.
+    """
+    check_no_argument(argument)
     return _both_parts(dataset, folder)
 
 
@@ -95,7 +101,7 @@ def _whole_idx(path: Path) -> bool:
     values = math.prod(int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4))
     if head[:4] != bytes([0, 0, 8, dimensions]) or path.stat().st_size != 4 + 4 * dimensions + values or not values:
         return False
-    refuse_too_much(path, values, "replace it by the real one")
+    check_claim(path, values, "replace it by the real one")
     return True
 
 

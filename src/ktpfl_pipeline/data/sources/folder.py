@@ -12,7 +12,7 @@ import torch
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, gib, refuse_too_much
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib
 
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
@@ -43,7 +43,7 @@ def load(argument: str, folder: Path) -> LabelledDataset:
                 headers.append((image.size, image.mode))
         mode = _common_mode(paths, headers)
         (width, height), channels = headers[0][0], len(mode)  # "L" or "RGB"
-        refuse_too_much(path, len(paths) * height * width * channels, "take fewer or smaller images")
+        check_claim(path, len(paths) * height * width * channels, "take fewer or smaller images")
         images = np.empty((len(paths), height, width, channels), dtype=np.uint8)
         for row, current in enumerate(paths):
             with _open(current) as image:
@@ -58,14 +58,14 @@ def load(argument: str, folder: Path) -> LabelledDataset:
 
 def _images_in(place: Path, root: Path) -> list[Path]:
     """Return the image files in `place`, and refuse what only looks like one or lies outside `root`."""
-    refuse_outside(place, root)
+    check_inside(place, root)
     shown = sorted(
         file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".")
     )
     if not shown:
         raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
     for file in shown:
-        refuse_outside(file, root)
+        check_inside(file, root)
         if not file.is_file():  # reading a pipe would wait for ever
             raise InputError(f"{file} is no file that can be read (a folder, a pipe, a broken link): remove it.")
         if (size := file.stat().st_size) > MAX_FILE:
@@ -73,8 +73,12 @@ def _images_in(place: Path, root: Path) -> list[Path]:
     return shown
 
 
-def refuse_outside(path: Path, root: Path) -> None:
-    """Refuse a symbolic link that leads out of the folder: a folder from elsewhere must not name files of yours."""
+def check_inside(path: Path, root: Path) -> None:
+    """Check that no symbolic link leads out of the folder: a folder from elsewhere must not name files of yours.
+
+    Raises:
+        InputError: if one does.
+    """
     target = Path(os.path.realpath(path))  # unlike Path.resolve, for a link to itself too
     if path.is_symlink() and not target.is_relative_to(root):
         raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")

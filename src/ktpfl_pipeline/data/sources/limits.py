@@ -1,4 +1,4 @@
-"""What is too much to be read: refused by its headers, before anything is allocated (docs/running.md, "Limits")."""
+"""What is too much to be read, found by headers before anything is allocated (docs/running.md, "Limits")."""
 
 import sys
 import textwrap
@@ -30,11 +30,20 @@ def room() -> int:
     return min(MAX_BYTES, free_memory() // 2) if sys.platform == "linux" else MAX_BYTES
 
 
-def refuse_too_much(path: Path, claimed: int, mend: str) -> None:
-    """Refuse a file that claims more bytes of images than may be read."""
+def check_claim(path: Path, claimed: int, fix: str) -> None:
+    """Check that a file does not claim more images than may be read.
+
+    Args:
+        path: the file.
+        claimed: bytes of images.
+        fix: what to do where they are too many, for the message.
+
+    Raises:
+        InputError: if they are.
+    """
     if claimed > MAX_BYTES:
-        raise InputError(f"{path} claims {gib(claimed)} of images, more than the {gib(MAX_BYTES)} allowed: {mend}.")
+        raise InputError(f"{path} claims {gib(claimed)} of images, more than the {gib(MAX_BYTES)} allowed: {fix}.")
     if claimed > (free := room()):
         raise InputError(
-            f"{path} claims {gib(claimed)} of images, more than half of the free memory ({gib(free)}): {mend}."
+            f"{path} claims {gib(claimed)} of images, more than half of the free memory ({gib(free)}): {fix}."
         )

@@ -13,7 +13,7 @@ import torch
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, brief, refuse_too_much
+from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, brief, check_claim
 
 Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 
@@ -88,7 +88,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
 
 
 def _check_headers(path: Path, headers: dict[str, Header]) -> None:
-    """Refuse what cannot be images and labels, one sentence each."""
+    """Check that there are images and labels, with one sentence for each thing that is wrong."""
     for name, (_, kind) in headers.items():
         if kind.hasobject:
             raise InputError(
@@ -100,10 +100,10 @@ def _check_headers(path: Path, headers: dict[str, Header]) -> None:
         cast = "(images * 255).round().astype('uint8') if they lie between 0 and 1" if dtype.kind == "f" else "uint8"
         raise InputError(f"the array 'images' in {path} is {dtype} and must be uint8, 0 to 255: save {cast}.")
     if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
-        mend = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and shape[1] in (1, 3) else "them in one of these"
+        fix = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and shape[1] in (1, 3) else "them in one of these"
         raise InputError(
             f"the array 'images' in {path} has shape {shape} and must have N x H x W, N x H x W x 1 or N x H x W x 3:"
-            f" save {mend}."
+            f" save {fix}."
         )
     if min(shape) < 1:
         raise InputError(f"the array 'images' in {path} is empty (shape {shape}): save one image or more.")
@@ -117,4 +117,4 @@ def _check_headers(path: Path, headers: dict[str, Header]) -> None:
             f"{path} has {shape[0]:,} images and {label_shape[0]:,} labels: save as many labels as images."
         )
     as_read = math.prod(shape) + 8 * label_shape[0]  # labels become int64
-    refuse_too_much(path, as_read, f"save fewer or smaller images than {shape}")
+    check_claim(path, as_read, f"save fewer or smaller images than {shape}")

@@ -1,16 +1,16 @@
 """Nodes that evaluate."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Experiment, create_method
+from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.schema import Experiment
 
 
-def evaluate(experiment: Experiment, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the `MethodResult` of a method's runs as plain values, with the settings that they were made with."""
-    from ktpfl_pipeline.analysis.results import FinishedRun, summarise
+def evaluate(experiment: Experiment, runs: list[Any]) -> Any:
+    """Return the `MethodResult` of a method's `FinishedRun`s, with the settings that they were made with."""
+    from ktpfl_pipeline.analysis.results import summarise
 
-    finished = [FinishedRun.from_dict(run) for run in runs]
-    method = finished[0].method
+    method = runs[0].method
     hyperparameters = asdict(create_method(method, experiment.methods.get(method, {})))
-    return {"settings": experiment.settings(), **summarise(finished, hyperparameters).to_dict()}
+    return replace(summarise(runs, hyperparameters), settings=experiment.settings())

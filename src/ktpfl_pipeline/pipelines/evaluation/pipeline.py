@@ -7,4 +7,4 @@ from ktpfl_pipeline.pipelines.evaluation.nodes import evaluate
 
 def create_pipeline() -> Pipeline:
     """Return the block."""
-    return Pipeline([node(evaluate, ["settled", "runs"], "result", name="evaluate")])
+    return Pipeline([node(evaluate, ["resolved", "runs"], "result", name="evaluate")])

@@ -5,11 +5,16 @@ from typing import Any
 from ktpfl_pipeline.config.schema import Experiment
 
 
-def train(experiment: Experiment, federation: Any, name: str, method: str) -> list[dict[str, Any]]:
-    """Run `method` once for each seed, resuming what was begun, and return the finished runs as plain values."""
-    from ktpfl_pipeline.pipelines.federated_training.progress import Progress
-    from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
+def train(experiment: Experiment, federation: Any, name: str, method: str) -> Any:
+    """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s.
 
-    with Progress(method, experiment) as progress:
-        runs = [run_seed(name, method, experiment, federation, seed, progress) for seed in experiment.seeds]
-    return [run.to_dict() for run in runs]
+    Args:
+        experiment: the settings.
+        federation: the `FederatedData`.
+        name: the experiment's.
+        method: its name in the registry, or its dotted path.
+    """
+    from ktpfl_pipeline.pipelines.federated_training.identity import Job
+    from ktpfl_pipeline.pipelines.federated_training.runs import run_all
+
+    return run_all(Job(name, method, experiment, federation))

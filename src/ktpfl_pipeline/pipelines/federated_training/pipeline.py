@@ -10,4 +10,4 @@ from ktpfl_pipeline.pipelines.federated_training.nodes import train
 def create_pipeline(experiment: str, method: str) -> Pipeline:
     """Return the block for one method of one experiment."""
     run_method = update_wrapper(partial(train, name=experiment, method=method), train)
-    return Pipeline([node(run_method, ["settled", "federation"], "runs", name="train")])
+    return Pipeline([node(run_method, ["resolved", "federation"], "runs", name="train")])

@@ -24,7 +24,7 @@ class Progress:
     def __init__(self, method: str, experiment: Experiment) -> None:
         """Prepare the bar; it appears on entering the context, and only in a terminal."""
         self.title = TITLES.get(method, method)
-        self.seeds, self.rounds, self.clients = len(experiment.seeds), experiment.rounds, experiment.clients
+        self.seeds, self.rounds = len(experiment.seeds), experiment.rounds
         self.console = Console(stderr=True)
         self.bar = rich.progress.Progress(
             rich.progress.TextColumn("{task.description}"),
@@ -71,7 +71,13 @@ class SeedProgress:
         self.last_line = time.monotonic()
 
     def phase(self, name: str, done: int, total: int) -> None:
-        """Show which client the phase is at."""
+        """Show which client the phase is at.
+
+        Args:
+            name: of the phase.
+            done: clients that are finished with it.
+            total: clients that take part.
+        """
         parent = self.parent
         self.trained = self.trained or self.round_number < parent.rounds  # after the last round, Theorem 1 is checked
         where = (

@@ -1,4 +1,4 @@
-"""Private images and public set → the partition (a table of indices), its figure, and the data of the federation."""
+"""Private images and public set → the partition (a table of indices), the data of the federation, and its figure."""
 
 from kedro.pipeline import Pipeline, node
 
@@ -12,7 +12,7 @@ def create_pipeline() -> Pipeline:
             node(
                 partition_clients, ["params:experiment", "private", "public_set"], "partition", name="partition_clients"
             ),
-            node(draw_partition, "partition", "labels_per_client", name="draw_partition"),
             node(join, ["private", "public_set", "partition"], "federation", name="join"),
+            node(draw_partition, "federation", "labels_per_client", name="draw_partition"),
         ]
     )

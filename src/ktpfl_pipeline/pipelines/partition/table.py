@@ -17,7 +17,14 @@ SPLITS = ("train", "validation", "test")
 def partition_for_seed(
     experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int
 ) -> dict[int, ClientIndices]:
-    """Share out the private images of one seed; those of an open part are nobody's."""
+    """Return who owns which private images with one seed; those of an open part are nobody's.
+
+    Args:
+        experiment: its settings.
+        private: all private images.
+        public_set: with the open part, where the public images are one.
+        seed: the run's.
+    """
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == "open_part":
         free[public_set.indices[seed]] = False

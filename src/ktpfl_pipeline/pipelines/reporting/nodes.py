@@ -5,10 +5,18 @@ from typing import Any
 from ktpfl_pipeline.config.schema import Experiment
 
 
-def report(name: str, experiment: Experiment, *results: dict[str, Any]) -> Any:
-    """Return the `Report` on all methods, and log it beside their runs; results of other settings are refused.
+def report(name: str, experiment: Experiment, *results: Any) -> Any:
+    """Return the `Report` on all methods, and log it beside their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
+
+    Args:
+        name: of the pipeline.
+        experiment: the settings.
+        results: the `MethodResult` of each method.
+
+    Raises:
+        InputError: if a result was made with other settings.
     """
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.analysis.results import comparable

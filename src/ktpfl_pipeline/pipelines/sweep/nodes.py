@@ -3,11 +3,22 @@
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Sweep, points
+from ktpfl_pipeline.config.parsing import points
+from ktpfl_pipeline.config.schema import Sweep
 
 
 def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name: str) -> dict[str, Any]:
-    """Run every method at every value with every seed, resuming what was begun, and return the results."""
+    """Run every method at every value with every seed, resuming what was begun, and return the results.
+
+    Args:
+        sweep: its settings.
+        parameters: all sections of the configuration by name, the swept experiment's among them.
+        raw_folder: where the images are.
+        name: the sweep's.
+
+    Raises:
+        InputError: if the experiment runs tuned hyperparameters, or a value cannot be.
+    """
     from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.pipelines.sweep.runs import run_all
 
@@ -20,7 +31,17 @@ def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name:
 
 
 def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], name: str) -> Any:
-    """Return the `Report` on a sweep, and log it to the sweep's own run; results of other settings are refused."""
+    """Return the `Report` on a sweep, and log it to the sweep's own run.
+
+    Args:
+        sweep: its settings.
+        parameters: all sections of the configuration by name.
+        results: what `run_points` left.
+        name: the sweep's.
+
+    Raises:
+        InputError: if the results were made with other settings.
+    """
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.reports.sweep import build, comparable
 

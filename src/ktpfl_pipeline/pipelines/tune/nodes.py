@@ -10,22 +10,41 @@ from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 def run_trials(
     tune: Tune, experiment: Experiment, raw_folder: Path, name: str, methods: Sequence[str]
 ) -> dict[str, Any]:
-    """Run every method's candidates with every seed of the tuning, resuming what was begun, and return the trials."""
+    """Run every method's candidates with every seed of the tuning, resuming what was begun, and return the trials.
+
+    Args:
+        tune: the tuning's settings.
+        experiment: what is tuned.
+        raw_folder: where the images are.
+        name: the tuning's.
+        methods: all that the experiment's comparison runs.
+    """
     from ktpfl_pipeline.pipelines.tune.trials import run_all
 
     return run_all(name, tune, experiment, methods, raw_folder)
 
 
 def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> str:
-    """Return what comparisons read: each method's values of highest validation accuracy."""
+    """Return what comparisons read: each method's values of highest validation accuracy.
+
+    Args:
+        tune: the tuning's settings.
+        experiment: what is tuned.
+        trials: what `run_trials` left.
+        name: the tuning's.
+
+    Raises:
+        InputError: if the trials were made with other settings.
+    """
     from ktpfl_pipeline.config.tuned import to_text
+    from ktpfl_pipeline.pipelines.tune.trials import chosen
     from ktpfl_pipeline.reports.tune import comparable
 
-    return to_text(comparable(name, trials, tune, experiment).tuned(name.removeprefix(TUNE)))
+    return to_text(chosen(comparable(name, trials, tune, experiment), name.removeprefix(TUNE)))
 
 
 def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> Any:
-    """Return the `Report` on a tuning, and log it to the tuning's own run; trials of other settings are refused."""
+    """Return the `Report` on a tuning, and log it to the tuning's own run; arguments and errors as of `choose`."""
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.reports.tune import build, comparable
 
@@ -34,9 +53,19 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
     return made
 
 
-def settle(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
-    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned."""
+def resolve(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
+    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
+
+    Args:
+        experiment: its settings.
+        hyperparameters: what a tuning of it left, as text; empty where there was none.
+        name: the experiment's.
+        methods: those that are to run.
+
+    Raises:
+        InputError: if a method does not support a setting, or there are no tuned values that fit.
+    """
     from ktpfl_pipeline.config import checks, tuned
 
-    checks.refuse_unmet(name, experiment, methods)
-    return tuned.settle(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
+    checks.check_methods(name, experiment, methods)
+    return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)

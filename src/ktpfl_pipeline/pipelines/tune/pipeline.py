@@ -9,7 +9,13 @@ from ktpfl_pipeline.pipelines.tune.nodes import choose, report, run_trials
 
 
 def create_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
-    """Return the pipeline `name` that tunes the methods of one experiment."""
+    """Return the pipeline that tunes the methods of one experiment.
+
+    Args:
+        name: the tuning's.
+        experiment: what is tuned.
+        methods: all that its comparison runs.
+    """
     run = update_wrapper(partial(run_trials, name=name, methods=methods), run_trials)
     pick = update_wrapper(partial(choose, name=name), choose)
     tell = update_wrapper(partial(report, name=name), report)

@@ -1,24 +1,22 @@
 """All trials of a tuning, below one run of its own in the tracker."""
 
-import hashlib
-import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.analysis.results import flat, summarise
-from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune, create_method
+from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
+from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.identity import digest, flat
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress
-from ktpfl_pipeline.pipelines.federated_training.runs import code_version, run_seed
-from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity_of_method
+from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
+from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.search import search, stream
 from ktpfl_pipeline.reports.tune import VALIDATION, Trial, Tuning, highest
 
@@ -41,47 +39,55 @@ def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str
     data = federation(name, at, raw_folder)
     key = identity(tune, at, methods)
     with tracking.current().run(name, name, key, flat(tune.model_dump()), {"kind": "tuning", "tune": name}) as tracked:
-        found = {method: tune_method(name, tune, at, method, data, tracked.run_id) for method in methods}
+        found = {method: tune_method(tune, Job(name, method, at, data, tracked.run_id)) for method in methods}
         best = {f"validation/{method}": highest(trials).validation or 0.0 for method, trials in found.items()}
         tracked.finish(best, {}, {})
     return asdict(Tuning(tune.model_dump(), at.shared(), key, tracked.run_id, found))
 
 
-def tune_method(
-    name: str, tune: Tune, experiment: Experiment, method: str, data: FederatedData, parent: str
-) -> list[Trial]:
+def tune_method(tune: Tune, job: Job) -> list[Trial]:
     """Run the candidates of one method.
+
+    Args:
+        tune: the tuning's settings.
+        job: the method as configured.
 
     Raises:
         InputError: if the training of all of them diverges.
     """
-    space, found = tune.space(method), list[Trial]()
-    configured = asdict(create_method(method, experiment.methods.get(method, {})))
+    space, found = tune.space(job.method), list[Trial]()
+    configured = job.hyperparameters()
 
     def evaluate(changes: dict[str, Any]) -> float | None:
-        point = experiment.model_copy(update={"methods": {method: {**configured, **changes}}})
-        found.append(run_trial(name, method, point, changes, data, parent, len(found) + 1))
+        found.append(run_trial(job, {**configured, **changes}, changes, len(found) + 1))
         return found[-1].validation
 
-    search(space, {entry: configured[entry] for entry in space}, tune.trials, stream(tune.seeds[0], method), evaluate)
+    start = {entry: configured[entry] for entry in space}
+    search(space, start, tune.trials, stream(tune.seeds[0], job.method), evaluate)
     if all(trial.validation is None for trial in found):
         raise InputError(
-            f"{name}: all {len(found)} candidates of {method} diverged; lower training.learning_rate of "
-            f"{name.removeprefix(TUNE)}, or change what {name}.spaces has for the method."
+            f"{job.name}: all {len(found)} candidates of {job.method} diverged; lower training.learning_rate of "
+            f"{job.name.removeprefix(TUNE)}, or change what {job.name}.spaces has for the method."
         )
     return found
 
 
-def run_trial(
-    name: str, method: str, point: Experiment, changes: dict[str, Any], data: FederatedData, parent: str, number: int
-) -> Trial:
-    """Run one candidate with every seed."""
-    values = asdict(create_method(method, point.methods[method]))
+def run_trial(job: Job, values: dict[str, Any], changes: dict[str, Any], number: int) -> Trial:
+    """Run one candidate with every seed.
+
+    Args:
+        job: the method as configured.
+        values: its hyperparameters, as given for the candidate.
+        changes: those that are searched.
+        number: of the candidate, from 1.
+    """
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
-    title = ", ".join(filter(None, (f"{TITLES.get(method, method)}, trial {number}", label)))
+    candidate = job.experiment.model_copy(update={"methods": {job.method: values}})
+    job = replace(job, experiment=candidate, label=label)
+    title = ", ".join(filter(None, (f"{TITLES.get(job.method, job.method)}, trial {number}", label)))
+    values = job.hyperparameters()
     try:
-        with Progress(title, point) as progress:
-            runs = [run_seed(name, method, point, data, seed, progress, parent, label) for seed in point.seeds]
+        runs = run_seeds(job, title)
     except DivergedError as error:
         logger.warning("%s: %s", title, error)
         return Trial(changes, values, [], [])
@@ -89,15 +95,41 @@ def run_trial(
     return Trial(changes, values, per_seed, [run.run_id for run in runs])
 
 
+def chosen(tuning: Tuning, experiment: str) -> Tuned:
+    """Return what comparisons of the experiment `experiment` read: each method's trial of highest accuracy."""
+    best = {method: highest(trials) for method, trials in tuning.methods.items()}
+    return Tuned(
+        experiment=experiment,
+        seeds=tuning.seeds,
+        settings=tuning.settings,
+        key=tuning.key,
+        run_id=tuning.run_id,
+        methods={
+            method: TunedMethod(
+                values=best[method].values,
+                configured=trials[0].values,
+                validation=best[method].validation or 0.0,
+                configured_validation=trials[0].validation,
+                trials=len(trials),
+                run_ids=best[method].run_ids,
+            )
+            for method, trials in tuning.methods.items()
+        },
+    )
+
+
 def federation(name: str, experiment: Experiment, raw_folder: Path) -> FederatedData:
     """Return the data of the trials, made as in any experiment.
+
+    Args:
+        name: the tuning's.
+        experiment: as its trials run it.
+        raw_folder: where the images are.
 
     Raises:
         InputError: if a client has no validation images to choose by.
     """
-    private = load_private(experiment, raw_folder)
-    public_set = sample_public_set(experiment, private, load_public(experiment, raw_folder, private))
-    made: FederatedData = join(private, public_set, partition_clients(experiment, private, public_set))
+    made = prepare(experiment, raw_folder)
     for seed, clients in made.partitions.items():
         for client, own in clients.items():
             if not len(own.validation):
@@ -110,13 +142,16 @@ def federation(name: str, experiment: Experiment, raw_folder: Path) -> Federated
 
 
 def identity(tune: Tune, experiment: Experiment, methods: Sequence[str]) -> str:
-    """Return a hash of all settings and the source that a tuning depends on: an equal one is continued."""
-    made = {method: create_method(method, experiment.methods.get(method, {})) for method in methods}
+    """Return a hash of all settings and the source that a tuning depends on: an equal one is continued.
+
+    Args:
+        tune: its settings.
+        experiment: as its trials run it.
+        methods: all that are tuned.
+    """
     settings = {
         "tune": tune.model_dump(),
         "experiment": experiment.shared(),
-        "methods": [
-            [method, asdict(kind), code_version(type(kind), experiment.architectures)] for method, kind in made.items()
-        ],
+        "methods": [identity_of_method(method, experiment) for method in methods],
     }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    return digest(settings)

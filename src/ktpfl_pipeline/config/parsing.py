@@ -1,0 +1,265 @@
+"""From what stands in conf/ and --params to experiments, sweeps and tunings, checked before the first node runs.
+
+An unknown key is an error, and an error is a sentence that names the value, what is allowed and how to fix it.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pydantic import BaseModel, ValidationError, create_model
+
+from ktpfl_pipeline.config import checks
+from ktpfl_pipeline.config.schema import SWEEP, TUNE, Experiment, Range, Settings, Sweep, Tune
+from ktpfl_pipeline.core.errors import InputError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configured experiments, sweeps and tunings with the values of ``--params`` in place, at any depth.
+
+    Args:
+        configured: sections by name, as they stand under conf/; those that begin with ``_`` are left out.
+        runtime: what ``--params`` gives, likewise.
+
+    Raises:
+        InputError: if ``--params`` names an experiment, a sweep or a tuning that does not exist.
+    """
+    if odd := [name for name in configured if not isinstance(name, str)]:
+        raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
+    result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
+    for name, value in runtime.items():
+        if name not in result:
+            if near := difflib.get_close_matches(name, result, n=1):
+                raise InputError(f"--params {name}=... names no experiment and no sweep; did you mean {near[0]!r}?")
+            first = next(iter(experiments(result)), "hetero_digits")
+            raise InputError(
+                f"--params {name}=... names no experiment and no sweep; write the experiment first, as in "
+                f"{first}.{name}=..., with one of {', '.join(result)}."
+            )
+        result[name] = _deep_merge(result[name], value)
+    return result
+
+
+def experiments(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the names of the sections that are experiments."""
+    return [name for name in parameters if not name.startswith((SWEEP, TUNE, "_"))]
+
+
+def check(parameters: Mapping[str, Any]) -> None:
+    """Check every section; see `parse`, `parse_sweep` and `parse_tune`.
+
+    Raises:
+        InputError: for the first that cannot be.
+    """
+    for name, values in parameters.items():
+        if not name.startswith((SWEEP, TUNE)):
+            parse(name, values)
+    for name, values in parameters.items():
+        if name.startswith(SWEEP):
+            parse_sweep(name, values, parameters)
+        elif name.startswith(TUNE):
+            parse_tune(name, values, parameters)
+
+
+def parse(name: str, values: Any) -> Experiment:
+    """Return the experiment `name` from its section of the configuration.
+
+    Raises:
+        InputError: one sentence for each value that cannot be.
+    """
+    experiment = _section(Experiment, name, values, "an experiment")
+    checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
+    checks.check_names(name, experiment)
+    checks.check_architectures(name, experiment)
+    checks.check_privacy(name, experiment)
+    if name.startswith(checks.HOMO):
+        checks.refuse_unmet_adversaries(name, experiment, [])
+    for method, hyperparameters in experiment.methods.items():
+        create_method(method, hyperparameters, f"{name}.methods.{method}")
+    return experiment
+
+
+def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
+    """Return the sweep `name` from its section of the configuration, with every point of it checked.
+
+    Args:
+        name: the sweep's.
+        values: its section.
+        parameters: all sections by name, the experiments among them.
+
+    Raises:
+        InputError: one sentence for what cannot be.
+    """
+    from ktpfl_pipeline.methods import METHODS
+
+    sweep = _section(Sweep, name, values, "a sweep")
+    checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
+    for method in sweep.methods:
+        checks.check_known(f"{name}.methods", method, METHODS)
+    checks.check_repeats(f"{name}.methods", sweep.methods, "method")
+    checks.check_repeats(f"{name}.values", sweep.values, "value")
+    for point in points(name, sweep, parameters):
+        checks.check_methods(sweep.experiment, point, sweep.methods)
+    if not any(map(sweep.touches, sweep.methods)):
+        raise InputError(
+            f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
+            f"add {sweep.parameter.split('.')[1]} to {name}.methods."
+        )
+    return sweep
+
+
+def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Experiment]:
+    """Return the experiment of the sweep `name` at each of its values, in their order.
+
+    Args:
+        name: the sweep's.
+        sweep: its settings.
+        parameters: all sections by name, the experiments among them.
+
+    Raises:
+        InputError: if the experiment has no such setting, or the setting cannot have such a value.
+    """
+    found = []
+    for value in sweep.values:
+        change = value
+        for part in reversed(sweep.parameter.split(".")):
+            change = {part: change}
+        try:
+            found.append(parse(sweep.experiment, _deep_merge(parameters[sweep.experiment], change)))
+        except InputError as error:
+            raise InputError(f"{name} cannot set {sweep.parameter} to {value!r}: {error}") from None
+    return found
+
+
+def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
+    """Return the tuning `name` from its section of the configuration, with every value that it may try checked.
+
+    Args:
+        name: the tuning's: ``tune_`` and the name of an experiment.
+        values: its section.
+        parameters: all sections by name, the experiments among them.
+
+    Raises:
+        InputError: one sentence for what cannot be.
+    """
+    tune = _section(Tune, name, values, "a tuning")
+    checks.check_repeats(f"{name}.seeds", tune.seeds, "seed")
+    tuned = name.removeprefix(TUNE)
+    checks.check_known(f"The experiment of {name}", tuned, experiments(parameters))
+    configured = parse(tuned, parameters[tuned]).methods
+    for method, space in tune.spaces.items():
+        checks.check_known(f"A method of {name}.spaces", method, configured)
+        for hyperparameter, tried in space.items():
+            where = f"{name}.spaces.{method}.{hyperparameter}"
+            for value in _tried(where, tried):
+                try:
+                    create_method(method, {**configured[method], hyperparameter: value})
+                except InputError as error:
+                    raise InputError(f"{where} cannot be {value!r}: {error}") from None
+    return tune
+
+
+def _tried(where: str, tried: Any) -> list[Any]:
+    """Return the values of a list, or the ends of a range."""
+    if isinstance(tried, Mapping):
+        ends = checked(Range, tried, where)
+        if ends.low >= ends.high:
+            raise InputError(f"{where} goes from {ends.low} to {ends.high}; low must be below high.")
+        if ends.log and ends.low <= 0:
+            raise InputError(f"{where}.low is {ends.low}; with log it must be above 0.")
+        return [ends.low, ends.high]
+    if not isinstance(tried, list) or not tried:
+        raise InputError(f"{where} is {tried!r}; it must be a list of values, or a range {{low: ..., high: ...}}.")
+    checks.check_repeats(where, tried, "value")
+    return tried
+
+
+def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = "") -> Any:
+    """Return the method with its hyperparameters, their types checked.
+
+    Args:
+        method: its name in the registry.
+        hyperparameters: what differs from its defaults.
+        where: the path to them in the configuration, for the message.
+    """
+    from ktpfl_pipeline import methods
+
+    if method in methods.METHODS:
+        model = _hyperparameters(methods.METHODS[method])
+        hyperparameters = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
+    return methods.create(method, hyperparameters)
+
+
+@cache
+def _hyperparameters(made: Any) -> type[Settings]:
+    """Return the model of what may be given to a method or preset of the registry."""
+    kind: Any = made.func if isinstance(made, partial) else made
+    hints = get_type_hints(kind)
+    known: dict[str, Any] = {
+        entry.name: (hints[entry.name], None if entry.default is MISSING else entry.default) for entry in fields(kind)
+    }
+    return create_model(kind.__name__, __base__=Settings, **known)
+
+
+def _section(model: type[Model], name: str, values: Any, kind: str) -> Model:
+    """Return the section `name` as a `model`; `kind` is what it is called in messages."""
+    try:
+        repr(values)
+    except (ValueError, RecursionError):  # Python would not write it into any message
+        raise InputError(
+            f"{name} has a number of more than 4,300 digits, or a value within itself; correct it."
+        ) from None
+    if not isinstance(values, Mapping):
+        raise InputError(f"{name} is {values!r}; it must be a section with the settings of {kind}.")
+    return checked(model, values, name)
+
+
+def checked(model: type[Model], values: Mapping[str, Any], where: str) -> Model:
+    """Return `values` as a `model`.
+
+    Args:
+        model: what is allowed.
+        values: what is given.
+        where: the path to the values in the configuration, for the message.
+
+    Raises:
+        InputError: one sentence for each of the first five values that cannot be.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(" ".join(_sentence(model, where, details) for details in error.errors()[:5])) from None
+
+
+def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
+    """Say in one sentence what is wrong with one value, and what is allowed."""
+    path = ".".join([where, *(str(part) for part in details["loc"])])
+    if details["type"] == "extra_forbidden":
+        parent, _, given = path.rpartition(".")
+        known = _known_keys(model, details["loc"][:-1])
+        near = difflib.get_close_matches(given, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'no settings'}."
+        return f"There is no setting {given!r} in {parent}; {hint}"
+    if details["type"] == "missing":
+        return f"{path} is missing; give it in conf/ or with --params {path}=..."
+    rule = details["msg"]
+    for beginning in ("Value error, ", "Input ", "Value ", "List "):
+        rule = rule.removeprefix(beginning)
+    return f"{path} is {details['input']!r}; it {rule}."
+
+
+def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
+    for part in path:
+        kind: Any = model.model_fields[part].annotation
+        model = next(iter(get_args(kind)), kind)  # of a group that may be null, the group
+    return list(model.model_fields)
+
+
+def _deep_merge(base: Any, change: Any) -> Any:
+    if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
+        return change
+    return {**base, **{name: _deep_merge(base.get(name), value) for name, value in change.items()}}

@@ -1,0 +1,55 @@
+"""From settings and data to the federation of one seed."""
+
+from functools import partial
+
+from ktpfl_pipeline import models
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.core import executors
+from ktpfl_pipeline.core import setting as core
+from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.data.federated import FederatedData
+
+
+def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> core.Federation:
+    """Return the federation of one seed: architectures are dealt out to the clients in turn.
+
+    Args:
+        experiment: the settings.
+        data: of all seeds; the federation shares its tensors.
+        seed: of every random stream.
+    """
+    own, names = data.seeds[seed], experiment.architectures
+    clients = tuple(
+        core.Client(
+            id=n,
+            architecture=names[n % len(names)],
+            train=images.train,
+            validation=images.validation,
+            test=images.test,
+        )
+        for n, images in own.clients.items()
+    )
+    image, asked = experiment.image, experiment.compute
+    compute = core.Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
+    return core.Federation(
+        clients=clients,
+        public=own.public,
+        public_batch_size=experiment.public.batch,
+        classes=own.classes,
+        build=partial(models.build, channels=image.channels, size=image.size, classes=own.classes),
+        seed=seed,
+        training=local_training(experiment.training),
+        distillation=core.Distillation(**experiment.distillation.model_dump()),
+        compute=compute,
+        public_transport=experiment.public.transport,
+        on_divergence=experiment.on_divergence,
+        adversaries=Adversaries(**experiment.adversaries.model_dump()),
+        executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
+    )
+
+
+def local_training(given: schema.Training) -> core.LocalTraining:
+    """Return what the engine is told of local training."""
+    privacy = None if given.privacy is None else Privacy(**given.privacy.model_dump())
+    return core.LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)

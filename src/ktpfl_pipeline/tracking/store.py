@@ -1,0 +1,111 @@
+"""What can go wrong with MLflow's store, in one sentence each."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ktpfl_pipeline.core.errors import InputError, system_error
+
+BUSY = 20.0
+"""Seconds to wait for a database that another process has locked, as MLflow does."""
+SQLITE = "sqlite:///"
+
+
+def open_client(uri: str) -> Any:
+    """Return MLflow's client of a store, which is made where it is missing.
+
+    Raises:
+        InputError: if the store cannot be opened.
+    """
+    from mlflow import MlflowClient
+
+    try:
+        _try_sqlite(uri)
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    except Exception as error:  # a store can fail in as many ways as there are stores
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"MLflow cannot open the store {uri} ({reason}); put it back, or correct `store` in "
+            "conf/base/tracking.yml, or run without MLflow, `enabled: false`."
+        ) from error
+    return client
+
+
+class Store:
+    """An open store: what fails there is told in one sentence, and a file that vanishes is noticed.
+
+    A run stops where it cannot be tracked. All that it trained is in its checkpoint by then, and the points that are
+    missing are logged when it is started again.
+    """
+
+    def __init__(self, uri: str, artifacts: Path) -> None:
+        """Remember which file the store is, where it is one.
+
+        Args:
+            uri: of a store that was opened.
+            artifacts: the folder for files where the store is a local database.
+        """
+        self.uri, self.artifacts = uri, artifacts
+        self.file = _sqlite_file(uri)
+        self.opened = _identity(self.file)
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[None]:
+        """Let something be read or logged.
+
+        Raises:
+            InputError: if the store or the artifacts cannot be reached, or the store is another one than before.
+        """
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError, OSError) as error:
+            raise self._error(_reason(error)) from error
+        if _identity(self.file) != self.opened:  # SQLite goes on writing to a file that was deleted
+            raise self._error("it was deleted, moved or replaced while the run went on")
+
+    def _error(self, reason: str) -> InputError:
+        place = f" (files: {self.artifacts})" if self.file else ""
+        return InputError(
+            f"MLflow's store {self.uri}{place} could not be used ({reason}): put it back where it was moved, free "
+            "some space where the disk is full, or run without MLflow, `enabled: false` in conf/base/tracking.yml, and "
+            "give the same command again. The run goes on after its checkpoint, and logs what is missing."
+        )
+
+
+def _sqlite_file(uri: str) -> Path | None:
+    """Return the file of a store that is one."""
+    return Path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else None
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    """Return what tells a file from one that took its place; None where there is none."""
+    try:
+        found = file.stat() if file else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _try_sqlite(uri: str) -> None:
+    """Raise at once what MLflow would try for two minutes: a file that is no database, a folder in its place."""
+    file = _sqlite_file(uri)
+    if file is None or not file.exists():
+        return
+    with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
+        opened.execute("PRAGMA schema_version").fetchone()
+
+
+def _reason(error: BaseException) -> str:
+    """Return what is behind the error of a library: the system's words where there are some, else its first line."""
+    if (found := system_error(error)) is not None:
+        return f"{found.strerror}{f': {found.filename}' if found.filename else ''}"
+    innermost = error
+    while (cause := innermost.__cause__ or innermost.__context__) is not None:
+        innermost = cause
+    return str(innermost).strip().partition("\n")[0]
