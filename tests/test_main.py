@@ -1,0 +1,32 @@
+"""The installed package runs in a folder that holds a configuration and nothing else of the project."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from project_copy import EXPERIMENT, Project
+
+from ktpfl_pipeline.__main__ import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = Project.create(tmp_path / "anywhere").folder
+    (place / "pyproject.toml").unlink()
+    shutil.rmtree(place / "src")
+    monkeypatch.chdir(place)
+    return place
+
+
+def test_it_runs_the_pipelines_that_are_named(folder: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--env=test", f"--pipelines={EXPERIMENT}", f"--to-outputs={EXPERIMENT}/partition"])
+    assert ended.value.code == 0
+    assert (folder / "data" / "03_primary" / EXPERIMENT / "partition.csv").is_file()
+
+
+def test_wrong_settings_are_an_error_of_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--env=test", f"--pipelines={EXPERIMENT}", f"--params={EXPERIMENT}.clients=0"])
+    assert ended.value.code == 1
+    assert f"{EXPERIMENT}.clients is 0; " in capsys.readouterr().err
