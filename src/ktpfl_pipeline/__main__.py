@@ -3,8 +3,6 @@
 It takes its configuration from ``conf/`` in the current folder, and writes below ``data/`` there.
 """
 
-import sys
-
 from kedro.framework.cli.utils import find_run_command
 from kedro.framework.project import configure_project
 
@@ -19,7 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     configure_project(PACKAGE)
     run = find_run_command(PACKAGE)
-    run.main(sys.argv[1:] if arguments is None else arguments, prog_name=f"python -m {PACKAGE}")
+    run(arguments, prog_name=f"python -m {PACKAGE}")
 
 
 if __name__ == "__main__":
