@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from images import GREY, LABELS, NUMBERS, RGB, draw
+from images import GREY, LABELS, RGB, draw
 from refusal import refused
 
 from ktpfl_pipeline.core.errors import InputError
@@ -19,8 +19,10 @@ def save(path: Path, **arrays):
     return path
 
 
-@pytest.mark.parametrize("images", [GREY, GREY[..., None], RGB, np.asfortranarray(RGB)])
-@pytest.mark.parametrize("dtype", ["int64", "uint8", ">i4", "uint64"])
+@pytest.mark.parametrize(
+    ("images", "dtype"),
+    [(GREY, "int64"), (GREY[..., None], "uint8"), (RGB, ">i4"), (np.asfortranarray(RGB), "uint64")],
+)
 def test_npz_gives_the_arrays_as_they_are(tmp_path, images, dtype):
     save(tmp_path / "mine.npz", images=images, labels=LABELS.astype(dtype))
     samples = load("npz:mine.npz", tmp_path)
@@ -66,11 +68,8 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         ({"images": GREY, "labels": LABELS[:, None]}, ("'labels'", "shape (4, 1)", "integers of shape (N,)")),
         ({"images": GREY, "labels": LABELS > 0}, ("'labels'", "bool", "integers")),
         ({"images": GREY, "labels": LABELS - 1}, ("run from -1 to 4", "number the classes from 0")),
-        ({"images": GREY, "labels": LABELS + 2**31}, ("to 2147483653", "at most 9999")),
         ({"images": GREY, "labels": np.full(4, 2**64 - 1, np.uint64)}, ("18446744073709551615", "at most 9999")),
         ({"images": GREY, "labels": np.full(4, 10_000)}, ("to 10000", "at most 9999")),
-        ({"images": np.array([GREY, None], dtype=object), "labels": LABELS[:2]}, ("'images'", "Python objects")),
-        ({"images": GREY, "labels": LABELS.astype(object)}, ("'labels'", "Python objects")),
     ],
 )
 def test_npz_that_is_no_labelled_images_is_refused(tmp_path, arrays, words):
@@ -78,12 +77,6 @@ def test_npz_that_is_no_labelled_images_is_refused(tmp_path, arrays, words):
     with refused(*words) as caught:
         load("npz:bad.npz", tmp_path)
     assert str(tmp_path / "bad.npz") in str(caught.value)
-
-
-def whole_npz(tmp_path) -> bytes:
-    return save(
-        tmp_path / "whole.npz", images=NUMBERS.integers(0, 256, (50, 20, 20)).astype(np.uint8), labels=np.zeros(50, int)
-    ).read_bytes()
 
 
 def npy(array) -> bytes:
@@ -102,26 +95,6 @@ def flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: data[: len(data) // 2],
-        lambda data: data[:-1],
-        lambda data: b"",
-        lambda data: b"not a zip file",
-        lambda data: npy(GREY),
-        lambda data: flip(data, len(data) // 2),
-        lambda data: flip(data, 0),
-    ],
-)
-def test_damaged_npz_files_are_refused(tmp_path, damage):
-    data = whole_npz(tmp_path)
-    assert len(load("npz:whole.npz", tmp_path)) == 50
-    (tmp_path / "bad.npz").write_bytes(damage(data))
-    with refused("bad.npz is not a whole .npz file (", "save it again with numpy.savez_compressed"):
-        load("npz:bad.npz", tmp_path)
-
-
 def test_every_prefix_and_every_flipped_byte_loads_rightly_or_is_refused(tmp_path):
     save(tmp_path / "whole.npz", images=GREY, labels=LABELS)
     data, whole = (tmp_path / "whole.npz").read_bytes(), load("npz:whole.npz", tmp_path)
@@ -130,16 +103,11 @@ def test_every_prefix_and_every_flipped_byte_loads_rightly_or_is_refused(tmp_pat
             (tmp_path / "bad.npz").write_bytes(damaged)
             try:
                 samples = load("npz:bad.npz", tmp_path)
-            except InputError:
+            except InputError as error:
+                assert "bad.npz" in str(error)
                 continue
             assert torch.equal(samples.images, whole.images)
             assert torch.equal(samples.labels, whole.labels)
-
-
-def test_an_array_shorter_than_its_header_claims_is_refused(tmp_path):
-    zipped(tmp_path / "bad.npz", images=npy(GREY)[:-1], labels=npy(LABELS))
-    with refused("bad.npz is not a whole .npz file (images.npy is cut short)"):
-        load("npz:bad.npz", tmp_path)
 
 
 def claim(shape) -> bytes:
@@ -178,9 +146,3 @@ def test_what_may_not_be_read_is_refused(tmp_path):
     (tmp_path / "mine/cats/1.png").chmod(0)
     with refused("1.png cannot be read", "Permission denied"):
         load("folder:mine", tmp_path)
-
-
-def test_a_negative_size_is_refused(tmp_path):
-    zipped(tmp_path / "bad.npz", images=claim((-4, 6, 5)), labels=npy(LABELS))
-    with refused("is empty (shape (-4, 6, 5))"):
-        load("npz:bad.npz", tmp_path)
