@@ -1,4 +1,4 @@
-"""The faults: what is done to a run, when, how the user mends it, and what must then be as if nothing had happened."""
+"""The faults: what is done to a run, when, how the user repairs it, and what must then be as in an undisturbed run."""
 
 import contextlib
 import errno
@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import forked_runs
 import moments
-import zygote
 from moments import (
     ARTIFACT,
     CHECKPOINT,
@@ -42,8 +42,8 @@ UNREADABLE, DAMAGED, WORKER = "file unreadable", "file damaged", "worker killed"
 AT_ANY_TIME = "at any time"
 WHATS = ("read", "write", "rename", "step", "statement")
 BEFORE, BEFORE_MISSING, FROM_THE_START = "before the run", "before --only-missing-outputs", "from the start"
-MENDING = re.compile("delete it|see that|free some space|put it back|the same command again|correct|save it again")
-"""How sentences say what is to be done."""
+INSTRUCTIONS = re.compile("delete it|see that|free some space|put it back|the same command again|correct|save it again")
+"""The words with which error messages say what to do."""
 STORE_WAYS = ("deleted", "moved away", "replaced by a folder", "overwritten", "locked for a second", "locked for good")
 SURVIVED, REFUSED, LOST = "survived", "refused", "lost"
 
@@ -188,7 +188,7 @@ def _worker(stage: Stage, generator: random.Random, turn: int) -> Fault:
 
 
 def inject(fault: Fault, stage: Stage) -> Outcome:
-    """Inject a fault into a run, mend what it did as it was told, start again, and judge the end."""
+    """Inject a fault into a run, do what its error message says, start it again, and judge the end."""
     begun = time.monotonic()
     outcome = _inject(fault, stage)
     return replace(outcome, seconds=time.monotonic() - begun)
@@ -206,7 +206,7 @@ def _inject(fault: Fault, stage: Stage) -> Outcome:
     for _ in range(2):  # what was damaged may be noticed only when the run is started again
         if wrong:
             break
-        MENDS.get(fault.kind, lambda *_: None)(fault, stage.project.folder, said)
+        REPAIRS.get(fault.kind, lambda *_: None)(fault, stage.project.folder, said)
         ended = stage.run()
         wrong = _wrong_end(fault, ended, stage.project.folder)
         if ended.code == 0:
@@ -214,12 +214,12 @@ def _inject(fault: Fault, stage: Stage) -> Outcome:
                 wrong = f"started again, it is not as it should be: {different}"
             return Outcome(fault, LOST if wrong else REFUSED if said else SURVIVED, tuple(said), wrong)
         if said:
-            wrong = wrong or f"once mended, it ended with {ended.code}"
+            wrong = wrong or f"after the repair it ended with {ended.code}"
         said += ended.sentences
     return Outcome(fault, LOST, tuple(said), f"{wrong}:\n{ended.output}")
 
 
-def _run_with(fault: Fault, stage: Stage) -> tuple[zygote.Ended, bool]:
+def _run_with(fault: Fault, stage: Stage) -> tuple[forked_runs.Ended, bool]:
     """Return how the run with the fault ended, and whether the fault was injected."""
     folder, when = stage.project.folder, fault.moment and fault.moment[1]
     if fault.kind == WORKER:
@@ -232,7 +232,7 @@ def _run_with(fault: Fault, stage: Stage) -> tuple[zygote.Ended, bool]:
     return ended, ended.fired
 
 
-def _wrong_end(fault: Fault, ended: zygote.Ended, folder: Path) -> str:
+def _wrong_end(fault: Fault, ended: forked_runs.Ended, folder: Path) -> str:
     """Return what is wrong with the way in which a run ended; empty if nothing is."""
     if ended.code is None:
         return "it hung"
@@ -242,7 +242,7 @@ def _wrong_end(fault: Fault, ended: zygote.Ended, folder: Path) -> str:
         return "it showed a traceback"
     if ended.code == 0:
         return ""
-    if len(ended.sentences) != 1 or not MENDING.search(ended.sentences[0]):
+    if len(ended.sentences) != 1 or not INSTRUCTIONS.search(ended.sentences[0]):
         return "it ended without a sentence that says what to do"
     cannot_be_told = fault.kind in (FULL, AWAY)  # MLflow
     not_begun = fault.start != FRESH and fault.place in (SETTINGS, DATA, PARTITION)  # what was killed before it
@@ -303,7 +303,7 @@ def _take_away(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None
         shutil.copy(store, aside)
         store.write_bytes(b"\0" * 20_000)
     elif fault.way.startswith("locked"):
-        _lock(store, 1.0 if fault.way.endswith("second") else 2 * zygote.DEADLINE)
+        _lock(store, 1.0 if fault.way.endswith("second") else 2 * forked_runs.DEADLINE)
     else:
         store.rename(aside)
         if fault.way == "replaced by a folder":
@@ -430,7 +430,7 @@ STRIKES: dict[str, Callable[[Fault, Path, Path | None, int], None]] = {
     DAMAGED: _damage_now,
     WORKER: _kill_worker,
 }
-MENDS: dict[str, Callable[[Fault, Path, list[str]], None]] = {
+REPAIRS: dict[str, Callable[[Fault, Path, list[str]], None]] = {
     FULL: _make_room,
     AWAY: _put_back,
     DAMAGED: _delete_what_was_named,
