@@ -1,10 +1,11 @@
 """The installed package runs in a folder that holds a configuration and nothing else of the project."""
 
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
-from project_copy import EXPERIMENT, Project
+from project_copy import EXPERIMENT, ROOT, Project
 
 from ktpfl_pipeline.__main__ import main
 
@@ -30,3 +31,11 @@ def test_wrong_settings_are_an_error_of_the_command(folder: Path, capsys: pytest
         main(["--env=test", f"--pipelines={EXPERIMENT}", f"--params={EXPERIMENT}.clients=0"])
     assert ended.value.code == 1
     assert f"{EXPERIMENT}.clients is 0; " in capsys.readouterr().err
+
+
+def test_the_wheel_has_all_files_of_the_package() -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
+    files = [file for file in (ROOT / "src").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    assert all((file.parent / "__init__.py").exists() for file in files if ".egg-info" not in str(file))
+    others = [file for file in files if file.suffix != ".py" and ".egg-info" not in str(file)]
+    assert [file for file in others if not any(file.match(pattern) for pattern in patterns)] == []
