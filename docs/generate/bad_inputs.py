@@ -15,10 +15,11 @@ from click import ClickException
 
 sys.path.extend(str(Path(__file__).parents[2] / "tests" / folder) for folder in ("support", "", "config", "pipelines"))
 
-import hostile
 import test_bad_inputs
 import test_hooks
 import test_schema
+from hostile_checkpoints import CHECKPOINTS, SETTINGS
+from hostile_files import FILES
 
 from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
@@ -81,7 +82,7 @@ def configurations() -> Iterator[tuple[str, str]]:
 
 def files() -> Iterator[tuple[str, str]]:
     """Yield image files made to do harm."""
-    for what, (source, make, _) in hostile.FILES.items():
+    for what, (source, make, _) in FILES.items():
         with project():
             make(RAW)
             yield what, message(lambda source=source: load(source, RAW))
@@ -89,11 +90,14 @@ def files() -> Iterator[tuple[str, str]]:
 
 def checkpoints() -> Iterator[tuple[str, str]]:
     """Yield checkpoints that are not as they were written."""
-    for what, (make, _) in hostile.CHECKPOINTS.items():
+    for what, (make, _) in CHECKPOINTS.items():
         with project():
             file = Path("checkpoint.pt")
             make(file)
-            yield what, message(lambda file=file: checkpoint.load(file, hostile.SETTINGS, torch.device("cpu")))
+            yield (
+                what,
+                message(lambda file=file: checkpoint.load(file, SETTINGS, torch.device("cpu"))),
+            )
 
 
 def message(use: Callable[[], Any]) -> str:
