@@ -13,14 +13,16 @@ from unittest.mock import patch
 import torch
 from click import ClickException
 
-sys.path.extend(str(Path(__file__).parents[2] / "tests" / folder) for folder in ("support", "", "config", "pipelines"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
 
-import test_bad_inputs
-import test_hooks
-import test_schema
+import bad_configuration
+import bad_data
+import bad_settings
+from experiment import changed
 from hostile_checkpoints import CHECKPOINTS, SETTINGS
 from hostile_files import FILES
 
+from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources import load
@@ -56,27 +58,30 @@ def groups() -> dict[str, Cases]:
 def settings() -> Iterator[tuple[str, str]]:
     """Yield settings that are wrong whatever the images are, with their messages."""
     tables = (
-        test_schema.MISSPELT,
-        test_schema.OUT_OF_RANGE,
-        test_schema.UNKNOWN,
-        test_schema.IMPOSSIBLE_WITH_PRIVACY,
+        bad_settings.MISSPELT,
+        bad_settings.OUT_OF_RANGE,
+        bad_settings.UNKNOWN,
+        bad_settings.IMPOSSIBLE_WITH_PRIVACY,
     )
     for path, value, *_ in (case for table in tables for case in table):
-        yield f"{path}: {value!r}", test_schema.refusal(path, value)
+        wrong = changed(path, value)
+        yield f"{path}: {value!r}", message(lambda wrong=wrong: schema.parse("mine", wrong))
 
 
 def data_boxes() -> Iterator[tuple[str, str]]:
     """Yield settings and image files that do not go together."""
-    for what, (prepare, changes, _) in test_bad_inputs.CASES.items():
+    for what, (prepare, changes, _) in bad_data.CASES.items():
         with project():
-            yield what, test_bad_inputs.refusal(RAW, prepare, changes)
+            if prepare:
+                prepare(RAW)
+            yield what, message(lambda changes=changes: bad_data.data_box(RAW, changes))
 
 
 def configurations() -> Iterator[tuple[str, str]]:
     """Yield files under conf/ that cannot be read."""
-    for what, (text, _) in test_hooks.YAML.items():
+    for what, (text, _) in bad_configuration.YAML.items():
         with project():
-            read = test_hooks.context(Path(), parameters=text)
+            read = bad_configuration.context(Path(), parameters=text)
             yield what, message(lambda read=read: ProjectHooks().after_context_created(read))
 
 
