@@ -34,8 +34,9 @@ def test_wrong_settings_are_an_error_of_the_command(folder: Path, capsys: pytest
 
 
 def test_the_wheel_has_all_files_of_the_package() -> None:
+    """Those of folders without ``__init__.py``, and those that no pattern names, would be left out."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
-    files = [file for file in (ROOT / "src").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    assert all((file.parent / "__init__.py").exists() for file in files if ".egg-info" not in str(file))
-    others = [file for file in files if file.suffix != ".py" and ".egg-info" not in str(file)]
-    assert [file for file in others if not any(file.match(pattern) for pattern in patterns)] == []
+    package = ROOT / "src" / "ktpfl_pipeline"
+    files = [file for file in package.rglob("*") if file.is_file() and file.parent.name != "__pycache__"]
+    assert [file for file in files if not (file.parent / "__init__.py").exists()] == []
+    assert [file for file in files if not any(map(file.match, ["*.py", *patterns]))] == []

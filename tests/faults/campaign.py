@@ -1,7 +1,7 @@
 """Injects faults into runs and writes docs/faults.md: ``python tests/faults/campaign.py --faults=210 --seed=0``.
 
-`faults.py` says what the faults are, `moments.py` when they strike, `stage.py` what they strike, `forked_runs.py` how a
-run is started, and `page.py` writes what came of them.
+`faults.py` lists the faults, `moments.py` says when they strike and `stage.py` what; `injection.py` lets one strike and
+judges the end, `forked_runs.py` starts the runs, and `page.py` writes the page.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 import forked_runs
-from faults import LOST, Fault, Outcome, draw, inject
+from faults import LOST, Fault, Outcome, draw
+from injection import inject
 from page import DOCUMENT, document
 from stage import Stage
 

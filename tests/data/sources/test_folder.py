@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from images import GREY, RGB, draw
-from refusal import refused
+from input_errors import input_error
 
 from ktpfl_pipeline.data.sources import load
 
@@ -53,7 +53,7 @@ def other_size(path: Path):
         (other_size, ("b/2.png has 6 x 5 pixels and 1.png has 5 x 6", "resize all images to one size")),
     ],
 )
-def test_unusable_folders_are_refused(tmp_path, make, words):
+def test_unusable_folders_are_input_errors(tmp_path, make, words):
     make(tmp_path / "bad")
-    with refused(*words):
+    with input_error(*words):
         load("folder:bad", tmp_path)
