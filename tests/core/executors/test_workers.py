@@ -197,7 +197,7 @@ class TestDeath:
 
 KILLED = """
 import sys, threading
-sys.path.insert(0, "../core/executors")
+sys.path.insert(0, "core/executors")
 import test_workers as verbs, toy
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 
