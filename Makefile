@@ -41,8 +41,8 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
-test: $(READY)  ## the whole test suite
-	@$(BIN)/python -m pytest
+test: $(READY)  ## the whole test suite, in two processes
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 check: lint types layers  ## ruff, mypy, import-linter
 

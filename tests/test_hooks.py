@@ -1,64 +1,20 @@
 """What the user can mend is one sentence; anything else keeps its traceback."""
 
 import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
+from bad_configuration import EXPERIMENT, TRACE, TRACKING, YAML, context
 from click import ClickException
-from kedro.config import OmegaConfigLoader
 from kedro.io import DatasetError
 
-from ktpfl_pipeline import settings, tracking
+from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipelines.datasets import ReportDataset
 from ktpfl_pipeline.settings import HOOKS
-
-EXPERIMENT = {
-    "seeds": [0],
-    "architectures": ["mlp"],
-    "private": {"source": "digits"},
-    "public": {"source": "open_part"},
-    "image": {"channels": 1, "size": 28},
-    "partition": {"scheme": "iid"},
-    "methods": {"kt_pfl": {}},
-}
-TRACKING = {"enabled": False, "store": "sqlite:///mlflow.db", "artifacts": "mlruns", "checkpoints": "data/06_models"}
-
-
-TRACE = Path(tempfile.gettempdir()) / "ktpfl-the-code-ran"
-UNREADABLE = "The files parameters*.yml under conf/ cannot be read ("
-TOO_MUCH = "parameters.yml stands for more than 1,000,000 values"
-YAML: dict[str, tuple[str, str]] = {
-    "a tag that runs code": (f"x: !!python/object/apply:os.mkdir [{TRACE}]", UNREADABLE),
-    "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.config.schema.Sweep {}", UNREADABLE),
-    "a tag that imports a module": ("x: !!python/module:antigravity", UNREADABLE),
-    "a tag that evaluates": ("x: !!python/object/new:eval ['1+1']", UNREADABLE),
-    "a resolver that evaluates": ("x: ${eval:1+1}", UNREADABLE),
-    "the environment": ("x: ${oc.env:HOME}", UNREADABLE),
-    "an interpolation of nothing": ("x: ${nowhere}", UNREADABLE),
-    "an interpolation that does not end": ("x: ${", UNREADABLE),
-    "a section twice": ("x: {}\nx: {}", UNREADABLE),
-    "an alias of nothing": ("x: *nothing", UNREADABLE),
-    "a list": ("- 1\n- 2", "parameters*.yml under conf/ must hold names with values"),
-    "a number": ("5", UNREADABLE),
-    "bytes": ("\x00\x01", UNREADABLE),
-    "a list for a name": ("? [a, b]\n: 1", UNREADABLE),
-    "a number of 5,000 digits": ("x: " + "9" * 5000, UNREADABLE),
-    "a number for a name": ("5: {a: 1}", "A section in conf/ is called 5"),
-    "a billion laughs": (
-        "\n".join([f"_{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10) if n else '1'}]" for n in range(10)]),
-        TOO_MUCH,
-    ),
-    "a list of itself": ("x: &a [*a]", TOO_MUCH),
-    "3,000 brackets": ("x: " + "[" * 3000, TOO_MUCH),
-    "500 sections within each other": ("x: " + "{a: " * 500 + "1" + "}" * 500, TOO_MUCH),
-}
-"""Configuration files made to break their reader, and what is said of them."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,19 +22,6 @@ def _tracker_as_before() -> Any:
     token = tracking._tracker.set(None)
     yield
     tracking._tracker.reset(token)
-
-
-def context(folder: Path, runtime: Any = None, env: str = "base", **files: Any) -> Any:
-    """What Kedro makes of a project with these configuration files."""
-    contents = {"parameters": {"digits": EXPERIMENT, "_shared": {}}, "tracking": TRACKING, **files}
-    for name, content in contents.items():
-        (folder / "conf" / "base").mkdir(parents=True, exist_ok=True)
-        text = content if isinstance(content, str) else yaml.safe_dump(content)
-        (folder / "conf" / "base" / f"{name}.yml").write_text(text)
-    loader = OmegaConfigLoader(
-        conf_source=str(folder / "conf"), env=env, runtime_params=runtime, **settings.CONFIG_LOADER_ARGS
-    )
-    return SimpleNamespace(config_loader=loader, project_path=folder)
 
 
 def test_they_are_registered() -> None:

@@ -75,14 +75,14 @@ class TestGuide:
                 where = module.__dict__
             exec(compile(block["code"], f"{GUIDE.name}: {block['module'] or 'a block'}", "exec"), where)
 
-    def test_the_verbs_and_functions_it_names_exist(self) -> None:
+    def test_the_operations_and_functions_it_names_exist(self) -> None:
         """With the arguments that it gives them."""
         prose = FENCE.sub("", GUIDE.read_text("utf-8"))
-        verbs = re.findall(r"`fed\.(\w+)\(([\w, .]*)\)`", prose)
+        operations = re.findall(r"`fed\.(\w+)\(([\w, .]*)\)`", prose)
         functions = re.findall(r"^\| `(\w+)\((fed, [\w, ]+)\)`", prose, re.MULTILINE)
-        assert len(verbs) > 8
+        assert len(operations) > 8
         assert len(functions) == 3
-        for owner, named in ((Federation, verbs), (exchange, functions)):
+        for owner, named in ((Federation, operations), (exchange, functions)):
             for name, arguments in named:
                 known = [word for word in inspect.signature(getattr(owner, name)).parameters if word != "self"]
                 given = [word for word in arguments.split(", ") if word not in ("", "...")]

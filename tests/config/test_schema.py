@@ -1,48 +1,17 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
 import copy
-import math
 from typing import Any, ClassVar
 
 import pytest
 import torch
+from bad_settings import IMPOSSIBLE_WITH_PRIVACY, MISSPELT, OUT_OF_RANGE, UNKNOWN
+from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 
 from ktpfl_pipeline.config import checks, parsing, schema
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
-
-EXPERIMENT: dict[str, Any] = {
-    "seeds": [0],
-    "rounds": 3,
-    "clients": 5,
-    "participation": 0.8,
-    "adversaries": {"share": 0.0},
-    "architectures": ["lenet", "mlp"],
-    "private": {"source": "digits", "classes": None},
-    "public": {"source": "open_part", "share": 0.3, "batch": 60},
-    "image": {"channels": 1, "size": 28},
-    "partition": {"scheme": "two_labels"},
-    "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.05, "privacy": {"noise_multiplier": 1.0}},
-    "distillation": {"epochs": 1, "temperature": 1.0},
-    "compute": {"device": "cpu"},
-    "methods": {"kt_pfl": {"rho": 0.7, "divergence_weight": None}, "fedmd": {}, "local": {}},
-}
-REMOVED = object()
-
-
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """Return the experiment with one value in the place of what was there."""
-    experiment = copy.deepcopy(EXPERIMENT)
-    *sections, last = path.split(".")
-    section = experiment
-    for name in sections:
-        section = section[name]
-    if value is REMOVED:
-        del section[last]
-    else:
-        section[last] = value
-    return experiment
 
 
 def refusal(path: str, value: Any) -> str:
@@ -84,109 +53,9 @@ def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
         assert shared != parsing.parse("mine", changed(path, value)).shared(), path
 
 
-MISSPELT = [
-    ("clinets", 5, "mine; did you mean 'clients'?"),
-    ("trainings", {}, "mine; did you mean 'training'?"),
-    ("training.learning_rat", 0.1, "mine.training; did you mean 'learning_rate'?"),
-    ("training.privacy.noise_multiplyer", 1.0, "mine.training.privacy; did you mean 'noise_multiplier'?"),
-    ("distillation.temprature", 2.0, "mine.distillation; did you mean 'temperature'?"),
-    ("private.clases", [1], "mine.private; did you mean 'classes'?"),
-    ("public.shares", 0.1, "mine.public; did you mean 'share'?"),
-    ("image.sizes", 28, "mine.image; did you mean 'size'?"),
-    ("partition.schema", "iid", "mine.partition; did you mean 'scheme'?"),
-    ("compute.devise", "cpu", "mine.compute; did you mean 'device'?"),
-    ("methods.kt_pfl.roh", 0.5, "mine.methods.kt_pfl; did you mean 'rho'?"),
-    ("methods.kt_pfl.stepps", 3, "mine.methods.kt_pfl; did you mean 'steps'?"),
-    ("methods.fedmd.rho", 0.5, "mine.methods.fedmd; it has no settings."),
-    (
-        "compute.zzz",
-        1,
-        "mine.compute; it has device, dtype, memory_format, threads, workers, stacked, cluster, prediction_batch, "
-        "server_memory.",
-    ),
-]
-
-
 @pytest.mark.parametrize(("path", "value", "mend"), MISSPELT, ids=[path for path, *_ in MISSPELT])
 def test_a_setting_that_does_not_exist(path: str, value: Any, mend: str) -> None:
     assert refusal(path, value) == f"There is no setting {path.rpartition('.')[2]!r} in {mend}"
-
-
-OUT_OF_RANGE = [
-    ("rounds", 0, "greater than or equal to 1"),
-    ("clients", 0, "greater than or equal to 1"),
-    ("clients", -3, "greater than or equal to 1"),
-    ("theorem_samples", -1, "greater than or equal to 0"),
-    ("evaluate_every", 0, "greater than or equal to 1"),
-    ("participation", 0, "greater than 0"),
-    ("participation", 1.5, "less than or equal to 1"),
-    ("participation", math.nan, "finite"),
-    ("training.epochs", -1, "greater than or equal to 0"),
-    ("training.batch_size", 0, "greater than or equal to 1"),
-    ("training.learning_rate", -0.1, "greater than or equal to 0"),
-    ("training.learning_rate", math.nan, "finite"),
-    ("training.learning_rate", math.inf, "finite"),
-    ("training.learning_rate", 1e39, "less than or equal to 1000000"),  # more than float32 holds
-    ("training.privacy.noise_multiplier", 0, "greater than or equal to 0.01"),
-    ("training.privacy.noise_multiplier", math.inf, "finite"),
-    ("training.privacy.max_grad_norm", 0, "greater than 0"),
-    ("training.privacy.delta", 0, "greater than 0"),
-    ("training.privacy.delta", 1, "less than 1"),
-    ("distillation.learning_rate", -0.1, "greater than or equal to 0"),
-    ("distillation.batch_size", 0, "greater than or equal to 1"),
-    ("distillation.temperature", 0, "greater than 0"),
-    ("distillation.temperature", 1e300, "less than or equal to 1000000"),  # its square overflows
-    ("public.batch", 0, "greater than or equal to 1"),
-    ("public.share", 0, "greater than 0"),
-    ("public.share", 1, "less than 1"),
-    ("public.share", math.nan, "finite"),
-    ("partition.alpha", 0, "greater than 0"),
-    ("partition.alpha", math.inf, "finite"),
-    ("partition.test_share", 0, "greater than 0"),
-    ("partition.test_share", 1, "less than 1"),
-    ("partition.validation_share", -0.1, "greater than or equal to 0"),
-    ("partition.validation_share", 1.0, "less than 1"),
-    ("compute.threads", 0, "greater than or equal to 1"),
-    ("compute.workers", 0, "auto or a whole number from 1 to 256"),
-    ("compute.workers", "many", "auto or a whole number from 1 to 256"),
-    ("compute.workers", True, "auto or a whole number from 1 to 256"),
-    ("compute.stacked", 0, "greater than or equal to 1"),
-    ("compute.stacked", "auto", "valid integer"),
-    ("compute.prediction_batch", 0, "greater than or equal to 1"),
-    ("image.channels", 2, "1 or 3"),
-    ("image.size", 64, "28 or 32"),
-    ("compute.dtype", "float16", "'float32', 'float64' or 'bfloat16'"),
-    ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
-    ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
-    ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),
-    ("adversaries.kind", "poisoned", "'random', 'flipped' or 'scaled'"),
-    ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
-    ("methods.kt_pfl.step", math.inf, "finite"),
-    ("methods.kt_pfl.temperature", math.nan, "finite"),
-    # Types.
-    ("clients", "five", "valid integer"),
-    ("clients", "5", "valid integer"),
-    ("clients", 2.5, "valid integer"),
-    ("clients", True, "valid integer"),
-    ("clients", None, "valid integer"),
-    ("participation", "all", "valid number"),
-    ("architectures", "lenet", "valid list"),
-    ("training", 5, "valid dictionary"),
-    ("training", None, "valid dictionary"),
-    ("training.privacy", 1.0, "valid dictionary"),
-    ("training.privacy.noise_multiplier", "much", "valid number"),
-    ("methods", None, "valid dictionary"),
-    ("methods.kt_pfl", None, "valid dictionary"),
-    ("methods.kt_pfl.rho", "high", "valid number"),
-    ("methods.kt_pfl.steps", 1.5, "valid integer"),
-    ("private.source", 3, "valid string"),
-    ("private.classes", 3, "valid list"),
-    ("private.samples", 0, "greater than or equal to 1"),
-    ("private.samples", "all", "valid integer"),
-    ("seeds", "first", "valid list"),
-    ("seeds", [], "at least 1 item"),
-    ("architectures", [], "at least 1 item"),
-]
 
 
 @pytest.mark.parametrize(("path", "value", "rule"), OUT_OF_RANGE, ids=[f"{p}={v}" for p, v, _ in OUT_OF_RANGE])
@@ -211,22 +80,6 @@ def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
 )
 def test_a_wrong_part_of_a_list(path: str, value: Any, message: str) -> None:
     assert refusal(path, value) == message
-
-
-UNKNOWN = [
-    ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
-    ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
-    ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
-    ("partition.scheme", "random", "'random'", "choose from iid, "),
-    ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),
-    ("private.source", "open_part", "'open_part'", "choose from digits, "),
-    ("private.source", "", "''", "choose from digits, "),
-    ("private.source", "npx:my.npz", "'npx'", "did you mean 'npz'?"),
-    ("public.source", "openpart", "'openpart'", "did you mean 'open_part'?"),
-    ("compute.device", "gpu", "'gpu'", "choose auto, cpu, cuda or cuda:<number>."),
-    ("compute.device", "cuda:first", "'cuda:first'", "choose auto, cpu, cuda or cuda:<number>."),
-    ("compute.device", "cpu:0x", "'cpu:0x'", "choose auto, cpu, cuda or cuda:<number>."),
-]
 
 
 @pytest.mark.parametrize(("path", "value", "named", "mend"), UNKNOWN, ids=[f"{p}={v}" for p, v, *_ in UNKNOWN])
@@ -254,18 +107,6 @@ def test_a_hyperparameter_that_means_nothing(name: str, value: Any, rule: str) -
     message = refusal(f"methods.kt_pfl.{name}", value)
     assert f"kt_pfl.{name} is {value!r}" in message
     assert rule in message
-
-
-IMPOSSIBLE_WITH_PRIVACY = [
-    (
-        "architectures",
-        ["lenet", "cnn_bn", "resnet18"],
-        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the images of a batch, so that "
-        "no image has a gradient of its own",
-    ),
-    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single images"),
-    ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),
-]
 
 
 @pytest.mark.parametrize(("path", "value", "reason"), IMPOSSIBLE_WITH_PRIVACY)
@@ -373,14 +214,6 @@ def test_several_wrong_values_are_all_named() -> None:
     wrong = {**changed("clients", 0), "rounds": -2}
     with pytest.raises(InputError, match=r"mine\.rounds is -2; .*mine\.clients is 0;"):
         parsing.parse("mine", wrong)
-
-
-SWEEP: dict[str, Any] = {
-    "experiment": "mine",
-    "parameter": "training.epochs",
-    "values": [1, 5],
-    "methods": ["kt_pfl", "local"],
-}
 
 
 class TestSweep:

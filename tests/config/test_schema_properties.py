@@ -4,9 +4,9 @@ import copy
 from typing import Any
 
 import pytest
+from experiment import EXPERIMENT, SWEEP
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_schema import EXPERIMENT, SWEEP
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment

@@ -12,8 +12,8 @@ import pytest
 import torch
 import toy
 from full_disk import full_disk
-from hostile import CHECKPOINTS, stamped
-from hostile import SETTINGS as HOSTILE_SETTINGS
+from hostile_checkpoints import CHECKPOINTS, stamped
+from hostile_checkpoints import SETTINGS as HOSTILE_SETTINGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -31,31 +31,24 @@ def everything(parts: dict[int, ClientIndices]) -> torch.Tensor:
     return torch.cat([split for own in parts.values() for split in splits(own)])
 
 
-CASES = [
-    (clients, samples, classes, skew)
-    for clients, samples, classes, skew in [
-        (1, 40, 2, 0.0),
-        (3, 200, 5, 0.5),
-        (5, 1000, 10, 0.0),
-        (7, 900, 3, 1.0),
-        (20, 1797, 10, 0.0),
-        (100, 5000, 10, 0.2),
-    ]
+CASES = [  # clients, samples, classes, skew, (test share, validation share)
+    (1, 40, 2, 0.0, (0.25, 0.1)),
+    (3, 200, 5, 0.5, (0.25, 0.0)),
+    (5, 1000, 10, 0.0, (0.4, 0.3)),
+    (7, 900, 3, 1.0, (0.25, 0.1)),
+    (20, 1797, 10, 0.0, (0.25, 0.1)),
+    (100, 5000, 10, 0.2, (0.4, 0.3)),
 ]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize(("clients", "samples", "classes", "skew"), CASES)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("shares", [(0.25, 0.1), (0.25, 0.0), (0.4, 0.3)])
-def test_every_sample_goes_to_one_split_of_one_client(scheme, clients, samples, classes, skew, seed, shares):
-    labels = make_labels(samples, classes, seed, skew)
-    pool = torch.from_numpy(np.random.default_rng(seed).permutation(samples)[: samples - samples // 10])
-    if scheme == "two_labels" and 2 * clients < classes:
-        pytest.skip("refused; see test_two_labels_refuses_unowned_classes")
+@pytest.mark.parametrize(("clients", "samples", "classes", "skew", "shares"), CASES)
+def test_every_sample_goes_to_one_split_of_one_client(scheme, clients, samples, classes, skew, shares):
+    labels = make_labels(samples, classes, skew=skew)
+    pool = torch.from_numpy(np.random.default_rng(0).permutation(samples)[: samples - samples // 10])
     test_share, validation_share = shares
     parts = partition(
-        labels, clients, scheme, seed, alpha=1.0, test_share=test_share, validation_share=validation_share, pool=pool
+        labels, clients, scheme, 0, alpha=1.0, test_share=test_share, validation_share=validation_share, pool=pool
     )
     assert list(parts) == list(range(clients))
     used = everything(parts)
@@ -124,7 +117,7 @@ def test_iid_is_even_and_mixed():
     assert label_similarity(counts).mean() > 0.9
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("shares", [(0.25, 0.1), (0.1, 0.1), (0.5, 0.5), (0.25, 0.0)])
 def test_all_labels_trains_and_tests_every_class_at_every_client(seed, shares):
     labels = make_labels(4000, 10, seed)
@@ -146,7 +139,7 @@ def test_all_labels_gives_one_of_a_class_that_is_too_rare_to_test():
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(20, 10), (5, 10), (1, 2), (7, 2), (4, 3), (13, 7), (20, 9), (3, 5)])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_two_labels_gives_two_and_shares_classes_evenly(clients, classes, seed):
     labels = make_labels(200 * classes, classes, seed)
     counts = label_counts(labels, partition(labels, clients, "two_labels", seed), classes)
@@ -179,31 +172,15 @@ def test_dirichlet_is_skewed_by_a_small_alpha_and_even_with_a_large_one():
     assert similarity[1e6].min() > 0.999
 
 
-def test_dirichlet_is_drawn_anew_until_every_client_has_enough():
+def test_dirichlet_is_drawn_anew_until_every_client_has_enough(monkeypatch):
     labels = make_labels(300, 3)
-    needed = []
     for seed in range(20):
         parts = partition(labels, 10, "dirichlet", seed, alpha=0.3)
         assert min(sum(len(split) for split in splits(own)) for own in parts.values()) >= 4
-        first = module._deal_classes(
-            labels.numpy(),
-            lambda size, rng: module._portions(rng.dirichlet(np.full(10, 0.3)), size),
-            seed,
-            "dirichlet",
-            0,
-        )
-        needed.append(np.bincount(first, minlength=10).min() < 4)
-    assert any(needed)  # or this test would show nothing
-
-
-def test_portions_add_up():
-    rng = np.random.default_rng(0)
-    for total in (0, 1, 7, 1000):
-        for alpha in (1e-3, 1.0, 1e5):
-            portions = module._portions(rng.dirichlet(np.full(9, alpha)), total)
-            assert portions.sum() == total
-            assert portions.min() >= 0
-    assert module._portions(np.array([0.5, 0.3, 0.2]), 10).tolist() == [5, 3, 2]
+    monkeypatch.setattr(module, "MAX_DRAWS", 1)
+    with pytest.raises(InputError, match="in each of 1 draws"):  # one draw would not have done for all of these seeds
+        for seed in range(20):
+            partition(labels, 10, "dirichlet", seed, alpha=0.3)
 
 
 # ------------------------------------------------------------------------------------------------------- stratification
@@ -217,7 +194,7 @@ def test_stratified_draw_by_hand():
         assert np.bincount(labels[taken], minlength=3).tolist() == [2, 1, 0]
 
 
-def test_equal_remainders_are_settled_by_lot():
+def test_equal_remainders_are_drawn_at_random():
     labels = np.array([0, 0, 1, 1, 2, 2])
     winners = {int(labels[draw_stratified(labels, 1, np.random.default_rng(seed))][0]) for seed in range(40)}
     assert winners == {0, 1, 2}
@@ -270,7 +247,6 @@ def test_similarity_is_of_distributions_not_of_sizes():
     ("changes", "words"),
     [
         ({"clients": 0}, ("federation of 0 clients", "1 client or more")),
-        ({"clients": -3}, ("federation of -3 clients", "1 client or more")),
         ({"scheme": "two_label"}, ("'two_label' is unknown", "did you mean 'two_labels'", "iid, all_labels")),
         ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, dirichlet")),
         ({"test_share": 0.0}, ("test_share 0.0", "between 0 and 1")),
@@ -280,7 +256,6 @@ def test_similarity_is_of_distributions_not_of_sizes():
         ({"validation_share": -0.1}, ("validation_share -0.1", "less than 1")),
         ({"validation_share": 1.0}, ("validation_share 1.0", "less than 1")),
         ({"alpha": 0.0}, ("alpha 0.0", "above 0", "such as 0.5")),
-        ({"alpha": -1.0}, ("alpha -1.0", "above 0")),
         ({"alpha": math.inf}, ("alpha inf", "at most 1,000,000")),
         ({"alpha": math.nan}, ("alpha nan", "above 0")),
         ({"clients": 26}, ("100 samples are too few for 26 clients under iid", "1 to validate on", "Lower clients")),
@@ -299,15 +274,10 @@ def test_similarity_is_of_distributions_not_of_sizes():
         ),
     ],
 )
-def test_bad_input_is_refused(changes, words):
+def test_bad_input_is_an_input_error(changes, words):
     arguments = {"clients": 4, "scheme": "iid", "seed": 0} | changes
     with pytest.raises(InputError, match=".*".join(re.escape(word) for word in words)):
         partition(torch.arange(100) % 3, **arguments)
-
-
-def test_two_labels_refuses_unowned_classes():
-    with pytest.raises(InputError, match=r"10 classes out among 4 clients.*\(5\)"):
-        partition(torch.arange(200) % 10, 4, "two_labels", 0)
 
 
 def test_as_many_clients_as_the_samples_allow():

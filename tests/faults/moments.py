@@ -72,15 +72,13 @@ class Moments:
         """Be told of what happens, from now on."""
         import sqlalchemy
 
-        from ktpfl_pipeline.core.client import operations
-        from ktpfl_pipeline.core.executors.serial import SerialExecutor
-        from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+        from ktpfl_pipeline.core.client import sgd
+        from ktpfl_pipeline.core.executors.contract import Executor
         from ktpfl_pipeline.pipelines.federated_training.progress import SeedProgress
 
-        operations.step = self._told(operations.step, lambda *_: self._step())
+        sgd.step = self._told(sgd.step, lambda *_: self._step())
         SeedProgress.phase = self._told(SeedProgress.phase, lambda *_: self.happened((CLIENTS, "client")))  # type: ignore
-        for executor in (SerialExecutor, WorkersExecutor):
-            executor.run = self._told(executor.run, self._begin)  # type: ignore[method-assign]
+        Executor.run = self._told(Executor.run, self._begin)  # type: ignore[method-assign]
         sqlalchemy.event.listen(
             sqlalchemy.engine.Engine, "connect", lambda opened, _: opened.set_trace_callback(self._statement)
         )

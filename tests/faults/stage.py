@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import forked_runs
 import numpy as np
 import yaml
-import zygote
 from moments import Moment, Moments
 from project_copy import EXPERIMENT, Project, timeless
 from toy import same
@@ -89,10 +89,10 @@ class Stage:
         if wrong := self.differences():
             raise AssertionError(f"a run that was killed and nothing else: {wrong}")
 
-    def run(self, **how: Any) -> zygote.Ended:
+    def run(self, **how: Any) -> forked_runs.Ended:
         """Give the command in a child."""
         how["arguments"] = (*self.arguments, *how.get("arguments", ()))
-        return zygote.run(self.project.folder, **how)
+        return forked_runs.run(self.project.folder, **how)
 
     @property
     def ballast(self) -> Path:

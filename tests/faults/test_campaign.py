@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import faults
+import forked_runs
 import pytest
-import zygote
-from campaign import DOCUMENT, KINDS, LOST, VERDICTS, _tell, campaign, document
-from faults import Fault, Outcome
+from campaign import campaign, tell
+from faults import LOST, Fault, Outcome
+from page import DOCUMENT, KINDS, VERDICTS, document
 from stage import FINISHED, Stage
 
 NUMBER, SEED = 8, 7
@@ -20,7 +21,7 @@ UNTIL = ("--to-outputs=hetero_digits/kt_pfl/result",)
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    zygote.prepare()
+    forked_runs.prepare()
     base = tmp_path_factory.getbasetemp()
     empty = base / "empty_store.db"  # the tests of the pipelines make the same
     made = Stage.build(tmp_path_factory.mktemp("faults").resolve() / "stage", empty if empty.exists() else None, UNTIL)
@@ -29,7 +30,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def test_nothing_is_lost(stage: Stage) -> None:
-    outcomes = campaign(stage, faults.draw(stage, 2 * NUMBER, SEED), NUMBER, _tell)
+    outcomes = campaign(stage, faults.draw(stage, 2 * NUMBER, SEED), NUMBER, tell)
     assert len(outcomes) == NUMBER
     assert {outcome.fault.kind for outcome in outcomes} == set(KINDS)
     assert not [f"{outcome.fault}: {outcome.why}" for outcome in outcomes if outcome.verdict == LOST]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_schema import EXPERIMENT
+from experiment import EXPERIMENT
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.dataset import LabelledDataset

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 from images import GREY, NUMBERS
+from input_errors import input_error
 from PIL import Image
-from refusal import refused
 
 from ktpfl_pipeline.data.sources import adapt, adaptation
 
@@ -55,6 +55,6 @@ def test_chunks_do_not_change_the_result(monkeypatch):
         (1, 10**6, ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
     ],
 )
-def test_impossible_shapes_are_refused(channels, size, words):
-    with refused(*words):
+def test_impossible_shapes_are_input_errors(channels, size, words):
+    with input_error(*words):
         adapt(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), channels, size)

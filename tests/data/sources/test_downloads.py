@@ -15,7 +15,7 @@ import pytest
 import torch
 import torchvision
 from images import NUMBERS
-from refusal import refused
+from input_errors import input_error
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources import load
@@ -127,7 +127,7 @@ def test_a_download_goes_through_torchvision_and_is_kept(tmp_path, mnist, monkey
     ],
 )
 def test_a_failed_download_says_which_files_go_where_and_leaves_nothing(tmp_path, offline, source, place_of, archives):
-    with refused("no route to host", f"put {archives}", f"into {tmp_path / place_of}", "`source: digits`", "npz:"):
+    with input_error("no route to host", f"put {archives}", f"into {tmp_path / place_of}", "`source: digits`", "npz:"):
         load(source, tmp_path)
     assert offline
     assert list(tmp_path.iterdir()) == []
@@ -173,7 +173,7 @@ def test_a_silent_server_does_not_hang_the_run(tmp_path, monkeypatch):
         raise TimeoutError("timed out")
 
     monkeypatch.setattr(urllib.request, "urlopen", ask)
-    with refused("timed out", "put cifar-10-python.tar.gz"):
+    with input_error("timed out", "put cifar-10-python.tar.gz"):
         load("cifar10", tmp_path)
     assert set(seen) == {60.0}
     assert socket.getdefaulttimeout() is None
@@ -182,13 +182,13 @@ def test_a_silent_server_does_not_hang_the_run(tmp_path, monkeypatch):
 def test_a_damaged_archive_is_named(tmp_path, mnist):
     _, archives = mnist
     place(tmp_path / "MNIST/raw", {**archives, "t10k-images-idx3-ubyte.gz": archives["t10k-images-idx3-ubyte.gz"][:50]})
-    with refused(f"{tmp_path}/MNIST/raw/t10k-images-idx3-ubyte.gz is there but incomplete", "replace it"):
+    with input_error(f"{tmp_path}/MNIST/raw/t10k-images-idx3-ubyte.gz is there but incomplete", "replace it"):
         load("mnist", tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path, offline):
     (tmp_path / "file").write_text("in the way")
-    with refused("could not be downloaded into", "put cifar-10-python.tar.gz"):
+    with input_error("could not be downloaded into", "put cifar-10-python.tar.gz"):
         load("cifar10", tmp_path / "file")
 
 

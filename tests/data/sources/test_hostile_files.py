@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hostile import FILES, TRACE
+from hostile_files import FILES, TRACE
 
 MEMORY = 2**30  # bytes that refusing all of them may take beyond what the imports take
 SECONDS = 60  # of processor for all of them together, and half of that is imports

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from images import GREY, LABELS, NUMBERS, RGB, draw
-from refusal import refused
+from images import GREY, LABELS, RGB, draw
+from input_errors import input_error
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources import limits, load, npz
@@ -19,8 +19,10 @@ def save(path: Path, **arrays):
     return path
 
 
-@pytest.mark.parametrize("images", [GREY, GREY[..., None], RGB, np.asfortranarray(RGB)])
-@pytest.mark.parametrize("dtype", ["int64", "uint8", ">i4", "uint64"])
+@pytest.mark.parametrize(
+    ("images", "dtype"),
+    [(GREY, "int64"), (GREY[..., None], "uint8"), (RGB, ">i4"), (np.asfortranarray(RGB), "uint64")],
+)
 def test_npz_gives_the_arrays_as_they_are(tmp_path, images, dtype):
     save(tmp_path / "mine.npz", images=images, labels=LABELS.astype(dtype))
     samples = load("npz:mine.npz", tmp_path)
@@ -44,7 +46,7 @@ def test_npz_paths_are_absolute_relative_or_from_home(tmp_path, monkeypatch):
 
 def test_a_class_without_images_is_unknown_to_classes(tmp_path):
     save(tmp_path / "mine.npz", images=GREY, labels=LABELS)
-    with refused("class 1 is not in source 'npz:mine.npz'", "0, 2, 5"):
+    with input_error("class 1 is not in source 'npz:mine.npz'", "0, 2, 5"):
         load("npz:mine.npz", tmp_path, classes=[0, 1])
 
 
@@ -66,24 +68,15 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         ({"images": GREY, "labels": LABELS[:, None]}, ("'labels'", "shape (4, 1)", "integers of shape (N,)")),
         ({"images": GREY, "labels": LABELS > 0}, ("'labels'", "bool", "integers")),
         ({"images": GREY, "labels": LABELS - 1}, ("run from -1 to 4", "number the classes from 0")),
-        ({"images": GREY, "labels": LABELS + 2**31}, ("to 2147483653", "at most 9999")),
         ({"images": GREY, "labels": np.full(4, 2**64 - 1, np.uint64)}, ("18446744073709551615", "at most 9999")),
         ({"images": GREY, "labels": np.full(4, 10_000)}, ("to 10000", "at most 9999")),
-        ({"images": np.array([GREY, None], dtype=object), "labels": LABELS[:2]}, ("'images'", "Python objects")),
-        ({"images": GREY, "labels": LABELS.astype(object)}, ("'labels'", "Python objects")),
     ],
 )
-def test_npz_that_is_no_labelled_images_is_refused(tmp_path, arrays, words):
+def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path, arrays, words):
     save(tmp_path / "bad.npz", **arrays)
-    with refused(*words) as caught:
+    with input_error(*words) as caught:
         load("npz:bad.npz", tmp_path)
     assert str(tmp_path / "bad.npz") in str(caught.value)
-
-
-def whole_npz(tmp_path) -> bytes:
-    return save(
-        tmp_path / "whole.npz", images=NUMBERS.integers(0, 256, (50, 20, 20)).astype(np.uint8), labels=np.zeros(50, int)
-    ).read_bytes()
 
 
 def npy(array) -> bytes:
@@ -102,27 +95,7 @@ def flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: data[: len(data) // 2],
-        lambda data: data[:-1],
-        lambda data: b"",
-        lambda data: b"not a zip file",
-        lambda data: npy(GREY),
-        lambda data: flip(data, len(data) // 2),
-        lambda data: flip(data, 0),
-    ],
-)
-def test_damaged_npz_files_are_refused(tmp_path, damage):
-    data = whole_npz(tmp_path)
-    assert len(load("npz:whole.npz", tmp_path)) == 50
-    (tmp_path / "bad.npz").write_bytes(damage(data))
-    with refused("bad.npz is not a whole .npz file (", "save it again with numpy.savez_compressed"):
-        load("npz:bad.npz", tmp_path)
-
-
-def test_every_prefix_and_every_flipped_byte_loads_rightly_or_is_refused(tmp_path):
+def test_every_prefix_and_every_flipped_byte_loads_rightly_or_is_an_input_error(tmp_path):
     save(tmp_path / "whole.npz", images=GREY, labels=LABELS)
     data, whole = (tmp_path / "whole.npz").read_bytes(), load("npz:whole.npz", tmp_path)
     for at in range(0, len(data), 3):
@@ -130,16 +103,11 @@ def test_every_prefix_and_every_flipped_byte_loads_rightly_or_is_refused(tmp_pat
             (tmp_path / "bad.npz").write_bytes(damaged)
             try:
                 samples = load("npz:bad.npz", tmp_path)
-            except InputError:
+            except InputError as error:
+                assert "bad.npz" in str(error)
                 continue
             assert torch.equal(samples.images, whole.images)
             assert torch.equal(samples.labels, whole.labels)
-
-
-def test_an_array_shorter_than_its_header_claims_is_refused(tmp_path):
-    zipped(tmp_path / "bad.npz", images=npy(GREY)[:-1], labels=npy(LABELS))
-    with refused("bad.npz is not a whole .npz file (images.npy is cut short)"):
-        load("npz:bad.npz", tmp_path)
 
 
 def claim(shape) -> bytes:
@@ -152,35 +120,29 @@ def claim(shape) -> bytes:
 def test_a_zip_bomb_is_refused_before_it_is_read(tmp_path, monkeypatch):
     zipped(tmp_path / "bomb.npz", images=claim((10**6, 10**6, 10**3)), labels=claim((10**6,)) + bytes(10**6))
     monkeypatch.setattr(npz.np, "load", lambda *_, **__: pytest.fail("the arrays were read"))
-    with refused("claims 931,322 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
+    with input_error("claims 931,322 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
         load("npz:bomb.npz", tmp_path)
 
 
-def test_more_than_half_of_the_free_memory_is_refused(tmp_path, monkeypatch):
+def test_more_than_half_of_the_free_memory_is_an_input_error(tmp_path, monkeypatch):
     """A machine of 8 GiB has none of the 16 that are allowed."""
     save(tmp_path / "mine.npz", images=np.zeros((64, 256, 256), np.uint8), labels=np.zeros(64, int))
     monkeypatch.setattr(limits, "free_memory", lambda: 10 * 2**20)
     monkeypatch.setattr(sys, "platform", "linux")
     assert len(load("npz:mine.npz", tmp_path)) == 64
     monkeypatch.setattr(limits, "free_memory", lambda: 6 * 2**20)
-    with refused("mine.npz claims 4 MiB of images, more than half of the free memory (3 MiB)", "fewer or smaller"):
+    with input_error("mine.npz claims 4 MiB of images, more than half of the free memory (3 MiB)", "fewer or smaller"):
         load("npz:mine.npz", tmp_path)
     monkeypatch.setattr(sys, "platform", "darwin")  # where it is not known
     assert len(load("npz:mine.npz", tmp_path)) == 64
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_refused(tmp_path):
+def test_what_may_not_be_read_is_an_input_error(tmp_path):
     save(tmp_path / "mine.npz", images=GREY, labels=LABELS).chmod(0)
-    with refused("mine.npz cannot be read (Permission denied)", "may be read"):
+    with input_error("mine.npz cannot be read (Permission denied)", "may be read"):
         load("npz:mine.npz", tmp_path)
     draw(tmp_path / "mine/cats/1.png", GREY[0])
     (tmp_path / "mine/cats/1.png").chmod(0)
-    with refused("1.png cannot be read", "Permission denied"):
+    with input_error("1.png cannot be read", "Permission denied"):
         load("folder:mine", tmp_path)
-
-
-def test_a_negative_size_is_refused(tmp_path):
-    zipped(tmp_path / "bad.npz", images=claim((-4, 6, 5)), labels=npy(LABELS))
-    with refused("is empty (shape (-4, 6, 5))"):
-        load("npz:bad.npz", tmp_path)

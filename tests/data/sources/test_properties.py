@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hostile import IMAGES, LABELS, header, idx, npy
+from hostile_files import IMAGES, LABELS, header, idx, npy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from refusal import refused
+from input_errors import input_error
 
 from ktpfl_pipeline import data
 from ktpfl_pipeline.data.sources import SOURCES, adapt, load
@@ -40,8 +40,8 @@ def test_classes_are_renumbered_in_the_order_given(tmp_path):
         ("digits", [1, 2, 1], ("classes [1, 2, 1]", "each once")),
     ],
 )
-def test_unusable_sources_and_classes_are_refused(tmp_path, source, classes, words):
-    with refused(*words):
+def test_unusable_sources_and_classes_are_input_errors(tmp_path, source, classes, words):
+    with input_error(*words):
         load(source, tmp_path, classes)
 
 

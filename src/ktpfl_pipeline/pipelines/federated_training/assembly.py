@@ -5,13 +5,14 @@ from functools import partial
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core import executors
-from ktpfl_pipeline.core import setting as core
 from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
 from ktpfl_pipeline.data.federated import FederatedData
 
 
-def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> core.Federation:
+def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
     """Return the federation of one seed: architectures are dealt out to the clients in turn.
 
     Args:
@@ -21,18 +22,12 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> c
     """
     own, names = data.seeds[seed], experiment.architectures
     clients = tuple(
-        core.Client(
-            id=n,
-            architecture=names[n % len(names)],
-            train=images.train,
-            validation=images.validation,
-            test=images.test,
-        )
+        Client(n, names[n % len(names)], images.train, images.validation, images.test)
         for n, images in own.clients.items()
     )
     image, asked = experiment.image, experiment.compute
-    compute = core.Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
-    return core.Federation(
+    compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
+    return Federation(
         clients=clients,
         public=own.public,
         public_batch_size=experiment.public.batch,
@@ -40,7 +35,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> c
         build=partial(models.build, channels=image.channels, size=image.size, classes=own.classes),
         seed=seed,
         training=local_training(experiment.training),
-        distillation=core.Distillation(**experiment.distillation.model_dump()),
+        distillation=Distillation(**experiment.distillation.model_dump()),
         compute=compute,
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
@@ -49,7 +44,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> c
     )
 
 
-def local_training(given: schema.Training) -> core.LocalTraining:
+def local_training(given: schema.Training) -> LocalTraining:
     """Return what the engine is told of local training."""
     privacy = None if given.privacy is None else Privacy(**given.privacy.model_dump())
-    return core.LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)
+    return LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)

@@ -1,11 +1,13 @@
-"""What leaves a client, by method, from the bytes ledger: the script writes it into the document.
+"""Writes what leaves a client with each method into docs/privacy.md: ``python docs/generate/what_leaves.py``.
 
-Each method runs two rounds of a toy federation. What its ledger has of a kind is compared with the formulas of that
-kind, one of which must fit all members of the cohort; the formula then gives the bytes at the paper's settings.
+Each method runs two rounds of a toy federation. The bytes that it reports of a traffic category are compared with the
+formulas of that category, one of which must fit all members of the cohort; the formula then gives the bytes at the
+paper's settings.
 """
 
 import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -14,6 +16,8 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
+
 import toy
 
 from ktpfl_pipeline.core.federation import Federation
@@ -21,7 +25,7 @@ from ktpfl_pipeline.core.metrics import KINDS, Traffic
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "privacy.md"
+DOCUMENT = Path(__file__).parents[1] / "privacy.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}, "fedfomo": {"candidates": 4}}
 COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
@@ -32,7 +36,7 @@ ALIKE = {"mcmahan_cnn": 1_663_370}
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the formulas for one client are of.
+    """The sizes that a client's formulas are made of.
 
     Attributes:
         public: B.
@@ -82,11 +86,11 @@ FORMULAS: dict[str, dict[str, Formula]] = {
 
 @dataclass(frozen=True)
 class Leaving:
-    """What one method's ledger says.
+    """What leaves a client with one method.
 
     Attributes:
-        formulas: by kind, only of those that travel.
-        alike: whether it needs one architecture.
+        formulas: by traffic category; only those that travel.
+        alike: whether all clients need one architecture.
         counts: whether the server weighs clients by their numbers of training images.
     """
 
@@ -97,7 +101,7 @@ class Leaving:
 
 @cache
 def leaving(name: str) -> Leaving:
-    """Run one method on toy data and read its ledger."""
+    """Run one method on toy data and find the formulas of its traffic."""
     method = create(name, HYPERPARAMETERS.get(name))
     fed = without_a_class(toy.federation_for(method))
     with patch.object(Federation, "data_weights", autospec=True, side_effect=Federation.data_weights) as weighed:
@@ -116,15 +120,34 @@ def without_a_class(fed: Federation) -> Federation:
 
 
 def formula_of(kind: str, traffic: dict[int, Traffic], fed: Federation) -> str:
-    """Return the one formula that gives each member's bytes of a kind; empty where none travel."""
+    """Return the one formula that gives each cohort member's bytes.
+
+    Args:
+        kind: the traffic category with its direction, such as ``predictions_up``.
+        traffic: what each member of the cohort sent and received in the round, by client.
+        fed: the federation of that round.
+
+    Returns:
+        The formula's name; empty where no bytes of this category travel.
+
+    Raises:
+        AssertionError: if no formula fits, or several do.
+    """
     found = {n: getattr(own, kind) for n, own in traffic.items()}
     if not any(found.values()):
         return ""
-    known = FORMULAS[kind.rpartition("_")[0]]
+    known = FORMULAS[category(kind)]
     fitting = [text for text, of in known.items() if all(of(toy_sizes(n, fed)) == found[n] for n in traffic)]
     if len(fitting) != 1:
-        raise AssertionError(f"{kind} of {found} bytes: {fitting or 'no formula'} fit; add or mend one in FORMULAS.")
+        raise AssertionError(
+            f"{kind} of {found} bytes: {fitting or 'no formula'} fit; add one to FORMULAS or correct it."
+        )
     return fitting[0]
+
+
+def category(kind: str) -> str:
+    """Return a traffic category without its direction."""
+    return kind.rpartition("_")[0]
 
 
 def toy_sizes(n: int, fed: Federation) -> Sizes:
@@ -153,8 +176,8 @@ def row(name: str) -> str:
     cells = []
     for direction in ("up", "down"):
         kinds = {kind: text for kind, text in found.formulas.items() if kind.endswith(f"_{direction}")}
-        named = [f"{kind.rpartition('_')[0]} {text}" for kind, text in kinds.items()]
-        each = [sum(FORMULAS[kind.rpartition("_")[0]][text](s) for kind, text in kinds.items()) for s in sizes]
+        named = [f"{category(kind)} {text}" for kind, text in kinds.items()]
+        each = [sum(FORMULAS[category(kind)][text](s) for kind, text in kinds.items()) for s in sizes]
         cells += ["; ".join(named).replace("|", "\\|") or "nothing", amount(fmean(each))]
     covered = "yes" if name in ON_TRAINING else "no"
     return f"| `{name}` | {' | '.join(cells)} | {'yes' if found.counts else 'no'} | {covered} |"

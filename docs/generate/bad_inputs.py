@@ -1,4 +1,4 @@
-"""Every bad input of the tests' tables, with what is said of it: the script writes the document."""
+"""Writes docs/bad_inputs.md, the tests' bad inputs with their messages: ``python docs/generate/bad_inputs.py``."""
 
 import contextlib
 import re
@@ -13,29 +13,32 @@ from unittest.mock import patch
 import torch
 from click import ClickException
 
-sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("", "config", "pipelines"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
 
-import hostile
-import test_bad_inputs
-import test_hooks
-import test_schema
+import bad_configuration
+import bad_data
+import bad_settings
+from experiment import changed
+from hostile_checkpoints import CHECKPOINTS, SETTINGS
+from hostile_files import FILES
 
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources import load
 from ktpfl_pipeline.hooks import ProjectHooks
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
+DOCUMENT = Path(__file__).parents[1] / "bad_inputs.md"
 INTRODUCTION = """# Bad inputs
 
-What is said of inputs that cannot be used, {number:,} of them: settings, configuration files, images, files made to do
-harm, and checkpoints. Each is refused before anything is trained, in one line, and nothing is left half-written. What
-is allowed is told in [Running](running.md#limits).
+The error messages for inputs that cannot be used, {number:,} of them: settings, configuration files, images, files made
+to do harm, and checkpoints. Each error comes before training, in one line, and leaves no half-written file. What is
+allowed is told in [Running](running.md#limits).
 
-The tests refuse each of these. `python tests/support/bad_inputs.py` writes this page from their tables, and a test fails where
-it is out of date.
+Tests give each of these inputs. `python docs/generate/bad_inputs.py` writes this page from their tables, and a test
+fails where it is out of date.
 """
-LENGTH = 400  # of what is shown of an input or a message
+LENGTH = 400  # characters at most of an input or a message
 RAW = Path("data/01_raw")
 
 Cases = dict[str, str]
@@ -53,55 +56,62 @@ def groups() -> dict[str, Cases]:
 
 
 def settings() -> Iterator[tuple[str, str]]:
-    """Settings that cannot be, whatever the images are."""
+    """Yield settings that are wrong whatever the images are, with their messages."""
     tables = (
-        test_schema.MISSPELT,
-        test_schema.OUT_OF_RANGE,
-        test_schema.UNKNOWN,
-        test_schema.IMPOSSIBLE_WITH_PRIVACY,
+        bad_settings.MISSPELT,
+        bad_settings.OUT_OF_RANGE,
+        bad_settings.UNKNOWN,
+        bad_settings.IMPOSSIBLE_WITH_PRIVACY,
     )
     for path, value, *_ in (case for table in tables for case in table):
-        yield f"{path}: {value!r}", test_schema.refusal(path, value)
+        wrong = changed(path, value)
+        yield f"{path}: {value!r}", message(lambda wrong=wrong: parsing.parse("mine", wrong))
 
 
 def data_boxes() -> Iterator[tuple[str, str]]:
-    """Settings and files that do not go together."""
-    for what, (prepare, changes, _) in test_bad_inputs.CASES.items():
+    """Yield settings and image files that do not go together."""
+    for what, (prepare, changes, _) in bad_data.CASES.items():
         with project():
-            yield what, test_bad_inputs.refusal(RAW, prepare, changes)
+            if prepare:
+                prepare(RAW)
+            yield what, message(lambda changes=changes: bad_data.data_box(RAW, changes))
 
 
 def configurations() -> Iterator[tuple[str, str]]:
-    """Files under conf/ that cannot be read."""
-    for what, (text, _) in test_hooks.YAML.items():
+    """Yield files under conf/ that cannot be read."""
+    for what, (text, _) in bad_configuration.YAML.items():
         with project():
-            read = test_hooks.context(Path(), parameters=text)
+            read = bad_configuration.context(Path(), parameters=text)
             yield what, message(lambda read=read: ProjectHooks().after_context_created(read))
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Files of images made to do harm."""
-    for what, (source, make, _) in hostile.FILES.items():
+    """Yield image files made to do harm."""
+    for what, (source, make, _) in FILES.items():
         with project():
             make(RAW)
             yield what, message(lambda source=source: load(source, RAW))
 
 
 def checkpoints() -> Iterator[tuple[str, str]]:
-    """Checkpoints that are not as they were written."""
-    for what, (make, _) in hostile.CHECKPOINTS.items():
+    """Yield checkpoints that are not as they were written."""
+    for what, (make, _) in CHECKPOINTS.items():
         with project():
             file = Path("checkpoint.pt")
             make(file)
-            yield what, message(lambda file=file: checkpoint.load(file, hostile.SETTINGS, torch.device("cpu")))
+            yield (
+                what,
+                message(lambda file=file: checkpoint.load(file, SETTINGS, torch.device("cpu"))),
+            )
 
 
-def message(refuse: Callable[[], Any]) -> str:
+def message(use: Callable[[], Any]) -> str:
+    """Return the error message that using a bad input ends with."""
     try:
-        refuse()
+        use()
     except (InputError, ClickException) as error:
         return str(error)
-    raise AssertionError("a bad input was not refused")
+    raise AssertionError("a bad input was accepted")
 
 
 @contextlib.contextmanager
@@ -114,7 +124,7 @@ def project() -> Iterator[None]:
 
 
 def document() -> str:
-    """Return the page."""
+    """Return the page, without addresses in memory and names of temporary folders."""
     with patch.object(torch.cuda, "device_count", return_value=0):
         made = groups()
     lines = [INTRODUCTION.format(number=sum(map(len, made.values())))]
@@ -127,12 +137,13 @@ def document() -> str:
 
 
 def shown(text: str) -> str:
+    """Return a text on one line of `LENGTH` characters at most."""
     line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
     return line if len(line) <= LENGTH else f"{line[: LENGTH // 2]} ... {line[-LENGTH // 2 :]}"
 
 
 def without_reasons(page: str) -> str:
-    """Return a page without what libraries say, each in its version's words."""
+    """Return a page without the reasons that libraries give, which differ by version."""
     return re.sub(
         r"(whole \.npz file|cannot be read|pixels allowed|could not be downloaded into \S+) \(.*\)", r"\1", page
     )

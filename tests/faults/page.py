@@ -1,0 +1,107 @@
+"""The page docs/faults.md: how many faults were injected, where, what came of them, and what the errors said."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from faults import AWAY, DAMAGED, FULL, KILLED, LOST, REFUSED, SURVIVED, UNREADABLE, WORKER, Outcome
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+KINDS = (KILLED, FULL, AWAY, UNREADABLE, DAMAGED, WORKER)
+VERDICTS = (SURVIVED, REFUSED, LOST)
+INTRODUCTION = """# Fault tolerance
+
+What becomes of runs that are disturbed. {number:,} faults were injected, each into a run of its own, drawn with seed
+{seed}; {lost} were lost. `python tests/faults/campaign.py --faults={number} --seed={seed}` repeats the campaign and
+writes this page; it took {minutes}, one run after another. The test suite has a short form of it.
+
+A run is `kedro run --env=test --pipelines=hetero_digits`: KT-pFL, five clients, three rounds, with an MLflow store in
+SQLite. After a fault its cause is removed as the error message says, and the same command is given again. Its end is
+compared with that of an undisturbed run: models, matrix and settings bit for bit, the history without wall times, the
+result, the partition and its figure, checksums, and in MLflow one finished run for each key, one point for each metric
+and round, and all files.
+
+- **Survived:** nobody had to do anything; the run went on, or the same command finished it.
+- **Refused:** the run ended with one sentence, without a traceback, and with its MLflow run marked as failed where that
+  could still be written; after the user had done what the sentence says, the same command finished it.
+- **Lost:** all else: another result, a second MLflow run, a point logged twice, a run left `RUNNING`, a traceback,
+  a hang.
+"""
+METHOD = """## How faults are injected
+
+| fault | how |
+| --- | --- |
+| killed with SIGKILL | at the moment, milliseconds later, or by the clock |
+| disk full | the rest of a small disk is filled, where one may be mounted; or the size of files is limited. No room at all, or up to 200 kB |
+| tracking database taken away | deleted, moved away, replaced by a folder, overwritten, or locked by another process for a second or for good |
+| file unreadable | opening it fails, *Permission denied* or *Input/output error*: injected, as permissions mean nothing to root |
+| file damaged | cut short, or one bit flipped: a checkpoint between two runs, a partition or a result between its being written and read, any output before `--only-missing-outputs` |
+| worker killed | one of two (`compute.workers`), or every one that is given a call |
+
+Moments are the files that a run opens and renames, the statements that its database gets, and its training steps. To be
+cheap, runs are forked from a process that has imported everything, and figures are blank, though written as ever. Power
+cuts, which lose what was written and is not yet on the disk, are not among the faults.
+"""  # noqa: E501 - rows of a table
+
+
+def document(outcomes: list[Outcome], seed: int, seconds: float) -> str:
+    """Return the page.
+
+    Args:
+        outcomes: one for each fault that was injected.
+        seed: of the list of faults.
+        seconds: how long the campaign took in all.
+    """
+    lost = sum(outcome.verdict == LOST for outcome in outcomes) or "none"
+    minutes = f"{seconds / 60:.0f} minutes"
+    parts = [
+        INTRODUCTION.format(number=len(outcomes), seed=seed, lost=lost, minutes=minutes),
+        "## Verdicts by kind of fault\n",
+        *verdicts(outcomes),
+        "\n## Faults by place\n",
+        *places(outcomes),
+        "",
+        METHOD,
+        "## Error messages\n",
+        "Paths are shortened.\n",
+        *messages(outcomes),
+    ]
+    return "\n".join(parts)
+
+
+def verdicts(outcomes: list[Outcome]) -> list[str]:
+    """Return the rows of the table of kinds by verdicts."""
+    counted = Counter((outcome.fault.kind, outcome.verdict) for outcome in outcomes)
+    rows = [(kind, *(counted[kind, verdict] for verdict in VERDICTS)) for kind in KINDS]
+    totals = ("**all**", *(sum(counted[kind, verdict] for kind in KINDS) for verdict in VERDICTS))
+    head = [_row("fault", "injected", *VERDICTS), _row("---", *["---:"] * 4)]
+    return head + [_row(name, sum(counts), *counts) for name, *counts in [*rows, totals]]
+
+
+def places(outcomes: list[Outcome]) -> list[str]:
+    """Return the rows of the table of places by kinds."""
+    hits = Counter((outcome.fault.place, outcome.fault.kind) for outcome in outcomes)
+    rows = [_row(place, *(hits[place, kind] or "" for kind in KINDS)) for place in sorted({place for place, _ in hits})]
+    return [_row("place", *KINDS), _row("---", *["---:"] * len(KINDS)), *rows]
+
+
+def messages(outcomes: list[Outcome]) -> list[str]:
+    """Return the error messages of each kind of fault, with how often each was seen."""
+    lines = []
+    for kind in KINDS:
+        seen = Counter(shown(text) for outcome in outcomes if outcome.fault.kind == kind for text in outcome.sentences)
+        texts = [f"{number:3} × {text}" for text, number in sorted(seen.items())]
+        lines += [f"### {kind.capitalize()}\n", "```text", *texts, "```\n"] if seen else []
+    return lines
+
+
+def shown(sentence: str) -> str:
+    """Return a sentence with what differs from run to run left out."""
+    sentence = re.sub(r"/\S*/project/", "", sentence)
+    sentence = re.sub(r"seed-0-\w+", "seed-0-…", re.sub(r"Client \d", "Client n", sentence))
+    sentence = re.sub(r"mlruns/hetero_digits/\w+/\S+?(?=[):])", "mlruns/…", sentence)
+    return re.sub(r"tmp/\w+/", "tmp/…/", sentence)
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"

@@ -1,0 +1,42 @@
+"""The installed package runs in a folder that holds a configuration and nothing else of the project."""
+
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from project_copy import EXPERIMENT, ROOT, Project
+
+from ktpfl_pipeline.__main__ import main
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = Project.create(tmp_path / "anywhere").folder
+    (place / "pyproject.toml").unlink()
+    shutil.rmtree(place / "src")
+    monkeypatch.chdir(place)
+    return place
+
+
+def test_it_runs_the_pipelines_that_are_named(folder: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--env=test", f"--pipelines={EXPERIMENT}", f"--to-outputs={EXPERIMENT}/partition"])
+    assert ended.value.code == 0
+    assert (folder / "data" / "03_primary" / EXPERIMENT / "partition.csv").is_file()
+
+
+def test_wrong_settings_are_an_error_of_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--env=test", f"--pipelines={EXPERIMENT}", f"--params={EXPERIMENT}.clients=0"])
+    assert ended.value.code == 1
+    assert f"{EXPERIMENT}.clients is 0; " in capsys.readouterr().err
+
+
+def test_the_wheel_has_all_files_of_the_package() -> None:
+    """Those of folders without ``__init__.py``, and those that no pattern names, would be left out."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
+    package = ROOT / "src" / "ktpfl_pipeline"
+    files = [file for file in package.rglob("*") if file.is_file() and file.parent.name != "__pycache__"]
+    assert [file for file in files if not (file.parent / "__init__.py").exists()] == []
+    assert [file for file in files if not any(map(file.match, ["*.py", *patterns]))] == []
