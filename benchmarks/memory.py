@@ -19,10 +19,10 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Client, Compute, Distillation, Federation, LocalTraining
-from ktpfl_pipeline.pipeline_registry import HOMO_METHODS
+from ktpfl_pipeline.methods import compared
 
 CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2
-COMPARED = ("kt_pfl", *HOMO_METHODS)
+COMPARED = ("kt_pfl", *compared(one_architecture=True))
 
 
 def federation() -> Federation:
@@ -70,7 +70,7 @@ def main() -> None:
     ]
     for method in COMPARED:
         found = subprocess.run([sys.executable, __file__, method], check=True, capture_output=True, text=True)
-        lines.append(f"| {methods.TITLES[method]} | {float(found.stdout):.2f} |")
+        lines.append(f"| {methods.title(method)} | {float(found.stdout):.2f} |")
         print(lines[-1], flush=True)
     measure.write("memory", lines)
 

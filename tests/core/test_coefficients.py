@@ -9,11 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 import toy
+from ktpfl_pipeline.core.coefficients import UPDATES, Divergence, Likelihood, Objective, SquaredError
 from scipy.optimize import minimize
 from torch import Tensor
 
 from ktpfl_pipeline.core import coefficients
-from ktpfl_pipeline.core.coefficients import UPDATES, Divergence, Likelihood, Objective, SquaredError
 from ktpfl_pipeline.core.errors import InputError
 
 SIMPLEX_UPDATES = ("eg", "pgd", "softmax", "exact", "authors", "frozen")

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 import toy
+from ktpfl_pipeline.core.coefficients import SquaredDistance
 from torch import Tensor
 
 from ktpfl_pipeline.core import coefficients, engine
-from ktpfl_pipeline.core.coefficients import SquaredDistance
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import LocalTraining
 from ktpfl_pipeline.core.weights import average, gram

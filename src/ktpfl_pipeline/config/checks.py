@@ -5,7 +5,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,17 +35,34 @@ def refuse_unknown(where: str, given: str, known: Any) -> None:
 
 def refuse_unknown_names(name: str, experiment: "Experiment") -> None:
     """Refuse architectures, schemes, sources and devices that do not exist."""
+    from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import SCHEMES
-    from ktpfl_pipeline.data.sources import SOURCES
-    from ktpfl_pipeline.models import MODELS
+    from ktpfl_pipeline.models import MODELS, find
 
-    for architecture in experiment.architectures:
-        refuse_unknown(f"{name}.architectures", architecture, MODELS)
     refuse_unknown(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
-    refuse_unknown(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
-    refuse_unknown(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
+    for architecture in experiment.architectures:
+        refuse_unknown_extension(f"{name}.architectures", architecture, MODELS, find)
+    for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part"])):
+        refuse_unknown_extension(f"{name}.{kind}.source", getattr(experiment, kind).source, known, sources.find)
     refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
     refuse_impossible_workers(name, experiment.compute)
+
+
+def refuse_unknown_extension(where: str, given: str, known: Collection[str], find: Callable[[str], Any]) -> None:
+    """Refuse a name that is not in a registry, and a dotted path that leads to nothing of use.
+
+    Args:
+        where: the setting.
+        given: its value: a name, ``name:argument``, or a dotted path.
+        known: the registry.
+        find: imports what a dotted path names.
+    """
+    if given.partition(":")[0] in known or ":" not in given:
+        return refuse_unknown(where, given.partition(":")[0], known)
+    try:
+        find(given)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def refuse_several_architectures(name: str, experiment: "Experiment") -> None:
@@ -109,12 +126,12 @@ def refuse_unmet_adversaries(name: str, experiment: "Experiment", methods: Itera
         experiment: its settings.
         methods: those that are run.
     """
-    from ktpfl_pipeline.methods import ON_PREDICTIONS
+    from ktpfl_pipeline.methods import find
 
     share = experiment.adversaries.share
     if share == 0:
         return
-    others = [method for method in methods if method not in ON_PREDICTIONS or method in on_validation(experiment)]
+    others = [method for method in methods if not find(method).kind.exchanges <= {"predictions"}]
     if others or name.startswith(HOMO):
         who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
         raise InputError(
@@ -125,20 +142,23 @@ def refuse_unmet_adversaries(name: str, experiment: "Experiment", methods: Itera
 
 
 def refuse_unmet_privacy(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
-    """Refuse private training beside methods whose use of private images its ε would not cover."""
-    from ktpfl_pipeline.methods import ON_TRAINING
+    """Refuse private training beside methods whose use of private images its ε would not cover.
 
+    Args:
+        name: of the experiment.
+        experiment: its settings.
+        methods: those that are run.
+    """
     if experiment.training.privacy is None:
         return
-    others = [method for method in methods if method not in ON_TRAINING or method in on_validation(experiment)]
+    from ktpfl_pipeline.core.method import TRAINING
+    from ktpfl_pipeline.methods import METHODS, find
+
+    others = [method for method in methods if find(method).kind.private_data != TRAINING]
     if others:
         uses = f"{', '.join(others)} use{'s' * (len(others) == 1)}"
+        covered = sorted(method for method in METHODS if find(method).kind.private_data == TRAINING)
         raise InputError(
             f"{name}.training.privacy is set, and {uses} private images otherwise than in plain local training, which "
-            f"its ε would not cover: set it to null, or run {', '.join(sorted(ON_TRAINING))}."
+            f"its ε would not cover: set it to null, or run {', '.join(covered)}."
         )
-
-
-def on_validation(experiment: "Experiment") -> set[str]:
-    """Return the methods that are told to fit coefficients to validation labels."""
-    return {method for method, given in experiment.methods.items() if given.get("objective") == "likelihood"}

@@ -14,12 +14,13 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import coefficients, mutual, prototypes, rng
+from ktpfl_pipeline.core import mutual, prototypes, rng
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 
@@ -333,13 +334,13 @@ class Federation:
             batch: (B,) indices of the public samples that the teachers speak of.
             t: the round, which names the shuffling streams.
         """
-        coefficients.refuse_improper(teachers, list(models))
+        check_teachers(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
         return self._trained("distill", operations.distill, calls, models)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
         """Return the server's models, one per architecture, each fitted to the teacher, (B, K), for R epochs."""
-        coefficients.refuse_improper(teacher, list(models))
+        check_teachers(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
         return self._trained("fuse", operations.distill, calls, models)
 

@@ -6,12 +6,13 @@ https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objecti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -46,20 +47,20 @@ class RelationStep:
 
 @dataclass(frozen=True)
 class APPLE(Personal):
-    """Believes that a client can learn from its own loss how much of whose model is good for it.
+    """Key idea: a client learns from its own loss how much of whose model is good for it.
 
     Attributes:
         relation_rate: step size of p.
         pull: μ, of (μ/2)‖p - p₀‖² in the loss, toward the shares of data D_j / D.
     """
 
-    relation_rate: float = 0.01
-    pull: float = 0.1
+    title = "APPLE"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        for name in ("relation_rate", "pull"):
-            check_range(f"apple.{name}", getattr(self, name), 0)
+    relation_rate: Annotated[float, Ge(0)] = 0.01
+    pull: Annotated[float, Ge(0)] = 0.1
 
     def init(self, fed: Federation) -> APPLEState:
         """Start from the common initial model and the shares of data."""

@@ -5,13 +5,15 @@ Algorithm 1, https://arxiv.org/abs/2012.08565
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients
-from ktpfl_pipeline.core.errors import InputError, check_range
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, mix, vector_of, wire_bytes
@@ -35,7 +37,7 @@ class FedFomoState(PersonalState):
 
 @dataclass(frozen=True)
 class FedFomo(Personal):
-    """Believes that a model is worth to a client what it lowers its validation loss by, per distance moved.
+    """Key idea: a model is worth to a client what it lowers its validation loss by, per distance moved.
 
     Attributes:
         candidates: M, models that a client weighs, its own among them.
@@ -43,15 +45,15 @@ class FedFomo(Personal):
         decay: what ε loses in each round; 0.05 there.
     """
 
-    candidates: int = 5
-    explore: float = 0.3
-    decay: float = 0.05
+    title = "FedFomo"
+    exchanges = frozenset({"parameters", "coefficients"})
+    private_data = "validation losses"
+    one_architecture = True
+    paper_name = "FedFomo"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        check_range("fedfomo.candidates", self.candidates, 1)
-        check_range("fedfomo.explore", self.explore, 0, 1)
-        check_range("fedfomo.decay", self.decay, 0, 1)
+    candidates: Annotated[int, Ge(1)] = 5
+    explore: Annotated[float, Interval(ge=0, le=1)] = 0.3
+    decay: Annotated[float, Interval(ge=0, le=1)] = 0.05
 
     def init(self, fed: Federation) -> FedFomoState:
         """Start from the common initial model, with P = I."""
@@ -119,4 +121,4 @@ def worth(tried: list[Params], losses: list[float], names: list[str]) -> Tensor:
 def normalised(gains: Tensor) -> Tensor | None:
     """Return the positive gains as weights that sum to one; None where there is none: keep what you have."""
     positive = gains.clamp_min(0.0)
-    return positive / positive.sum() if positive.sum() > coefficients.TINY else None
+    return positive / positive.sum() if positive.sum() > TINY else None

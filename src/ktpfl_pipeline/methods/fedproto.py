@@ -6,11 +6,12 @@ averaging neighbours (`core/prototypes.py`); a client classifies with its own he
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -32,20 +33,19 @@ class FedProtoState(PersonalState):
 
 @dataclass(frozen=True)
 class FedProto(Personal):
-    """Believes that what a class looks like inside a model can be shared, where the models cannot.
+    """Key idea: what a class looks like inside a model can be shared, where the models cannot.
 
     Attributes:
         weight: λ of the squared distance to the prototype in the local loss; 1 in the paper.
         dimension: F, the common dimension of the features.
     """
 
-    weight: float = 1.0
-    dimension: int = 64
+    title = "FedProto"
+    exchanges = frozenset({"prototypes"})
+    private_data = "its own training rule and class means"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        check_range("fedproto.weight", self.weight, 0)
-        check_range("fedproto.dimension", self.dimension, 1)
+    weight: Annotated[float, Ge(0)] = 1.0
+    dimension: Annotated[int, Ge(1)] = 64
 
     def init(self, fed: Federation) -> FedProtoState:
         """Start from the common initial models, with no prototypes."""

@@ -4,8 +4,10 @@ Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated Mutual Learning, 
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from ktpfl_pipeline.core.errors import check_range
+from annotated_types import Interval
+
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -21,7 +23,7 @@ class FMLState(PersonalState):
 
 @dataclass(frozen=True)
 class FML(Personal):
-    """Believes that a small model that everybody trains can carry knowledge between models of any kind.
+    """Key idea: a small model that everybody trains carries knowledge between models of any kind.
 
     Attributes:
         common: architecture of the common model.
@@ -29,14 +31,13 @@ class FML(Personal):
         beta: β, the same for the common model, which listens to the own one.
     """
 
-    common: str = "lenet"
-    alpha: float = 0.5
-    beta: float = 0.5
+    title = "FML"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
 
-    def __post_init__(self) -> None:
-        """Refuse weights that are none."""
-        for name in ("alpha", "beta"):
-            check_range(f"fml.{name}", getattr(self, name), 0, 1)
+    common: str = "lenet"
+    alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
+    beta: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
     def init(self, fed: Federation) -> FMLState:
         """Start from the common initial models."""

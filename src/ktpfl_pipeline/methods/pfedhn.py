@@ -6,14 +6,15 @@ https://arxiv.org/abs/2103.04628. The KT-pFL paper's figures call it FedHN.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange, hypernetwork
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, select, vector_of, with_vector
 
 
@@ -38,8 +39,8 @@ class PFedHNState:
 
 
 @dataclass(frozen=True)
-class PFedHN:
-    """Believes that clients are points of one space, and that a network can learn what model suits each point.
+class PFedHN(Method[PFedHNState]):
+    """Key idea: clients are points of one space, and a network learns what model suits each point.
 
     The server steps after each client; their order is drawn afresh in every round, whatever order they are listed in.
     The last layer's bias starts as the common initial model and its weights at zero, so that this method starts where
@@ -55,18 +56,17 @@ class PFedHN:
         clip: the largest norm of a server gradient; 50 there.
     """
 
-    hidden: int = 32
-    layers: int = 3
-    rate: float = 0.01
-    momentum: float = 0.9
-    decay: float = 0.001
-    clip: float = 50.0
+    title = "pFedHN"
+    exchanges = frozenset({"parameters"})
+    one_architecture = True
+    paper_name = "FedHN"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        for name, least in {"hidden": 1, "layers": 0, "rate": 0, "decay": 0, "clip": 0}.items():
-            check_range(f"pfedhn.{name}", getattr(self, name), least)
-        check_range("pfedhn.momentum", self.momentum, 0, 1)
+    hidden: Annotated[int, Ge(1)] = 32
+    layers: Annotated[int, Ge(0)] = 3
+    rate: Annotated[float, Ge(0)] = 0.01
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 0.9
+    decay: Annotated[float, Ge(0)] = 0.001
+    clip: Annotated[float, Ge(0)] = 50.0
 
     def init(self, fed: Federation) -> PFedHNState:
         """Draw the hypernetwork and the embeddings; every client's model is the common initial one."""

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.client.dp_sgd import Privacy
-from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData

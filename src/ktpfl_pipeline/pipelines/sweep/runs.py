@@ -12,7 +12,7 @@ from ktpfl_pipeline.analysis.results import flat, summarise
 from ktpfl_pipeline.config.schema import Experiment, Sweep, create_method
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import code_version, run_seed
@@ -59,7 +59,7 @@ def run_method(
 ) -> dict[str, Any]:
     """Run one method at one point with every seed, and return its `MethodResult` as plain values."""
     label = sweep.label(value) if sweep.touches(method) else ""
-    title = TITLES.get(method, method)
+    title = title_of(method)
     with Progress(f"{label}, {title}" if label else title, point) as progress:
         runs = [run_seed(name, method, point, data, seed, progress, parent, label) for seed in point.seeds]
     return summarise(runs, asdict(create_method(method, point.methods.get(method, {})))).to_dict()

@@ -13,7 +13,7 @@ from ktpfl_pipeline.analysis.results import flat, summarise
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune, create_method
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import code_version, run_seed
@@ -78,7 +78,7 @@ def run_trial(
     """Run one candidate with every seed."""
     values = asdict(create_method(method, point.methods[method]))
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
-    title = ", ".join(filter(None, (f"{TITLES.get(method, method)}, trial {number}", label)))
+    title = ", ".join(filter(None, (f"{title_of(method)}, trial {number}", label)))
     try:
         with Progress(title, point) as progress:
             runs = [run_seed(name, method, point, data, seed, progress, parent, label) for seed in point.seeds]
