@@ -1,4 +1,4 @@
-"""KT-pFL as a whole round: the statements of section 15.2 of the project's algorithm reference."""
+"""KT-pFL as a whole round."""
 
 import itertools
 from dataclasses import asdict, replace
@@ -45,7 +45,7 @@ def updated(method: KTpFL, logits: Tensor, c: Tensor | None = None, cohort: tupl
 
 
 class TestDistillationLoss:
-    """#21: the gradient of T^2 KL(p || softmax(z/T)) with respect to the logits is T (softmax(z/T) - p) / b."""
+    """The gradient of T^2 KL(p || softmax(z/T)) with respect to the logits is T (softmax(z/T) - p) / b."""
 
     @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0, 20.0])
     def test_gradient(self, temperature: float) -> None:
@@ -75,7 +75,7 @@ class TestDistillationLoss:
 
 
 class TestTeachingOneself:
-    """#22: C = I."""
+    """C = I."""
 
     @pytest.mark.parametrize("temperature", [1.0, 3.0])
     def test_gradient_vanishes(self, temperature: float) -> None:
@@ -113,7 +113,7 @@ class TestTeachingOneself:
 @pytest.mark.parametrize("distillation", [Distillation(epochs=0), Distillation(batch_size=8, learning_rate=0.0)])
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_without_distillation_it_is_local_training(name: str, distillation: Distillation) -> None:
-    """#23: R = 0 or eta_2 = 0, bit for bit, models and accuracies."""
+    """R = 0 or eta_2 = 0, bit for bit, models and accuracies."""
     schedule = Schedule(rounds=3, participation=0.6)
     run = engine.run(create(name), toy.federation(distillation=distillation), schedule)
     alone = engine.run(Local(), toy.federation(distillation=distillation), schedule)
@@ -127,7 +127,7 @@ def test_without_distillation_it_is_local_training(name: str, distillation: Dist
 @pytest.mark.parametrize("order", ["paper", "coefficients_first"])
 @pytest.mark.parametrize("participation", [1.0, 0.6, 0.2])
 def test_frozen_is_fedmd(participation: float, order: str) -> None:
-    """#24: C held at 1/N, bit for bit, over rounds with cohorts."""
+    """C held at 1/N, bit for bit, over rounds with cohorts."""
     schedule = Schedule(rounds=4, participation=participation)
     kt_pfl = engine.run(KTpFL(update="frozen", order=order), toy.federation(), schedule)
     fedmd = engine.run(FedMD(), toy.federation(), schedule)
@@ -140,7 +140,7 @@ def test_frozen_is_fedmd(participation: float, order: str) -> None:
 @pytest.mark.parametrize("update", ["eg", "softmax", "exact"])
 @pytest.mark.parametrize("objective", ["divergence", "likelihood"])
 def test_a_strong_pull_is_nearly_fedmd(objective: str, update: str) -> None:
-    """#7: the distance from 1/N, and so from FedMD's models, falls with 1/rho; float64, three rounds."""
+    """The distance from 1/N, and so from FedMD's models, falls with 1/rho; float64, three rounds."""
     fedmd = engine.run(FedMD(), toy.federation(dtype="float64"), Schedule(rounds=3)).state.models
     distances = []
     for rho in (1e3, 1e6):
@@ -152,7 +152,7 @@ def test_a_strong_pull_is_nearly_fedmd(objective: str, update: str) -> None:
 
 
 class TestPartialParticipation:
-    """#25, and what the contract test leaves to this method."""
+    """And what the contract test leaves to this method."""
 
     @pytest.mark.parametrize("update", list(coefficients.UPDATES))
     def test_absent_clients_keep_row_column_and_model(self, update: str) -> None:
