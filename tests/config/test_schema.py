@@ -216,6 +216,8 @@ def test_a_wrong_part_of_a_list(path: str, value: Any, message: str) -> None:
 UNKNOWN = [
     ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
     ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
+    ("architectures", ["my_nets:wide_mlp"], "'my_nets:wide_mlp'", "No module named 'my_nets'"),
+    ("private.source", "mine.sources:csv:a.csv", "'mine.sources:csv'", "No module named 'mine'"),
     ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
     ("partition.scheme", "random", "'random'", "choose from iid, "),
     ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),
@@ -238,7 +240,12 @@ def test_a_name_that_does_not_exist(path: str, value: Any, named: str, mend: str
 
 
 @pytest.mark.parametrize(
-    ("method", "mend"), [("kt_pfll", "did you mean 'kt_pfl'?"), ("gossip", "choose from kt_pfl, ")]
+    ("method", "mend"),
+    [
+        ("kt_pfll", "did you mean 'kt_pfl'?"),
+        ("gossip", "choose from kt_pfl, "),
+        ("mine:Nearest", "No module named 'mine'"),
+    ],
 )
 def test_a_method_that_does_not_exist(method: str, mend: str) -> None:
     message = refusal(f"methods.{method}", {})
@@ -289,11 +296,6 @@ class TestPrivacyBesideMethods:
     def test_they_are_refused(self, methods: list[str], named: str) -> None:
         with pytest.raises(InputError, match=rf"^mine\.training\.privacy is set, and {named} private images otherwise"):
             checks.refuse_unmet("mine", schema.parse("mine", EXPERIMENT), methods)
-
-    def test_kt_pfl_on_validation_images_is_refused(self) -> None:
-        experiment = schema.parse("mine", changed("methods.kt_pfl.objective", "likelihood"))
-        with pytest.raises(InputError, match="and kt_pfl uses private images"):
-            checks.refuse_unmet("mine", experiment, ["kt_pfl", "local"])
 
     def test_others_are_not(self) -> None:
         checks.refuse_unmet("mine", schema.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
@@ -602,12 +604,12 @@ class TestAdversaries:
         assert f"mine.adversaries.share is {share}" in refusal("adversaries", {"share": share})
 
     def test_beside_methods_that_exchange_more(self) -> None:
-        given = copy.deepcopy(self.GIVEN)
-        given["methods"]["kt_pfl"]["objective"] = "likelihood"
+        experiment = schema.parse("mine", self.GIVEN)
         with pytest.raises(InputError) as refused:
-            checks.refuse_unmet_adversaries("mine", schema.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+            checks.refuse_unmet_adversaries("mine", experiment, ["kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
-            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
+            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl_likelihood, fedproto "
+            "exchange models "
         )
 
     def test_where_models_are_exchanged(self) -> None:

@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import LocalTraining
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
+from ktpfl_pipeline.methods import compared
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
@@ -241,4 +241,4 @@ def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anythi
     with pytest.raises(
         InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, fml exchange models or"
     ):
-        settle(settings, "", EXPERIMENT, HETERO_METHODS)
+        settle(settings, "", EXPERIMENT, compared(one_architecture=False))

@@ -17,9 +17,10 @@ from unittest.mock import patch
 import toy
 
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.metrics import KINDS, Traffic
 from ktpfl_pipeline.core.weights import wire_bytes
-from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
+from ktpfl_pipeline.methods import METHODS, create
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "privacy.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
@@ -156,7 +157,7 @@ def row(name: str) -> str:
         named = [f"{kind.rpartition('_')[0]} {text}" for kind, text in kinds.items()]
         each = [sum(FORMULAS[kind.rpartition("_")[0]][text](s) for kind, text in kinds.items()) for s in sizes]
         cells += ["; ".join(named).replace("|", "\\|") or "nothing", amount(fmean(each))]
-    covered = "yes" if name in ON_TRAINING else "no"
+    covered = "yes" if create(name).private_data == TRAINING else "no"
     return f"| `{name}` | {' | '.join(cells)} | {'yes' if found.counts else 'no'} | {covered} |"
 
 

@@ -43,7 +43,9 @@ def refuse_unknown_names(name: str, experiment: "Experiment") -> None:
     for architecture in experiment.architectures:
         refuse_unknown_extension(f"{name}.architectures", architecture, MODELS, find)
     for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part"])):
-        refuse_unknown_extension(f"{name}.{kind}.source", getattr(experiment, kind).source, known, sources.find)
+        source = getattr(experiment, kind).source
+        given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
+        refuse_unknown_extension(f"{name}.{kind}.source", given, known, sources.find)
     refuse_missing_device(f"{name}.compute.device", experiment.compute.device)
     refuse_impossible_workers(name, experiment.compute)
 
@@ -53,12 +55,12 @@ def refuse_unknown_extension(where: str, given: str, known: Collection[str], fin
 
     Args:
         where: the setting.
-        given: its value: a name, ``name:argument``, or a dotted path.
+        given: its value.
         known: the registry.
         find: imports what a dotted path names.
     """
-    if given.partition(":")[0] in known or ":" not in given:
-        return refuse_unknown(where, given.partition(":")[0], known)
+    if ":" not in given:
+        return refuse_unknown(where, given, known)
     try:
         find(given)
     except InputError as error:
