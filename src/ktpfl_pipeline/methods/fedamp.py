@@ -33,8 +33,9 @@ class FedAMP(Personal):
 
     Attributes:
         coupling: λ / (2α), weight of ‖w - u‖² in the local loss.
-        attention: the largest weight that a client may give to all others together. It stands for α, which is chosen
-            so that the client with most similar peers gives just that; σ is the median squared distance.
+        attention: the paper's α, the step that moves u toward others, in a scale that does not depend on the models:
+            the largest weight that a client may give to all others together. α is chosen so that the client with the
+            most similar peers gives just that; σ is the median squared distance.
     """
 
     title = "FedAMP"
@@ -53,12 +54,10 @@ class FedAMP(Personal):
 
     def round(self, state: FedAMPState, cohort: list[int], t: int, fed: Federation) -> tuple[FedAMPState, RoundReport]:
         """Mix each client's u from the last uploads, send it, train from u and near it, upload."""
-        xi = self.weights_of_seen(state, fed)  # (N, N)
-        rows = fed.positions(cohort)
-        mixed = mix([state.models[client.id] for client in fed.clients], xi[rows])
-        starts = dict(zip(cohort, mixed, strict=True))
-        anchors = {n: (vector_of(u, fed.trained_names),) for n, u in starts.items()}
-        trained, _ = fed.train_by(Proximal(2.0 * self.coupling), starts, t, anchors)
+        xi, rows = self.weights_of_seen(state, fed), fed.positions(cohort)  # (N, N)
+        u = dict(zip(cohort, mix([state.models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
+        anchors = {n: (vector_of(model, fed.trained_names),) for n, model in u.items()}
+        trained, _ = fed.train_by(Proximal(2.0 * self.coupling), u, t, anchors)
         seen = state.seen.clone().index_fill_(0, rows, True)
         shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # who is absent got nothing
         report = RoundReport(trained, exchange.both_ways(trained), shown)
