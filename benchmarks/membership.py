@@ -26,11 +26,11 @@ from ktpfl_pipeline.analysis.membership import Inference, attack, surrogates
 from ktpfl_pipeline.analysis.results import difference
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core.client import dp_sgd
-from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.prepare import prepare
 
@@ -105,7 +105,7 @@ def attacks() -> tuple[dict[str, list[Inference]], dict[str, list[float]]]:
             run = play(method, changes, seed)
             if method == "local":
                 found.setdefault("untrained | nobody", []).append(attack(run.fed, run.fed.initial_models()))
-            title = TITLES[method]
+            title = title_of(method)
             found.setdefault(f"{title} | parameters", []).append(attack(run.fed, run.models))
             accuracy.setdefault(f"{title} | parameters", []).append(run.accuracy)
             if not changes:
@@ -183,7 +183,7 @@ def cost_table(costs: Costs) -> list[str]:
     for (method, noise), runs in costs.items():
         most, middle = (statistics.fmean(of(run.spent) for run in runs) for of in (max, statistics.median))
         told = [run.told for run in runs]
-        cells = [TITLES[method], noise or "none", f"{most:.3g}", f"{middle:.3g}", spread([r.accuracy for r in runs])]
+        cells = [title_of(method), noise or "none", f"{most:.3g}", f"{middle:.3g}", spread([r.accuracy for r in runs])]
         cells += [interval(told, "advantage"), interval(told, "auc")]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
@@ -219,9 +219,9 @@ def figure(found: dict[str, list[Inference]], costs: Costs) -> Figure:
     for (method, noises), colour, marker in zip(NOISE.items(), ("#98a2b3", "#0072b2"), "os", strict=True):
         accuracy = [statistics.fmean(run.accuracy for run in costs[method, noise]) for noise in noises]
         most = [statistics.fmean(max(run.spent) for run in costs[method, noise]) for noise in noises]
-        right.semilogx(most[1:], accuracy[1:], marker=marker, color=colour, label=TITLES[method])
+        right.semilogx(most[1:], accuracy[1:], marker=marker, color=colour, label=title_of(method))
         reached = max(reached, most[1:], key=len)
-        right.axhline(accuracy[0], color=colour, linestyle="--", linewidth=1, label=f"{TITLES[method]}, no privacy")
+        right.axhline(accuracy[0], color=colour, linestyle="--", linewidth=1, label=f"{title_of(method)}, no privacy")
     right.set_xticks(reached, [f"{epsilon:.3g}" for epsilon in reached])
     right.minorticks_off()
     right.set(xlabel="largest ε of a client", ylabel="accuracy (%)", title="What privacy costs")
@@ -264,7 +264,8 @@ def write(found: dict[str, list[Inference]], accuracy: dict[str, list[float]], c
         "",
         *gaps(found),
         "",
-        f"{', '.join(given.architectures)}; {TITLES['kt_pfl_params']} and {TITLES['fedavg']} with {ALIKE[0]} alone.",
+        f"{', '.join(given.architectures)}; "
+        f"{title_of('kt_pfl_params')} and {title_of('fedavg')} with {ALIKE[0]} alone.",
         "The advantage is the largest difference of true and false positive rates over all thresholds, one for all",
         "clients; the row of untrained models says how much of it is chance. Members are a client's training images,",
         "others its test images, weighted to the members' distribution over clients and classes.",

@@ -20,10 +20,10 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
-from ktpfl_pipeline.pipeline_registry import HOMO_METHODS
+from ktpfl_pipeline.methods import compared
 
 CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2
-COMPARED = ("kt_pfl", *HOMO_METHODS)
+COMPARED = ("kt_pfl", *compared(one_architecture=True))
 
 
 def federation() -> Federation:
@@ -71,7 +71,7 @@ def main() -> None:
     ]
     for method in COMPARED:
         found = subprocess.run([sys.executable, __file__, method], check=True, capture_output=True, text=True)
-        lines.append(f"| {methods.TITLES[method]} | {float(found.stdout):.2f} |")
+        lines.append(f"| {methods.title(method)} | {float(found.stdout):.2f} |")
         print(lines[-1], flush=True)
     measure.write("memory", lines)
 

@@ -23,7 +23,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, difference
 from ktpfl_pipeline.config import parsing, schema
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
 from ktpfl_pipeline.reports import figures, looks, tables
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
@@ -109,7 +109,7 @@ def rows(found: Runs) -> list[str]:
             cells = [
                 KINDS[kind].lower() if share else "nothing false",
                 f"{share:.0%}",
-                TITLES[method],
+                title_of(method),
                 tables.percent(fmean(accuracy), stdev(accuracy)),
                 tables.interval(difference(changes(found, kind, share, method))) if share else tables.NONE,
                 tables.NONE
@@ -147,7 +147,7 @@ def figure(found: Runs) -> Figure:
                 markersize=4.5,
                 linewidth=1.6,
                 elinewidth=1,
-                label=TITLES[method],
+                label=title_of(method),
             )
         axes.set_title(title)
         axes.set_xticks([0, 10, 20])

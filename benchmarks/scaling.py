@@ -16,9 +16,12 @@ from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine, executors, resources
-from ktpfl_pipeline.core.coefficients import Divergence, eg, soft_predictions, teachers, uniform
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.blocks import uniform
+from ktpfl_pipeline.core.matrix.objectives import Divergence
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.updates import eg
 from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
 
 PRIVATE, TEST, SIZE, CLASSES = 100, 20, 28, 10
@@ -59,7 +62,7 @@ def server(clients: int) -> dict[str, float]:
     soft, c = soft_predictions(logits), uniform(clients)
     objective = Divergence(soft, torch.ones(clients, dtype=torch.float64), 0.7)
     repetitions = 5 if clients <= 500 else 1
-    mixture = min(measure.seconds_of(lambda: teachers(c, soft)) for _ in range(repetitions))
+    mixture = min(measure.seconds_of(lambda: mix_teachers(c, soft)) for _ in range(repetitions))
     return {
         "mixture": mixture,
         "matrix": min(measure.seconds_of(lambda: eg(objective, c, 0.5, 1)) for _ in range(repetitions)),

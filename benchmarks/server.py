@@ -15,7 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ktpfl_pipeline.core.coefficients import Divergence, eg, project, soft_predictions, teachers, uniform
+from ktpfl_pipeline.core.matrix.blocks import uniform
+from ktpfl_pipeline.core.matrix.objectives import Divergence
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.updates import eg, project
 
 PUBLIC, CLASSES, RHO = 3000, 10, 0.7  # the paper's |D_r|, ten classes
 REPETITIONS = 5
@@ -55,7 +58,7 @@ def row_of(n: int) -> str:
     c = torch.rand(n, n, generator=generator, dtype=torch.float64)
     c = c / c.sum(dim=1, keepdim=True)
     ways = {
-        "mix": lambda: teachers(c, soft),
+        "mix": lambda: mix_teachers(c, soft),
         "project": lambda: project(c - uniform(n)),
         "closed": lambda: closed_form(c, soft, weights),
         "autograd": lambda: autograd(c, soft, weights),

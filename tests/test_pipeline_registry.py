@@ -9,8 +9,10 @@ import yaml
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.methods import METHODS as KNOWN
-from ktpfl_pipeline.pipeline_registry import HETERO_METHODS, HOMO_METHODS, SWEEPS, register_pipelines
+from ktpfl_pipeline.methods import compared
+from ktpfl_pipeline.pipeline_registry import SWEEPS, register_pipelines
 
+HETERO_METHODS, HOMO_METHODS = compared(one_architecture=False), compared(one_architecture=True)
 DATASETS = ("digits", "fashion_mnist", "emnist", "cifar")
 PIPELINES = register_pipelines()
 NAMES = sorted(set(PIPELINES) - {"__default__"})

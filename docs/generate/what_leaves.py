@@ -21,9 +21,10 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
 import toy
 
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.metrics import KINDS, Traffic
 from ktpfl_pipeline.core.weights import wire_bytes
-from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
+from ktpfl_pipeline.methods import METHODS, create
 
 DOCUMENT = Path(__file__).parents[1] / "privacy.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
@@ -179,7 +180,7 @@ def row(name: str) -> str:
         named = [f"{category(kind)} {text}" for kind, text in kinds.items()]
         each = [sum(FORMULAS[category(kind)][text](s) for kind, text in kinds.items()) for s in sizes]
         cells += ["; ".join(named).replace("|", "\\|") or "nothing", amount(fmean(each))]
-    covered = "yes" if name in ON_TRAINING else "no"
+    covered = "yes" if create(name).private_data == TRAINING else "no"
     return f"| `{name}` | {' | '.join(cells)} | {'yes' if found.counts else 'no'} | {covered} |"
 
 

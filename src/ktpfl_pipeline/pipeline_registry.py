@@ -1,26 +1,15 @@
-"""Every pipeline by name. An experiment is a line in conf/; what is compared in it is a line here."""
+"""Every pipeline by name. An experiment is a line in conf/; what is compared in it, the registry of methods says."""
 
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config.schema import TUNE
+from ktpfl_pipeline.methods import compared
 from ktpfl_pipeline.pipelines import overview, sweep, tune
 from ktpfl_pipeline.pipelines.own_methods import own_methods
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
-HETERO_METHODS = (
-    *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
-    *("fedmd", "feddf", "feddf_soft", "pfeddf"),
-    *("ds_fl", "comet", "fedproto", "fml"),
-    "local",
-)
 HOMO_EXPERIMENTS = ("homo_digits", "homo_fashion_mnist", "homo_emnist", "homo_cifar")
-HOMO_METHODS = (
-    *("kt_pfl_params", "fedavg", "fedavg_ft", "per_fedavg", "pfedme"),
-    *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
-    *("ditto", "fedrep", "apple"),
-    "local",
-)
 SWEEPS = (  # the paper's Tables 3 to 6
     *("sweep_local_epochs", "sweep_distillation_steps", "sweep_rho"),
     *("sweep_public_batch", "sweep_public_source"),
@@ -37,7 +26,8 @@ def register_pipelines() -> dict[str, Pipeline]:
     that conf/ gives by a dotted path come last.
     """
     pipelines = {}
-    for experiments, methods in ((HETERO_EXPERIMENTS, HETERO_METHODS), (HOMO_EXPERIMENTS, HOMO_METHODS)):
+    for experiments, one_architecture in ((HETERO_EXPERIMENTS, False), (HOMO_EXPERIMENTS, True)):
+        methods = compared(one_architecture)
         for experiment in experiments:
             pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
             compare = f"compare_{experiment}"

@@ -9,9 +9,9 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.analysis.membership import Inference, attack, infer, losses, standardised, surrogates
-from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 
 

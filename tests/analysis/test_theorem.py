@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from ktpfl_pipeline.analysis.theorem import check, fit_mixture
-from ktpfl_pipeline.core.coefficients import Likelihood, exact, uniform
+from ktpfl_pipeline.core.matrix.blocks import uniform
+from ktpfl_pipeline.core.matrix.objectives import Likelihood
+from ktpfl_pipeline.core.matrix.updates import exact
 
 
 def some(images: int, models: int, seed: int = 0) -> torch.Tensor:

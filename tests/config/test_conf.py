@@ -15,11 +15,10 @@ from kedro.io import DataCatalog, MemoryDataset
 from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
+from ktpfl_pipeline.methods import compared
 from ktpfl_pipeline.pipeline_registry import (
     HETERO_EXPERIMENTS,
-    HETERO_METHODS,
     HOMO_EXPERIMENTS,
-    HOMO_METHODS,
     SWEEPS,
     register_pipelines,
 )
@@ -65,7 +64,9 @@ HOMO_PAPER = {  # one architecture, section 5.1 and Table 2; the learning rate i
     "architectures": ["mcmahan_cnn"],
     "training.learning_rate": 0.005,
 }
-METHODS = dict.fromkeys(HETERO_EXPERIMENTS, HETERO_METHODS) | dict.fromkeys(HOMO_EXPERIMENTS, HOMO_METHODS)
+METHODS = dict.fromkeys(HETERO_EXPERIMENTS, compared(one_architecture=False)) | dict.fromkeys(
+    HOMO_EXPERIMENTS, compared(one_architecture=True)
+)
 MEMORY = {
     "private",
     "public_images",

@@ -1,6 +1,5 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
-import copy
 from typing import Any, ClassVar
 
 import pytest
@@ -91,7 +90,12 @@ def test_a_name_that_does_not_exist(path: str, value: Any, named: str, mend: str
 
 
 @pytest.mark.parametrize(
-    ("method", "mend"), [("kt_pfll", "did you mean 'kt_pfl'?"), ("gossip", "choose from kt_pfl, ")]
+    ("method", "mend"),
+    [
+        ("kt_pfll", "did you mean 'kt_pfl'?"),
+        ("gossip", "choose from kt_pfl, "),
+        ("mine:Nearest", "No module named 'mine'"),
+    ],
 )
 def test_a_method_that_does_not_exist(method: str, mend: str) -> None:
     message = refusal(f"methods.{method}", {})
@@ -130,11 +134,6 @@ class TestPrivacyBesideMethods:
     def test_they_are_refused(self, methods: list[str], named: str) -> None:
         with pytest.raises(InputError, match=rf"^mine\.training\.privacy is set, and {named} private images otherwise"):
             checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), methods)
-
-    def test_kt_pfl_on_validation_images_is_refused(self) -> None:
-        experiment = parsing.parse("mine", changed("methods.kt_pfl.objective", "likelihood"))
-        with pytest.raises(InputError, match="and kt_pfl uses private images"):
-            checks.check_methods("mine", experiment, ["kt_pfl", "local"])
 
     def test_others_are_not(self) -> None:
         checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
@@ -435,12 +434,12 @@ class TestAdversaries:
         assert f"mine.adversaries.share is {share}" in refusal("adversaries", {"share": share})
 
     def test_beside_methods_that_exchange_more(self) -> None:
-        given = copy.deepcopy(self.GIVEN)
-        given["methods"]["kt_pfl"]["objective"] = "likelihood"
+        experiment = schema.parse("mine", self.GIVEN)
         with pytest.raises(InputError) as refused:
-            checks.refuse_unmet_adversaries("mine", parsing.parse("mine", given), ["kt_pfl", "fedproto", "fedmd"])
+            checks.check_adversaries("mine", experiment, ["kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
-            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl, fedproto exchange models "
+            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl_likelihood, fedproto "
+            "exchange models "
         )
 
     def test_where_models_are_exchanged(self) -> None:

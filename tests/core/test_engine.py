@@ -278,7 +278,7 @@ class TestRecords:
 
     def test_coefficients_are_those_after_each_round(self, undisturbed: Run) -> None:
         assert undisturbed.coefficients.shape == (4, 5, 5)
-        assert torch.equal(undisturbed.coefficients[-1], undisturbed.state.knowledge.float())
+        assert torch.equal(undisturbed.coefficients[-1], undisturbed.state.coefficients.float())
         assert (undisturbed.coefficients.sum(dim=2) - 1).abs().max() < 1e-6
 
     def test_losses_are_in_the_order_of_the_cohort_and_the_servers_in_that_of_their_names(self) -> None:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Distillation
 from ktpfl_pipeline.methods import create
@@ -161,12 +160,6 @@ class TestRound:
         _, report = COMET().round(COMET().init(fed), [7, 12], 1, fed)
         expected = Traffic(predictions_up=156, predictions_down=156, public_down=832)
         assert report.traffic == {7: expected, 12: expected}
-
-
-@pytest.mark.parametrize("clusters", [0, -3])
-def test_no_clusters_are_refused(clusters: int) -> None:
-    with pytest.raises(InputError, match=rf"comet.clusters is {clusters}; it must be finite and at least 1"):
-        create("comet", {"clusters": clusters})
 
 
 def test_the_default() -> None:

@@ -5,9 +5,8 @@ import math
 import shutil
 from contextlib import closing
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import torch
@@ -22,16 +21,19 @@ from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, Personal
-from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.metrics import KINDS, LEDGERS, RoundRecord, Traffic
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
-from ktpfl_pipeline.methods import METHODS, TITLES, create
+from ktpfl_pipeline.methods import METHODS, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}, "apple": {"relation_rate": 0.1}}
 
 # Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored.
 OF_STORED_MODELS = {"affinity", "relations"}  # FedFomo, APPLE
+
+# The first method of each kind of state, and so of each way in which models are given to clients and taken back.
+REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
 SETTINGS = {"what": "toy"}
@@ -86,9 +88,6 @@ def entries(state: Any) -> dict[str, Any]:
 
 
 class TestContract:
-    def test_has_a_title(self, name: str) -> None:
-        assert TITLES[name]
-
     def test_learns(self, method: Method[Any], fed: Federation) -> None:
         before = [evaluation.accuracy for evaluation in fed.evaluate(fed.initial_models(), "test").values()]
         after = engine.run(method, fed, Schedule(rounds=3)).history[-1].accuracy["after_transfer"]
@@ -141,6 +140,11 @@ class TestContract:
         assert all(getattr(traffic, ledger) >= 0 for traffic in report.traffic.values() for ledger in LEDGERS)
         assert set(report.after_local) == set(cohort)
 
+    def test_exchanges_what_its_class_says(self, method: Method[Any], fed: Federation) -> None:
+        _, report = method.round(method.init(fed), list(toy.IDS), 1, fed)
+        found = {kind for kind in KINDS for traffic in report.traffic.values() if getattr(traffic, kind)}
+        assert {kind.rpartition("_")[0] for kind in found} - {"public"} == method.exchanges
+
     def test_an_absent_client_is_left_alone(self, method: Method[Any], fed: Federation) -> None:
         everyone = list(toy.IDS)
         cohort, absent = [7, 20], [3, 11, 12]
@@ -166,6 +170,7 @@ class TestContract:
         reverse = engine.run(method, toy.again(fed, executor=toy.ReverseExecutor()), SCHEDULE)
         assert_same_run(reverse, straight)
 
+    @pytest.mark.parametrize("name", REPRESENTATIVES, indirect=True)
     @pytest.mark.parametrize("workers", [2, 7])
     def test_any_number_of_workers_changes_nothing(
         self, method: Method[Any], fed: Federation, straight: Run, workers: int
@@ -230,8 +235,7 @@ class TestContract:
     def test_an_unknown_hyperparameter_is_refused(self, name: str) -> None:
         with pytest.raises(InputError, match=f"hyperparameter of {name} 'nonsense' is unknown"):
             create(name, {"nonsense": 1})
-        make = METHODS[name]
-        for entry in fields(make.func if isinstance(make, partial) else make):
+        for entry in fields(METHODS[name].kind):
             with pytest.raises(InputError, match=f"did you mean '{entry.name}'"):
                 create(name, {entry.name + "x": 1})
 
@@ -267,8 +271,3 @@ def test_an_unknown_method_is_refused() -> None:
         create("kt_pfll")
     with pytest.raises(InputError, match=r"choose from .*fedmd"):
         create("zzz")
-
-
-def test_every_method_has_one_title() -> None:
-    assert set(TITLES) == set(METHODS)
-    assert len(set(TITLES.values())) == len(TITLES)

@@ -1,4 +1,4 @@
-"""FedDF, its soft variant, and pFedDF: sections 6 and 15.3 of the project's algorithm reference."""
+"""FedDF, its soft variant, and pFedDF."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,11 +9,10 @@ import toy
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Params, average
-from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
@@ -172,10 +171,6 @@ class TestPFedDF:
         one, other = (PFedDF().personal(state, EVERYONE, fed) for _ in range(2))
         assert toy.same(one, other)
         assert toy.same(state.prototypes, kept)
-
-    def test_a_negative_number_of_epochs_is_refused(self) -> None:
-        with pytest.raises(InputError, match=r"epochs.* is -1; it must be finite and at least 0"):
-            create("pfeddf", {"epochs": -1})
 
 
 class TestSoft:

@@ -93,7 +93,7 @@ class TestWeights:
 
     def test_a_candidate_where_one_is_has_no_worth(self) -> None:
         here = {"w": torch.tensor([1.0, 2.0])}
-        assert worth([here, here, {"w": torch.tensor([4.0, 6.0])}], [1.0, 1.0, 0.0], ["w"]).tolist() == pytest.approx(
+        assert worth(here, [here, {"w": torch.tensor([4.0, 6.0])}], [1.0, 1.0, 0.0], ["w"]).tolist() == pytest.approx(
             [0.0, 1 / 5], rel=1e-5
         )
 

@@ -7,9 +7,11 @@ import torch
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients, engine
-from ktpfl_pipeline.core.coefficients import SquaredDistance
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.matrix.blocks import uniform
+from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
+from ktpfl_pipeline.core.matrix.updates import UPDATES
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import average, gram
 from ktpfl_pipeline.methods.fedavg import FedAvg
@@ -54,7 +56,7 @@ class TestObjective:
         """Centring changes no step; nor do products that are not centred."""
         w, weights = random(4, 6), torch.ones(4).double()
         found = [
-            coefficients.UPDATES[update](SquaredDistance(products, weights, 0.7), rows(4), 0.05, 5)
+            UPDATES[update](SquaredDistance(products, weights, 0.7), rows(4), 0.05, 5)
             for products in (centred(w), centred(w + 3.0), w @ w.T)
         ]
         assert torch.allclose(found[0], found[1], rtol=0, atol=1e-12)
@@ -70,8 +72,8 @@ class TestObjective:
                 n: {name: scale * random(*tensor.shape, seed=n) for name, tensor in params.items()}
                 for n, params in fed.initial_models().items()
             }
-            state = KTpFLState(models, coefficients.uniform(5))
-            found.append(method.round(state, EVERYONE, 1, fed)[0].knowledge)
+            state = KTpFLState(models, uniform(5))
+            found.append(method.round(state, EVERYONE, 1, fed)[0].coefficients)
         assert torch.allclose(*found, rtol=0, atol=1e-9) == normalise
 
     def test_mean_distance_by_hand(self) -> None:
@@ -85,10 +87,10 @@ class TestObjective:
     def test_with_the_step_of_none_nothing_overshoots(self, update: str, rho: float) -> None:
         products = centred(random(5, 30))
         objective = SquaredDistance(products / mean_distance(products), torch.ones(5).double(), rho)
-        c, method = coefficients.uniform(5), KTpFLParams(update=update, rho=rho, steps=1)
+        c, method = uniform(5), KTpFLParams(update=update, rho=rho, steps=1)
         start = objective.value(c)
         for _ in range(20):
-            new = method.updated(objective, c)
+            _, new = method.learn(c, torch.arange(5), objective)
             assert (objective.value(new) <= objective.value(c) + 1e-12).all()
             c = new
         assert (objective.value(c) < start).all()
@@ -98,7 +100,7 @@ class TestObjective:
         w = torch.stack([w[0], w[1], w[0] + 0.1, 1.05 * w[1]])
         products = centred(w)
         objective = SquaredDistance(products / mean_distance(products), torch.ones(4).double(), 0.7)
-        c = KTpFLParams(steps=50).updated(objective, coefficients.uniform(4))
+        c = KTpFLParams(steps=50).learn(uniform(4), torch.arange(4), objective)[1]
         assert all(c[n, n ^ 2] > 2 * c[n, n ^ 1] for n in range(4))
 
 
@@ -113,7 +115,7 @@ class TestLimits:
     def test_coefficients_that_are_shares_of_data_give_fedavg(self, cohort: list[int]) -> None:
         """Also among those present: the rows are conditioned on them."""
         fed = toy.alike("both", dtype="float64")
-        state = replace(FROZEN.init(fed), knowledge=fed.data_weights(EVERYONE).expand(5, -1).clone())
+        state = replace(FROZEN.init(fed), coefficients=fed.data_weights(EVERYONE).expand(5, -1).clone())
         after, _ = FROZEN.round(state, cohort, 1, fed)
         fedavg, _ = FedAvg().round(FedAvg().init(fed), cohort, 1, fed)
         assert toy.distance({n: after.models[n] for n in cohort}, dict.fromkeys(cohort, fedavg.model)) < 1e-12
@@ -121,7 +123,7 @@ class TestLimits:
     def test_the_identity_is_local_training(self) -> None:
         """Bit for bit, counters of BatchNorm included."""
         fed = toy.alike("both")
-        state, alone = replace(FROZEN.init(fed), knowledge=torch.eye(5).double()), Local().init(fed)
+        state, alone = replace(FROZEN.init(fed), coefficients=torch.eye(5).double()), Local().init(fed)
         for t, cohort in ((1, EVERYONE), (2, [7, 11, 20]), (3, [3, 7])):
             state, _ = FROZEN.round(state, cohort, t, fed)
             alone, _ = Local().round(alone, cohort, t, fed)
@@ -131,13 +133,13 @@ class TestLimits:
         fed = toy.alike()
         method = KTpFLParams(update="exact", rho=0.0)
         after, _ = method.round(method.init(fed), EVERYONE, 1, fed)
-        assert torch.allclose(after.knowledge, torch.eye(5).double(), rtol=0, atol=1e-3)
+        assert torch.allclose(after.coefficients, torch.eye(5).double(), rtol=0, atol=1e-3)
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "exact"])
     def test_an_endless_pull_gives_the_mean(self, update: str) -> None:
         fed, method = toy.alike("both"), KTpFLParams(update=update, rho=1e6)
         state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
-        assert (state.knowledge - 0.2).abs().max() < 1e-6
+        assert (state.coefficients - 0.2).abs().max() < 1e-6
         after, report = method.round(state, EVERYONE, 2, fed)
         mean = average(list(report.after_local.values()), torch.full((5,), 0.2, dtype=torch.float64))
         assert toy.distance(after.models, dict.fromkeys(EVERYONE, mean)) < 1e-5
@@ -146,7 +148,7 @@ class TestLimits:
     def test_mu_is_so_many_steps_toward_the_mixture(self, rate: float, steps: int) -> None:
         """Steps of rate eta on ||w - v||^2, each w - 2 eta (w - v)."""
         fed, mu = toy.alike("both", dtype="float64"), 1 - (1 - 2 * rate) ** steps
-        start = replace(FROZEN.init(fed), knowledge=rows(5))
+        start = replace(FROZEN.init(fed), coefficients=rows(5))
         replaced, _ = FROZEN.round(start, EVERYONE, 1, fed)
         moved, report = replace(FROZEN, mu=mu).round(start, EVERYONE, 1, fed)
         for n in EVERYONE:
@@ -167,35 +169,35 @@ class TestRound:
     def test_the_two_orders_differ_only_in_the_models(self) -> None:
         fed, orders = toy.alike(), ("paper", "coefficients_first")
         paper, first = (KTpFLParams(order=order).round(FROZEN.init(fed), EVERYONE, 1, fed)[0] for order in orders)
-        assert torch.equal(paper.knowledge, first.knowledge)
+        assert torch.equal(paper.coefficients, first.coefficients)
         assert toy.distance(paper.models, first.models) > 1e-4
 
     def test_whose_models_did_not_change_learns_nothing(self) -> None:
         fed = toy.alike("both", training=LocalTraining(epochs=0))
         after, _ = KTpFLParams().round(FROZEN.init(fed), EVERYONE, 1, fed)
-        assert torch.allclose(after.knowledge, coefficients.uniform(5), rtol=0, atol=1e-15)
+        assert torch.allclose(after.coefficients, uniform(5), rtol=0, atol=1e-15)
         assert toy.same(after.models, fed.initial_models())
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "softmax", "exact"])
     def test_absent_clients_and_the_mass_of_the_present(self, update: str) -> None:
         fed, cohort, absent = toy.alike("both"), [3, 12], [1, 2, 4]
-        before = replace(FROZEN.init(fed), knowledge=rows(5))
+        before = replace(FROZEN.init(fed), coefficients=rows(5))
         after, report = KTpFLParams(update=update).round(before, cohort, 1, fed)
-        assert torch.equal(after.knowledge[absent], before.knowledge[absent])
-        assert torch.equal(after.knowledge[:, absent], before.knowledge[:, absent])
+        assert torch.equal(after.coefficients[absent], before.coefficients[absent])
+        assert torch.equal(after.coefficients[:, absent], before.coefficients[:, absent])
         assert all(after.models[EVERYONE[row]] is before.models[EVERYONE[row]] for row in absent)
-        block = [row[[0, 3]].sum() for row in after.knowledge[[0, 3]]]
+        block = [row[[0, 3]].sum() for row in after.coefficients[[0, 3]]]
         assert torch.stack(block).tolist() == pytest.approx(
-            [float(row[[0, 3]].sum()) for row in before.knowledge[[0, 3]]], abs=1e-15
+            [float(row[[0, 3]].sum()) for row in before.coefficients[[0, 3]]], abs=1e-15
         )
-        assert not torch.equal(after.knowledge, before.knowledge)
-        assert torch.equal(report.coefficients, after.knowledge)
+        assert not torch.equal(after.coefficients, before.coefficients)
+        assert torch.equal(report.coefficients, after.coefficients)
 
     def test_a_row_counts_what_its_client_has(self) -> None:
         """Little data, little divergence, a stronger pull toward 1/N."""
         fed = toy.alike(dtype="float64")
         by_data, equal = (
-            KTpFLParams(row_weight=of).round(FROZEN.init(fed), EVERYONE, 1, fed)[0].knowledge.diagonal()
+            KTpFLParams(row_weight=of).round(FROZEN.init(fed), EVERYONE, 1, fed)[0].coefficients.diagonal()
             for of in ("data", "uniform")
         )
         assert by_data[2] > equal[2]  # 20 images

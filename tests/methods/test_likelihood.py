@@ -1,6 +1,6 @@
 """KT-pFL whose coefficients maximise the likelihood of the clients' validation labels.
 
-What is minimised is tested in `core/test_coefficients.py`; here: of which models and images, by whom, for how much.
+What is minimised is tested in `core/matrix/test_objectives.py`; here: of which models, images, by whom, for how much.
 """
 
 import itertools
@@ -13,19 +13,21 @@ import toy
 from scipy.optimize import minimize
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients, engine
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
-from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState, true_label_probabilities
+from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
+from ktpfl_pipeline.methods.kt_pfl_likelihood import KTpFLLikelihood, true_label_probabilities
 
 EVERYONE = list(toy.IDS)
-EXACT = KTpFL(objective="likelihood", update="exact", rho=0.0)
+EXACT = KTpFLLikelihood(update="exact", rho=0.0)
 
 
 def federation(clients: int = 5, **settings: Any) -> Federation:
@@ -91,8 +93,8 @@ class TestCoefficients:
         share = torch.linspace(0, 1, 10001, dtype=torch.float64)
         for row, p in enumerate(by_hand(fed, report.after_local)):
             values = -(share[:, None] * p[:, 0] + (1 - share)[:, None] * p[:, 1]).log().mean(dim=1)
-            assert nll(after.knowledge[row], p) <= values.min() + 1e-9
-            assert after.knowledge[row, 0].item() == pytest.approx(share[values.argmin()].item(), abs=1e-3)
+            assert nll(after.coefficients[row], p) <= values.min() + 1e-9
+            assert after.coefficients[row, 0].item() == pytest.approx(share[values.argmin()].item(), abs=1e-3)
 
     @pytest.mark.parametrize("rho", [0.0, 0.1, 2.0])
     def test_of_five_agree_with_scipy(self, rho: float) -> None:
@@ -114,27 +116,27 @@ class TestCoefficients:
                 constraints={"type": "eq", "fun": lambda c: c.sum() - 1},
                 options={"ftol": 1e-14, "maxiter": 500},
             )
-            assert value(after.knowledge[row]) <= optimum.fun + 1e-7
-            assert value(after.knowledge[row]) >= optimum.fun - 1e-7
-            assert value(after.knowledge[row]) < value([0.2] * 5) - 1e-6
+            assert value(after.coefficients[row]) <= optimum.fun + 1e-7
+            assert value(after.coefficients[row]) >= optimum.fun - 1e-7
+            assert value(after.coefficients[row]) < value([0.2] * 5) - 1e-6
             if rho:  # else there may be many
-                assert torch.allclose(after.knowledge[row], torch.tensor(optimum.x), rtol=0, atol=1e-3)
+                assert torch.allclose(after.coefficients[row], torch.tensor(optimum.x), rtol=0, atol=1e-3)
 
     def test_are_no_worse_than_alone_and_than_equal_weights(self) -> None:
         """Theorem 1, of the distribution that the coefficients were fitted to."""
         fed = federation(dtype="float64")
         after, report = EXACT.round(EXACT.init(fed), EVERYONE, 1, fed)
         for row, p in enumerate(by_hand(fed, report.after_local)):
-            fitted = nll(after.knowledge[row], p)
+            fitted = nll(after.coefficients[row], p)
             assert fitted <= nll(torch.eye(5, dtype=torch.float64)[row], p) + 1e-8
             assert fitted <= nll(torch.full((5,), 0.2, dtype=torch.float64), p) + 1e-8
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "softmax", "exact"])
     def test_each_update_lowers_what_is_minimised(self, update: str) -> None:
-        fed, method = federation(dtype="float64"), KTpFL(objective="likelihood", update=update, step=0.1, rho=0.1)
+        fed, method = federation(dtype="float64"), KTpFLLikelihood(update=update, step=0.1, rho=0.1)
         after, report = method.round(method.init(fed), EVERYONE, 1, fed)
         for row, p in enumerate(by_hand(fed, report.after_local)):
-            c, weight = after.knowledge[row], 5 * toy.SIZES[row] / sum(toy.SIZES)
+            c, weight = after.coefficients[row], 5 * toy.SIZES[row] / sum(toy.SIZES)
             value = weight * nll(c, p) + 0.1 * float((c - 0.2).square().sum())
             assert value < weight * nll(torch.full((5,), 0.2, dtype=torch.float64), p) - 1e-6
             assert c.sum().item() == pytest.approx(1.0, abs=1e-14)
@@ -143,11 +145,11 @@ class TestCoefficients:
     def test_one_eg_step_by_hand_in_a_cohort(self) -> None:
         """Rows of the cohort's block, lambda 3, a_n of the cohort; all else as it was."""
         fed = federation(dtype="float64")
-        method = KTpFL(objective="likelihood", step=0.3, steps=1, rho=0.5)
+        method = KTpFLLikelihood(step=0.3, steps=1, rho=0.5)
         before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
         cohort, rows = [20, 3, 11], [4, 0, 2]
         after, report = method.round(before, cohort, 2, fed)
-        old = before.knowledge[rows][:, rows]
+        old = before.coefficients[rows][:, rows]
         mass = old.sum(dim=1, keepdim=True)
         c, images = old / mass, dict(zip(toy.IDS, toy.SIZES, strict=True))
         g = torch.zeros(3, 3, dtype=torch.float64)
@@ -156,12 +158,12 @@ class TestCoefficients:
             for m in range(3):
                 g[row, m] = -weight * (p[:, m] / (p @ c[row])).mean() + 2 * 0.5 * (c[row, m] - 1 / 3)
         stepped = c * torch.exp(-0.3 * g)
-        expected = before.knowledge.clone()
+        expected = before.coefficients.clone()
         for i, j in itertools.product(range(3), range(3)):
             expected[rows[i], rows[j]] = stepped[i, j] / stepped[i].sum() * mass[i, 0]
-        assert torch.allclose(after.knowledge, expected, rtol=0, atol=1e-13)
-        assert torch.equal(after.knowledge[[1, 3]], before.knowledge[[1, 3]])
-        assert (after.knowledge - before.knowledge).abs().max() > 1e-3
+        assert torch.allclose(after.coefficients, expected, rtol=0, atol=1e-13)
+        assert torch.equal(after.coefficients[[1, 3]], before.coefficients[[1, 3]])
+        assert (after.coefficients - before.coefficients).abs().max() > 1e-3
 
     def test_only_a_clients_own_row_sees_its_labels(self) -> None:
         """So the labels need not leave it: it can find its row itself."""
@@ -171,8 +173,8 @@ class TestCoefficients:
         relabelled = toy.again(fed, clients=(*fed.clients[:2], client, *fed.clients[3:]))
         one, other = (EXACT.round(EXACT.init(these), EVERYONE, 1, these)[0] for these in (fed, relabelled))
         rest = [0, 1, 3, 4]
-        assert torch.allclose(one.knowledge[rest], other.knowledge[rest], rtol=0, atol=1e-15)
-        assert (one.knowledge[2] - other.knowledge[2]).abs().max() > 1e-2
+        assert torch.allclose(one.coefficients[rest], other.coefficients[rest], rtol=0, atol=1e-15)
+        assert (one.coefficients[2] - other.coefficients[2]).abs().max() > 1e-2
 
     def test_neither_the_public_set_nor_test_images_matter(self) -> None:
         fed = federation()
@@ -182,44 +184,44 @@ class TestCoefficients:
             EXACT.round(EXACT.init(these), EVERYONE, 1, these)[0]
             for these in (fed, toy.again(fed, public=public, clients=clients))
         )
-        assert torch.equal(one.knowledge, other.knowledge)
+        assert torch.equal(one.coefficients, other.coefficients)
         assert not toy.same(one.models, other.models)
 
     def test_the_step_of_none_shrinks_with_rho(self) -> None:
         """2 / (2 + rho), as for the divergence."""
-        fed, method = federation(), KTpFL(objective="likelihood", rho=6.0)
+        fed, method = federation(), KTpFLLikelihood(rho=6.0)
         one, other = (m.round(m.init(fed), EVERYONE, 1, fed)[0] for m in (method, replace(method, step=0.25)))
-        assert torch.equal(one.knowledge, other.knowledge)
+        assert torch.equal(one.coefficients, other.coefficients)
 
 
 class TestHeldFixed:
     def test_frozen_it_is_fedmd(self) -> None:
         """Bit for bit, over rounds with cohorts."""
         schedule = Schedule(rounds=3, participation=0.6)
-        method = KTpFL(objective="likelihood", update="frozen")
+        method = KTpFLLikelihood(update="frozen")
         one, fedmd = (engine.run(m, federation(), schedule) for m in (method, FedMD()))
         assert toy.same(one.state.models, fedmd.state.models)
-        assert torch.equal(one.state.knowledge, coefficients.uniform(5))
+        assert torch.equal(one.state.coefficients, uniform(5))
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "softmax"])
     def test_a_step_of_0_changes_nothing(self, update: str) -> None:
         """But for the rounding of a logarithm and back."""
-        fed, method = federation(), KTpFL(objective="likelihood", update=update, step=0.0)
+        fed, method = federation(), KTpFLLikelihood(update=update, step=0.0)
         start = torch.rand(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.1
         start = start / start.sum(dim=1, keepdim=True)
         after, _ = method.round(KTpFLState(fed.initial_models(), start), EVERYONE, 1, fed)
-        assert torch.allclose(after.knowledge, start, rtol=0, atol=1e-15)
+        assert torch.allclose(after.coefficients, start, rtol=0, atol=1e-15)
 
     def test_of_no_weight_it_stays_at_equal_weights(self) -> None:
-        fed, method = federation(), KTpFL(objective="likelihood", divergence_weight=0.0)
+        fed, method = federation(), KTpFLLikelihood(divergence_weight=0.0)
         after, _ = method.round(method.init(fed), EVERYONE, 1, fed)
-        assert torch.allclose(after.knowledge, coefficients.uniform(5), rtol=0, atol=1e-15)
+        assert torch.allclose(after.coefficients, uniform(5), rtol=0, atol=1e-15)
 
     def test_a_cohort_of_one_keeps_its_row(self) -> None:
-        fed, method = federation(), KTpFL(objective="likelihood")
+        fed, method = federation(), KTpFLLikelihood()
         before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
         after, report = method.round(before, [11], 2, fed)
-        assert torch.equal(after.knowledge, before.knowledge)
+        assert torch.equal(after.coefficients, before.coefficients)
         own = Traffic(
             predictions_up=4 * 13 * 3,
             predictions_down=4 * 13 * 3,
@@ -255,22 +257,22 @@ class TestTraffic:
         rows = {}
         for cohort in (EVERYONE, [7, 20], [12]):
             ups = [
-                KTpFL(objective=objective).round(KTpFL().init(fed), cohort, 1, fed)[1].traffic[cohort[-1]].knowledge_up
-                for objective in ("likelihood", "divergence")
+                kind().round(kind().init(fed), cohort, 1, fed)[1].traffic[cohort[-1]].knowledge_up
+                for kind in (KTpFLLikelihood, KTpFL)
             ]
             rows[len(cohort)] = ups[0] - ups[1]
         assert rows == {5: 20, 2: 8, 1: 4}
 
     def test_labels_and_images_never_travel(self) -> None:
         """With ten times the validation images, the bytes are the same."""
-        fed, method = federation(), KTpFL(objective="likelihood")
+        fed, method = federation(), KTpFLLikelihood()
         more = tuple(replace(client, validation=toy.samples(60, seed=client.id)) for client in fed.clients)
         reports = [method.round(method.init(f), EVERYONE, 1, f)[1] for f in (fed, toy.again(fed, clients=more))]
         assert reports[0].traffic == reports[1].traffic
 
 
-def test_the_update_of_the_authors_is_refused() -> None:
-    with pytest.raises(InputError, match=r"kt_pfl.update is 'authors', which has its own objective"):
+def test_the_update_of_the_authors_has_an_objective_of_its_own() -> None:
+    with pytest.raises(
+        InputError, match=r"^kt_pfl_likelihood\.update is 'authors'; choose one of eg, pgd, softmax, exact"
+    ):
         create("kt_pfl_likelihood", {"update": "authors"})
-    with pytest.raises(InputError, match=r"kt_pfl.update is 'authors', which has its own objective"):
-        create("kt_pfl_authors", {"objective": "likelihood"})

@@ -60,7 +60,7 @@ class Snapshot:
 def some_methods() -> Iterator[None]:
     """Five, with each kind of knowledge, are enough here; the contract is tested for all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline_registry, "HETERO_METHODS", COMPARED)
+        patch.setattr(pipeline_registry, "compared", lambda one_architecture: COMPARED)
         yield
 
 

@@ -14,7 +14,8 @@ from ktpfl_pipeline.pipelines.datasets import ComparisonsDataset
 
 
 def test_it_gathers_what_comparisons_left(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_registry, "HETERO_METHODS", ("kt_pfl", "sim_pfl", "local"))  # three are enough
+    three = ("kt_pfl", "sim_pfl", "local")  # are enough
+    monkeypatch.setattr(pipeline_registry, "compared", lambda one_architecture: three)
     reports = untracked.folder / "data" / "08_reporting"
     untracked.run("compare_hetero_digits", seeds=[0], rounds=1)
     stand_in(reports / "compare_hetero_digits", "two_labels", "all_labels")

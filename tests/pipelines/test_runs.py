@@ -1,9 +1,11 @@
 """From settings and data to one run: its federation, what identifies it, and what is said of it meanwhile."""
 
+import importlib
 import logging
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
+from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.analysis.results import honest, summarise
 from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.config.schema import Experiment
@@ -23,8 +26,10 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
+from ktpfl_pipeline.methods import compared
+from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, local_training
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
@@ -171,6 +176,38 @@ class TestIdentity:
         assert self.of(data)["compute.device"] == name
         assert self.of(data, compute={"device": kind}) == self.of(data)
 
+    def test_the_source_of_a_method_model_and_data_source_outside_this_package(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With what they import of their own package, and not what they do not."""
+        package = tmp_path / "outside"
+        package.mkdir()
+        files = {
+            "__init__": "",
+            "alone": "from outside import more\nfrom ktpfl_pipeline.methods.local import Local\n"
+            "class Alone(Local):\n    title = 'Alone'\n",
+            "more": "from .deeper import NUMBER\n",
+            "deeper": "NUMBER = 1\n",
+            "nets": "def net(channels, size, classes): ...\n",
+            "images": "def load(argument, folder): ...\n",
+            "unused": "",
+        }
+        for name, text in files.items():
+            (package / f"{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        kind = methods.find("outside.alone:Alone").kind
+        models.find("outside.nets:net")
+        sources.find("outside.images:load")
+        importlib.import_module("outside.unused")
+        found = {}
+        for name in ["nothing", *files]:
+            if name != "nothing":
+                (package / f"{name}.py").write_text(files[name] + "# another\n")
+            found[name] = runs.code_version(kind, ["mlp", "outside.nets:net"], ["digits", "outside.images:load:a.csv"])
+        versions = list(found.values())
+        changed = [name for name, before, after in zip(files, versions, versions[1:], strict=False) if before != after]
+        assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]
+
 
 class TestProgress:
     """What the log says; the bar needs a terminal."""
@@ -246,4 +283,4 @@ def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anythi
     with pytest.raises(
         InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, fml exchange models or"
     ):
-        resolve(settings, "", EXPERIMENT, HETERO_METHODS)
+        resolve(settings, "", EXPERIMENT, compared(one_architecture=False))

@@ -103,6 +103,8 @@ OUT_OF_RANGE = [
 UNKNOWN = [
     ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
     ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
+    ("architectures", ["my_nets:wide_mlp"], "'my_nets:wide_mlp'", "No module named 'my_nets'"),
+    ("private.source", "mine.sources:csv:a.csv", "'mine.sources:csv'", "No module named 'mine'"),
     ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
     ("partition.scheme", "random", "'random'", "choose from iid, "),
     ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),

@@ -245,7 +245,7 @@ def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> M
         ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was
             never evaluated.
     """
-    from ktpfl_pipeline.methods import TITLES  # it imports torch
+    from ktpfl_pipeline.methods import title as title_of  # it imports torch
 
     kinds = {(run.experiment, run.method, run.partition, len(run.architectures), len(run.history)) for run in runs}
     if len(kinds) != 1:
@@ -265,7 +265,7 @@ def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> M
     phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
     return MethodResult(
         method=runs[0].method,
-        title=TITLES.get(runs[0].method, runs[0].method),
+        title=title_of(runs[0].method),
         hyperparameters=dict(hyperparameters),
         runs=list(runs),
         final={point: _final(runs, point) for point in ORDER if point in known},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.coefficients import TINY
+from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.rng import stream
 
 MIXTURES = ("fitted", "own", "average", "learned")

@@ -6,7 +6,7 @@ Each function returns nothing, or raises an `InputError` that names the value, w
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -46,17 +46,39 @@ def check_known(where: str, given: str, known: Any) -> None:
 
 def check_names(name: str, experiment: Experiment) -> None:
     """Check that architectures, schemes, sources, devices and workers exist."""
+    from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import SCHEMES
-    from ktpfl_pipeline.data.sources import SOURCES
-    from ktpfl_pipeline.models import MODELS
+    from ktpfl_pipeline.models import MODELS, find
 
-    for architecture in experiment.architectures:
-        check_known(f"{name}.architectures", architecture, MODELS)
     check_known(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
-    check_known(f"{name}.private.source", experiment.private.source.partition(":")[0], SOURCES)
-    check_known(f"{name}.public.source", experiment.public.source.partition(":")[0], [*SOURCES, "open_part"])
+    for architecture in experiment.architectures:
+        check_extension(f"{name}.architectures", architecture, MODELS, find)
+    for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part"])):
+        source = getattr(experiment, kind).source
+        given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
+        check_extension(f"{name}.{kind}.source", given, known, sources.find)
     check_device(f"{name}.compute.device", experiment.compute.device)
     check_workers(name, experiment.compute)
+
+
+def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], Any]) -> None:
+    """Check that a name is in a registry, or is a dotted path that leads to something of use.
+
+    Args:
+        where: the setting.
+        given: its value.
+        known: the registry.
+        find: imports what a dotted path names.
+
+    Raises:
+        InputError: naming the setting, its value and what is allowed.
+    """
+    if ":" not in given:
+        return check_known(where, given, known)
+    try:
+        find(given)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def check_architectures(name: str, experiment: Experiment) -> None:
@@ -126,12 +148,12 @@ def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterabl
         experiment: its settings.
         methods: those that are run.
     """
-    from ktpfl_pipeline.methods import ON_PREDICTIONS
+    from ktpfl_pipeline.methods import find
 
     share = experiment.adversaries.share
     if share == 0:
         return
-    others = [method for method in methods if method not in ON_PREDICTIONS or method in on_validation(experiment)]
+    others = [method for method in methods if not find(method).kind.exchanges <= {"predictions"}]
     if others or name.startswith(HOMO):
         who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
         raise InputError(
@@ -142,20 +164,23 @@ def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterabl
 
 
 def refuse_unmet_privacy(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Refuse private training beside methods whose use of private images its ε would not cover."""
-    from ktpfl_pipeline.methods import ON_TRAINING
+    """Refuse private training beside methods whose use of private images its ε would not cover.
 
+    Args:
+        name: of the experiment.
+        experiment: its settings.
+        methods: those that are run.
+    """
     if experiment.training.privacy is None:
         return
-    others = [method for method in methods if method not in ON_TRAINING or method in on_validation(experiment)]
+    from ktpfl_pipeline.core.method import TRAINING
+    from ktpfl_pipeline.methods import METHODS, find
+
+    others = [method for method in methods if find(method).kind.private_data != TRAINING]
     if others:
         uses = f"{', '.join(others)} use{'s' * (len(others) == 1)}"
+        covered = sorted(method for method in METHODS if find(method).kind.private_data == TRAINING)
         raise InputError(
             f"{name}.training.privacy is set, and {uses} private images otherwise than in plain local training, which "
-            f"its ε would not cover: set it to null, or run {', '.join(sorted(ON_TRAINING))}."
+            f"its ε would not cover: set it to null, or run {', '.join(covered)}."
         )
-
-
-def on_validation(experiment: Experiment) -> set[str]:
-    """Return the methods that are told to fit coefficients to validation labels."""
-    return {method for method, given in experiment.methods.items() if given.get("objective") == "likelihood"}

@@ -6,14 +6,15 @@ An unknown key is an error, and an error is a sentence that names the value, wha
 import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from functools import cache, partial
-from typing import Any, TypeVar, get_args, get_type_hints
+from functools import cache
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError, create_model
 
 from ktpfl_pipeline.config import checks
 from ktpfl_pipeline.config.schema import SWEEP, TUNE, Experiment, Range, Settings, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.hyperparameters import allowed
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -94,12 +95,12 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     Raises:
         InputError: one sentence for what cannot be.
     """
-    from ktpfl_pipeline.methods import METHODS
+    from ktpfl_pipeline.methods import METHODS, find
 
     sweep = _section(Sweep, name, values, "a sweep")
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
-        checks.check_known(f"{name}.methods", method, METHODS)
+        checks.check_extension(f"{name}.methods", method, METHODS, find)
     checks.check_repeats(f"{name}.methods", sweep.methods, "method")
     checks.check_repeats(f"{name}.values", sweep.values, "value")
     for point in points(name, sweep, parameters):
@@ -182,25 +183,24 @@ def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = 
     """Return the method with its hyperparameters, their types checked.
 
     Args:
-        method: its name in the registry.
+        method: its name in the registry, or its dotted path.
         hyperparameters: what differs from its defaults.
         where: the path to them in the configuration, for the message.
     """
     from ktpfl_pipeline import methods
 
-    if method in methods.METHODS:
-        model = _hyperparameters(methods.METHODS[method])
-        hyperparameters = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
-    return methods.create(method, hyperparameters)
+    model = _hyperparameters(methods.find(method).kind)
+    typed = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
+    return methods.create(method, typed)
 
 
 @cache
-def _hyperparameters(made: Any) -> type[Settings]:
-    """Return the model of what may be given to a method or preset of the registry."""
-    kind: Any = made.func if isinstance(made, partial) else made
-    hints = get_type_hints(kind)
+def _hyperparameters(kind: type) -> type[Settings]:
+    """Return the model of what may be given to a method, by type: bounds and choices are checked with the method."""
+    rules = allowed(kind)
     known: dict[str, Any] = {
-        entry.name: (hints[entry.name], None if entry.default is MISSING else entry.default) for entry in fields(kind)
+        entry.name: (rules[entry.name].plain, None if entry.default is MISSING else entry.default)
+        for entry in fields(kind)
     }
     return create_model(kind.__name__, __base__=Settings, **known)
 

@@ -1,8 +1,7 @@
 """The one exception for what a user can mend."""
 
 import difflib
-import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
 
@@ -80,27 +79,6 @@ def unwritable(what: str, error: OSError) -> InputError:
         f"{what} could not be written ({error.strerror}): free some space on the disk, or see that the place may be "
         "written to, and give the same command again. What was finished before is kept."
     )
-
-
-def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
-    """Refuse a hyperparameter that is infinite, not a number, or outside [least, most]; None stands for a default.
-
-    Args:
-        name: method and hyperparameter, such as ``"ditto.coupling"``.
-        value: what was given.
-        least: the smallest value that means something.
-        most: the largest one.
-    """
-    if value is None or (least <= value <= most and value < math.inf):
-        return
-    allowed = f"be finite and at least {least}" if most == math.inf else f"lie between {least} and {most}"
-    raise InputError(f"{name} is {value}; it must {allowed}.")
-
-
-def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
-    """Refuse a hyperparameter that is none of those allowed."""
-    if value not in allowed:
-        raise InputError(f"{name} is {value!r}; choose one of {', '.join(allowed)}.")
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.blocks import among
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, select, wire_bytes
@@ -37,7 +38,7 @@ def train_and_predict(fed: Federation, models: Models, cohort: list[int], t: int
     batch = fed.public_batch(t)
     trained = fed.train(select(models, cohort), t)
     logits = fed.logits(trained, batch, t)
-    return Upload(trained, batch, logits, coefficients.soft_predictions(logits, fed.distillation.temperature))
+    return Upload(trained, batch, logits, soft_predictions(logits, fed.distillation.temperature))
 
 
 def teach(fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int) -> PersonalRound:
@@ -64,8 +65,8 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 
     A client outside the cohort learned from nobody but itself.
     """
-    after, report = teach(fed, state, upload, coefficients.teachers(weights, upload.soft), t)
-    shown = coefficients.among(weights, fed.positions(list(upload.models)), len(fed.clients))
+    after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t)
+    shown = among(weights, fed.positions(list(upload.models)), len(fed.clients))
     return after, RoundReport(report.after_local, report.traffic, shown)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.contract import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
@@ -176,7 +176,7 @@ class Federation(Setting):
             batch: (B,) indices of the public samples that the teachers speak of.
             t: the round, which names the shuffling streams.
         """
-        coefficients.refuse_improper(teachers, list(models))
+        check_teachers(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
         return self.run_training("distill", operations.distill, calls, models)
 
@@ -189,7 +189,7 @@ class Federation(Setting):
             batch: (B,) indices of the public samples.
             t: the round, which names the shuffling streams.
         """
-        coefficients.refuse_improper(teacher, list(models))
+        check_teachers(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
         return self.run_training("fuse", operations.distill, calls, models)
 

@@ -1,16 +1,18 @@
 """The contract of a method: three functions on a frozen dataclass whose fields are the hyperparameters.
 
 A method is a whole-round function on purpose: KT-pFL exchanges twice in a round, others step the server after each
-client. One function over shared verbs reads like the paper's pseudocode.
+client. One function over shared operations reads like the paper's pseudocode.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
+from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import check_range
+from ktpfl_pipeline.core import hyperparameters
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, select
@@ -35,12 +37,43 @@ class RoundReport:
 State = TypeVar("State")
 
 
-class Method(Protocol[State]):
-    """A federated method; its state is a frozen dataclass of models and tensors, and is the checkpoint."""
+TRAINING = "training"
+"""Private images are used in plain local training and nowhere else, so that its ε covers all of their use."""
 
+
+@dataclass(frozen=True)
+class Method(ABC, Generic[State]):
+    """A federated method: a frozen dataclass of its hyperparameters, whose bounds stand in their annotations.
+
+    The state is a frozen dataclass of models and tensors, and is the checkpoint. What a method says of itself, once,
+    for pipelines, reports, and the checks of privacy and adversaries:
+
+    Attributes:
+        title: what it is called in tables and figures.
+        exchanges: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and
+            ``coefficients``; nothing for training alone.
+        private_data: what private images are used for: ``training``, plain local training and nothing else, or in a
+            few words what else.
+        one_architecture: whether all clients need the same architecture.
+        paper_name: what the tables of the KT-pFL paper call it; None where they do not have it.
+    """
+
+    title: ClassVar[str]
+    exchanges: ClassVar[frozenset[str]] = frozenset({"predictions"})
+    private_data: ClassVar[str] = TRAINING
+    one_architecture: ClassVar[bool] = False
+    paper_name: ClassVar[str | None] = None
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        hyperparameters.check(type(self), values, type(self).__name__)
+
+    @abstractmethod
     def init(self, fed: Federation) -> State:
         """Return the state before the first round."""
 
+    @abstractmethod
     def round(self, state: State, cohort: list[int], t: int, fed: Federation) -> tuple[State, RoundReport]:
         """Return the state after round t with the clients in `cohort`; leave `state` as it was.
 
@@ -48,6 +81,7 @@ class Method(Protocol[State]):
         column moves only where the cohort weighs models that the server has stored of it.)
         """
 
+    @abstractmethod
     def personal(self, state: State, clients: Iterable[int], fed: Federation) -> Models:
         """Return the model that each of `clients` would use now: the one behind the headline accuracy."""
 
@@ -63,7 +97,7 @@ PersonalRound = tuple[PersonalState, RoundReport]
 """What a round returns where each client keeps a model of its own."""
 
 
-class Personal:
+class Personal(Method[Any]):
     """What methods with `PersonalState` share: how it starts, and that a client uses its own model."""
 
     def init(self, fed: Federation) -> PersonalState:
@@ -82,8 +116,11 @@ class SharedState:
     model: Params
 
 
-class Shared:
+class Shared(Method[Any]):
     """What methods with `SharedState` share: how it starts, and that a client uses the common model."""
+
+    exchanges = frozenset({"parameters"})
+    one_architecture = True
 
     def init(self, fed: Federation) -> SharedState:
         """Start from the common initial model."""
@@ -96,7 +133,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class FineTuned:
-    """Believes that a client is best served by what a method gives it, fine-tuned on its own data.
+    """Key idea: what a method gives a client is the start, and the client's own data finish it.
 
     The fine-tuned copy is evaluated and thrown away: the rounds are the method's. Stands before the method among the
     bases of a class.
@@ -105,11 +142,8 @@ class FineTuned:
         epochs: of fine-tuning; None takes E, as in a round of local training.
     """
 
-    epochs: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a number of epochs that is none."""
-        check_range("epochs (of fine-tuning)", self.epochs, 0)
+    private_data: ClassVar[str] = "fine-tuning before evaluation"
+    epochs: Annotated[int | None, Ge(0)] = None
 
     def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
         """Return copies of the method's models, fine-tuned on the clients' training data."""

@@ -1,130 +1,162 @@
-"""One file per method, and the registry: a new method is one file and one line here."""
+"""One file per method, and the registry `METHODS`: a new method is one file and one line here.
 
+Whatever else is known of a method, its class says (`core/method.py`). Classes are imported when they are asked for, so
+that names can be listed without torch. A method outside this package needs no line: its dotted path,
+``my_package.my_method:Nearest``, stands wherever a name may.
+"""
+
+import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from ktpfl_pipeline.core.errors import unknown
-from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.methods.apple import APPLE
-from ktpfl_pipeline.methods.comet import COMET
-from ktpfl_pipeline.methods.ditto import Ditto
-from ktpfl_pipeline.methods.ds_fl import DSFL
-from ktpfl_pipeline.methods.fedamp import FedAMP, HeurFedAMP
-from ktpfl_pipeline.methods.fedavg import FedAvg, FedAvgFT
-from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
-from ktpfl_pipeline.methods.fedfomo import FedFomo
-from ktpfl_pipeline.methods.fedmd import FedMD
-from ktpfl_pipeline.methods.fedproto import FedProto
-from ktpfl_pipeline.methods.fedrep import FedRep
-from ktpfl_pipeline.methods.fml import FML
-from ktpfl_pipeline.methods.kt_pfl import KTpFL
-from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams
-from ktpfl_pipeline.methods.local import Local
-from ktpfl_pipeline.methods.per_fedavg import PerFedAvg
-from ktpfl_pipeline.methods.pfedhn import PFedHN
-from ktpfl_pipeline.methods.pfedme import PFedMe
-from ktpfl_pipeline.methods.sim_pfl import SimPFL, TopKPFL
+from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.extensions import is_path, load
 
-METHODS: dict[str, Callable[..., Method[Any]]] = {
-    "kt_pfl": KTpFL,
-    # Coefficients fitted to the clients' validation labels.
-    "kt_pfl_likelihood": partial(KTpFL, objective="likelihood"),
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.method import Method
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A method's class, and what differs from its defaults.
+
+    Attributes:
+        path: of the class, ``package.module:Class``; one that begins with a dot is of this package.
+        title: in place of the class's own.
+        values: hyperparameters by name.
+        compared: whether it is run in comparisons.
+    """
+
+    path: str
+    title: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    compared: bool = True
+
+    @cached_property
+    def kind(self) -> "type[Method[Any]]":
+        """The class.
+
+        Raises:
+            InputError: if it cannot be imported, or is no method that can be run.
+        """
+        from ktpfl_pipeline.core.method import Method
+
+        kind = load(__name__ + self.path if self.path.startswith(".") else self.path, "method")
+        if not (inspect.isclass(kind) and issubclass(kind, Method)) or inspect.isabstract(kind):
+            raise InputError(
+                f"{self.path!r} is no method: it must be a class that derives from Personal, Shared or Method of "
+                "ktpfl_pipeline.core.method and has init, round and personal."
+            )
+        if not vars(kind).get("title"):
+            raise InputError(f'{self.path!r} has no title: write title = "..." in the class, for tables and figures.')
+        return kind
+
+
+LOCAL = "local"
+"""Training alone: what every federated method must beat to have helped. Last in every comparison."""
+
+ANY_ARCHITECTURES = {
+    "kt_pfl": Preset(".kt_pfl:KTpFL"),
+    "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
     # The paper's Eq. (8) with its constants and the least repair, a projection.
-    "kt_pfl_paper_literal": partial(KTpFL, update="pgd", step=0.01, steps=1, rho=0.7, divergence_weight=1.0),
+    "kt_pfl_paper_literal": Preset(
+        ".kt_pfl:KTpFL",
+        "KT-pFL (paper-literal)",
+        {"update": "pgd", "step": 0.01, "steps": 1, "rho": 0.7, "divergence_weight": 1.0},
+        compared=False,
+    ),
     # The update of the authors' released code, which also takes it before mixing.
-    "kt_pfl_authors": partial(KTpFL, update="authors", step=1.0, steps=1, rho=0.7, order="coefficients_first"),
-    "sim_pfl": SimPFL,
-    "topk_pfl": TopKPFL,
-    "fedmd": FedMD,
-    "feddf": FedDF,
-    "feddf_soft": FedDFSoft,
-    "pfeddf": PFedDF,
-    "ds_fl": DSFL,
-    "comet": COMET,
-    "fedproto": FedProto,
-    "fml": FML,
-    "local": Local,
-    # Knowledge is parameters: all clients have one architecture.
-    "kt_pfl_params": KTpFLParams,
-    "fedavg": FedAvg,
-    "fedavg_ft": FedAvgFT,
-    "per_fedavg": PerFedAvg,
+    "kt_pfl_authors": Preset(
+        ".kt_pfl:KTpFL",
+        "KT-pFL (authors' code)",
+        {"update": "authors", "step": 1.0, "steps": 1, "rho": 0.7, "order": "coefficients_first"},
+        compared=False,
+    ),
+    "sim_pfl": Preset(".sim_pfl:SimPFL"),
+    "topk_pfl": Preset(".sim_pfl:TopKPFL"),
+    "fedmd": Preset(".fedmd:FedMD"),
+    "feddf": Preset(".feddf:FedDF"),
+    "feddf_soft": Preset(".feddf:FedDFSoft"),
+    "pfeddf": Preset(".feddf:PFedDF"),
+    "ds_fl": Preset(".ds_fl:DSFL"),
+    "comet": Preset(".comet:COMET"),
+    "fedproto": Preset(".fedproto:FedProto"),
+    "fml": Preset(".fml:FML"),
+    LOCAL: Preset(".local:Local"),
+}
+ONE_ARCHITECTURE = {
+    "kt_pfl_params": Preset(".kt_pfl_params:KTpFLParams"),
+    "fedavg": Preset(".fedavg:FedAvg"),
+    "fedavg_ft": Preset(".fedavg:FedAvgFT"),
+    "per_fedavg": Preset(".per_fedavg:PerFedAvg"),
     # The Hessian-free version.
-    "per_fedavg_hf": partial(PerFedAvg, hessian=True),
-    "pfedme": PFedMe,
-    "fedamp": FedAMP,
-    "heur_fedamp": HeurFedAMP,
-    "fedfomo": FedFomo,
-    "pfedhn": PFedHN,
-    "ditto": Ditto,
-    "fedrep": FedRep,
-    "apple": APPLE,
+    "per_fedavg_hf": Preset(".per_fedavg:PerFedAvg", "Per-FedAvg (HF)", {"hessian": True}, compared=False),
+    "pfedme": Preset(".pfedme:PFedMe"),
+    "fedamp": Preset(".fedamp:FedAMP"),
+    "heur_fedamp": Preset(".fedamp:HeurFedAMP"),
+    "fedfomo": Preset(".fedfomo:FedFomo"),
+    "pfedhn": Preset(".pfedhn:PFedHN"),
+    "ditto": Preset(".ditto:Ditto"),
+    "fedrep": Preset(".fedrep:FedRep"),
+    "apple": Preset(".apple:APPLE"),
 }
-
-ON_PREDICTIONS = {
-    *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-    *("fedmd", "feddf_soft", "ds_fl", "comet", "local"),
-}
-"""Methods whose clients upload predictions and nothing else, or nothing: an adversary lies about all it sends."""
-
-ON_TRAINING = {
-    *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-    *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local"),
-    *("kt_pfl_params", "fedavg", "pfedhn"),
-}
-"""Methods that use private images in plain local training and nowhere else, so that its ε tells the whole story."""
-
-TITLES = {
-    "kt_pfl": "KT-pFL",
-    "kt_pfl_likelihood": "KT-pFL (likelihood)",
-    "kt_pfl_paper_literal": "KT-pFL (paper-literal)",
-    "kt_pfl_authors": "KT-pFL (authors' code)",
-    "sim_pfl": "Sim-pFL",
-    "topk_pfl": "TopK-pFL",
-    "fedmd": "FedMD",
-    "feddf": "FedDF",
-    "feddf_soft": "FedDF (soft)",
-    "pfeddf": "pFedDF",
-    "ds_fl": "DS-FL",
-    "comet": "COMET",
-    "fedproto": "FedProto",
-    "fml": "FML",
-    "local": "Local only",
-    "kt_pfl_params": "KT-pFL (parameters)",
-    "fedavg": "FedAvg",
-    "fedavg_ft": "FedAvg + FT",
-    "per_fedavg": "Per-FedAvg (FO)",
-    "per_fedavg_hf": "Per-FedAvg (HF)",
-    "pfedme": "pFedMe",
-    "fedamp": "FedAMP",
-    "heur_fedamp": "HeurFedAMP",
-    "fedfomo": "FedFomo",
-    "pfedhn": "pFedHN",
-    "ditto": "Ditto",
-    "fedrep": "FedRep",
-    "apple": "APPLE",
-}
+METHODS: dict[str, Preset] = ANY_ARCHITECTURES | ONE_ARCHITECTURE
+"""By name: first those whose clients may differ in their architectures, then those whose clients may not."""
 
 
-def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> Method[Any]:
+def find(name: str) -> Preset:
+    """Return the method or preset called `name`, or the class at a dotted path.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if name not in METHODS and not is_path(name):
+        raise unknown("method", name, METHODS)
+    preset = METHODS.get(name) or Preset(name)
+    preset.kind  # noqa: B018 - a path that leads nowhere is told of here
+    return preset
+
+
+def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Method[Any]":
     """Return the method called `name` with `hyperparameters` in place of its defaults.
 
     Raises:
         InputError: if there is no such method or hyperparameter, or a value is out of range.
     """
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    make, given = METHODS[name], hyperparameters or {}
-    known = [entry.name for entry in fields(make.func if isinstance(make, partial) else make)]  # type: ignore[arg-type]
+    from ktpfl_pipeline.core.hyperparameters import check
+
+    preset = find(name)
+    given = {**preset.values, **(hyperparameters or {})}
+    known = [entry.name for entry in fields(preset.kind)]
     for hyperparameter in given:
         if hyperparameter not in known:
             raise unknown(f"hyperparameter of {name}", hyperparameter, known)
-    return make(**given)
+    check(preset.kind, given, name)
+    return preset.kind(**given)
+
+
+def title(name: str) -> str:
+    """Return what a method is called in tables and figures: its name, where there is no such method any more."""
+    try:
+        preset = find(name)
+    except InputError:
+        return name
+    return preset.title or preset.kind.title
+
+
+def compared(one_architecture: bool) -> tuple[str, ...]:
+    """Return the methods of a comparison in their order, KT-pFL first and training alone last.
+
+    Args:
+        one_architecture: whether all clients have the same architecture.
+    """
+    registry = ONE_ARCHITECTURE if one_architecture else ANY_ARCHITECTURES
+    return (*(name for name, preset in registry.items() if preset.compared and name != LOCAL), LOCAL)
 
 
 def slug(name: str) -> str:
     """Return a method's name in letters, digits and underscores: ``my_package_my_method_Nearest`` for a dotted path."""
-    return re.sub(r"\W+", "_", name)
+    return re.sub(r"\W", "_", name)

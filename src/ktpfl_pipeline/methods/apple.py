@@ -6,16 +6,17 @@ https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objecti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, matrix_of, vector_of, wire_bytes, with_vector
+from ktpfl_pipeline.core.weights import Models, matrix_of, select, vector_of, wire_bytes, with_vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +27,32 @@ class APPLEState(PersonalState):
     relations: Tensor
 
 
+class Held(NamedTuple):
+    """The vectors that client i holds while it trains.
+
+    Attributes:
+        core: (d,) its core model w_i.
+        p: (N,) its relations p_i to all cores.
+        prior: (N,) p₀, where they started.
+        own: (N,) e_i: one for itself, zero for the others.
+        cores: (N, d) everybody's core models, as they were downloaded.
+    """
+
+    core: Tensor
+    p: Tensor
+    prior: Tensor
+    own: Tensor
+    cores: Tensor
+
+
 @dataclass(frozen=True)
 class RelationStep:
-    """SGD on core model and relations. Vectors: the own core, p_i, p_i at the start, who is i (one-hot), all cores."""
+    """One step of SGD on the own core and on the relations, both through the personal model Σ_j p_ij w_j.
+
+    Attributes:
+        relation_rate: step size of p.
+        pull: μ.
+    """
 
     relation_rate: float
     pull: float
@@ -36,30 +60,31 @@ class RelationStep:
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Return the vectors after one mini-batch."""
-        core, p, prior, own, cores = vectors
-        share = p @ own
-        slope = gradient(p @ cores + share * (core - own @ cores), group[0])  # at the personal model Σ_j p_ij w_j
-        downhill = cores @ slope + own * ((core - own @ cores) @ slope)  # (N,), of p
-        moved = sgd(p, downhill + self.pull * (p - prior), self.relation_rate)
-        return sgd(core, share * slope, rate), moved, prior, own, cores
+        v = Held(*vectors)
+        share = v.p @ v.own  # p_ii
+        change = v.core - v.own @ v.cores  # what training has made of w_i so far
+        slope = gradient(v.p @ v.cores + share * change, group[0])  # at the personal model
+        by_relation = v.cores @ slope + v.own * (change @ slope)  # (N,), the loss's slope along each p_ij
+        p = sgd(v.p, by_relation + self.pull * (v.p - v.prior), self.relation_rate)
+        return tuple(v._replace(core=sgd(v.core, share * slope, rate), p=p))
 
 
 @dataclass(frozen=True)
 class APPLE(Personal):
-    """Believes that a client can learn from its own loss how much of whose model is good for it.
+    """Key idea: a client learns from its own loss how much of whose model is good for it.
 
     Attributes:
         relation_rate: step size of p.
         pull: μ, of (μ/2)‖p - p₀‖² in the loss, toward the shares of data D_j / D.
     """
 
-    relation_rate: float = 0.01
-    pull: float = 0.1
+    title = "APPLE"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        for name in ("relation_rate", "pull"):
-            check_range(f"apple.{name}", getattr(self, name), 0)
+    relation_rate: Annotated[float, Ge(0)] = 0.01
+    pull: Annotated[float, Ge(0)] = 0.1
 
     def init(self, fed: Federation) -> APPLEState:
         """Start from the common initial model and the shares of data."""
@@ -72,18 +97,16 @@ class APPLE(Personal):
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
         """Download all cores, train one's own and p on the private loss, upload the core."""
-        names, rows = fed.trained_names, fed.positions(cohort).tolist()
+        names, rows = fed.trained_names, dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
-        who, prior = torch.eye(len(cores), device=fed.device), self.prior(fed)
-        others = {n: (state.relations[row], prior[row], who[row], cores) for n, row in zip(cohort, rows, strict=True)}
-        starts = {n: state.cores[n] for n in cohort}
+        prior, one_hot = self.prior(fed), torch.eye(len(cores), device=fed.device)
+        held = {n: (state.relations[i], prior[i], one_hot[i], cores) for n, i in rows.items()}
         rule = RelationStep(self.relation_rate, self.pull)
-        trained, ends = fed.train_by(rule, starts, t, others)
+        trained, ends = fed.train_by(rule, select(state.cores, cohort), t, held)
         relations, personal = state.relations.clone(), {}
-        for n, row in zip(cohort, rows, strict=True):
-            p = ends[n][0].to(relations)
-            relations[row] = p
-            mixed = p.to(cores) @ cores + p[row].to(cores) * (vector_of(trained[n], names) - cores[row])
+        for n, i in rows.items():
+            relations[i] = p = ends[n][0].to(relations)
+            mixed = p.to(cores) @ cores + p[i].to(cores) * (vector_of(trained[n], names) - cores[i])  # Σ_j p_ij w_j
             personal[n] = with_vector(trained[n], names, mixed)
         size = wire_bytes(trained[cohort[0]])
         traffic = Traffic(parameters_up=size, parameters_down=size * (len(cores) - 1))

@@ -7,12 +7,13 @@ whom.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
@@ -21,17 +22,15 @@ MAX_STEPS = 100  # of k-means; a few are enough
 
 @dataclass(frozen=True)
 class COMET(Personal):
-    """Believes that clients fall into groups, and that one's own group is the best teacher.
+    """Key idea: clients fall into groups, and one's own group is the best teacher.
 
     Attributes:
         clusters: G, into how many groups the cohort is divided; at most one a client.
     """
 
-    clusters: int = 5
+    title = "COMET"
 
-    def __post_init__(self) -> None:
-        """Refuse a number of groups that is none."""
-        check_range("comet.clusters", self.clusters, 1)
+    clusters: Annotated[int, Ge(1)] = 5
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, cluster, distil the cluster's average."""

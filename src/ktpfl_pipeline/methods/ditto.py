@@ -5,10 +5,12 @@ https://arxiv.org/abs/2012.04221
 """
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Params, average, select, vector_of
@@ -23,17 +25,18 @@ class DittoState(PersonalState):
 
 @dataclass(frozen=True)
 class Ditto(Personal):
-    """Believes that a client should train alone, held back by a common model that it does not influence by that.
+    """Key idea: a client trains a model of its own, held back by a common model that it does not influence by that.
 
     Attributes:
         coupling: λ, of (λ/2)‖v - w‖² in the loss of the client's own model; the paper tries 0.05 to 2.
     """
 
-    coupling: float = 0.1
+    title = "Ditto"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
 
-    def __post_init__(self) -> None:
-        """Refuse a coupling that means nothing."""
-        check_range("ditto.coupling", self.coupling, 0)
+    coupling: Annotated[float, Ge(0)] = 0.1
 
     def init(self, fed: Federation) -> DittoState:
         """Start from the common initial model."""

@@ -6,29 +6,28 @@ aggregation (ERA), https://arxiv.org/abs/2008.06180
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
 @dataclass(frozen=True)
 class DSFL(Personal):
-    """Believes that label skew makes the average too soft, and that sharpening it makes a better teacher.
+    """Key idea: label skew makes the average too soft, and sharpening it makes a better teacher.
 
     Attributes:
         temperature: of the sharpening, softmax(mean / temperature) of the averaged probabilities; the paper has 0.1.
             Averages of sharp predictions are sharpened below about 1, and flattened above.
     """
 
-    temperature: float = 0.1
+    title = "DS-FL"
 
-    def __post_init__(self) -> None:
-        """Refuse a temperature that is none."""
-        check_range("ds_fl.temperature", self.temperature, 0.001)
+    temperature: Annotated[float, Ge(0.001)] = 0.1
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average, reduce the entropy, distil."""

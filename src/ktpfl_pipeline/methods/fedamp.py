@@ -5,15 +5,17 @@ Algorithm 1 and section 4.3, https://arxiv.org/abs/2007.03797
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_distances, vector_of
 
@@ -27,21 +29,23 @@ class FedAMPState(PersonalState):
 
 @dataclass(frozen=True)
 class FedAMP(Personal):
-    """Believes that similar clients should be drawn together, the more similar the stronger.
+    """Key idea: similar clients are drawn together, the more similar the stronger.
 
     Attributes:
         coupling: λ / (2α), weight of ‖w - u‖² in the local loss.
-        attention: the largest weight that a client may give to all others together. It stands for α, which is chosen
-            so that the client with most similar peers gives just that; σ is the median squared distance.
+        attention: the paper's α, the step that moves u toward others, in a scale that does not depend on the models:
+            the largest weight that a client may give to all others together. α is chosen so that the client with the
+            most similar peers gives just that; σ is the median squared distance.
     """
 
-    coupling: float = 0.1
-    attention: float = 0.5
+    title = "FedAMP"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
+    paper_name = "FedAMP"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        check_range("fedamp.coupling", self.coupling, 0)
-        check_range("fedamp.attention", self.attention, 0, 1)
+    coupling: Annotated[float, Ge(0)] = 0.1
+    attention: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
     def init(self, fed: Federation) -> FedAMPState:
         """Start from the common initial model; nobody has uploaded anything."""
@@ -50,12 +54,10 @@ class FedAMP(Personal):
 
     def round(self, state: FedAMPState, cohort: list[int], t: int, fed: Federation) -> tuple[FedAMPState, RoundReport]:
         """Mix each client's u from the last uploads, send it, train from u and near it, upload."""
-        xi = self.weights_of_seen(state, fed)  # (N, N)
-        rows = fed.positions(cohort)
-        mixed = mix([state.models[client.id] for client in fed.clients], xi[rows])
-        starts = dict(zip(cohort, mixed, strict=True))
-        anchors = {n: (vector_of(u, fed.trained_names),) for n, u in starts.items()}
-        trained, _ = fed.train_by(Proximal(2.0 * self.coupling), starts, t, anchors)
+        xi, rows = self.weights_of_seen(state, fed), fed.positions(cohort)  # (N, N)
+        u = dict(zip(cohort, mix([state.models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
+        anchors = {n: (vector_of(model, fed.trained_names),) for n, model in u.items()}
+        trained, _ = fed.train_by(Proximal(2.0 * self.coupling), u, t, anchors)
         seen = state.seen.clone().index_fill_(0, rows, True)
         shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # who is absent got nothing
         report = RoundReport(trained, exchange.both_ways(trained), shown)
@@ -74,15 +76,15 @@ class FedAMP(Personal):
         """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""
         distances = squared_distances(products)
         others = ~torch.eye(len(distances), dtype=torch.bool, device=distances.device)
-        sigma = distances[others].median().clamp_min(coefficients.TINY)
+        sigma = distances[others].median().clamp_min(TINY)
         similar = torch.exp(-distances / sigma) * others
-        xi = self.attention * similar / similar.sum(dim=1).max().clamp_min(coefficients.TINY)
+        xi = self.attention * similar / similar.sum(dim=1).max().clamp_min(TINY)
         return xi + torch.diag(1.0 - xi.sum(dim=1))
 
 
 @dataclass(frozen=True)
 class HeurFedAMP(FedAMP):
-    """Believes the same of deep networks, where cosines tell more than distances.
+    """Key idea: FedAMP's for deep networks, where cosines tell more than distances.
 
     `attention` is 1 - ξ_ii, what every client gives to all others together.
 
@@ -90,12 +92,9 @@ class HeurFedAMP(FedAMP):
         sharpness: σ, the inverse temperature of the cosines.
     """
 
-    sharpness: float = 25.0
+    title = "HeurFedAMP"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        super().__post_init__()
-        check_range("heur_fedamp.sharpness", self.sharpness, 0)
+    sharpness: Annotated[float, Ge(0)] = 25.0
 
     def mixture(self, products: Tensor, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (1 - ξ_ii) softmax_{j ≠ i}(σ cos(w_i, w_j)), (n, n)."""

@@ -15,10 +15,13 @@ from ktpfl_pipeline.core.weights import average
 
 @dataclass(frozen=True)
 class FedAvg(Shared):
-    """Believes that one model, trained by all, serves everybody.
+    """Key idea: one model, trained by all, serves everybody.
 
     The headline is the new common model, before any client trains it.
     """
+
+    title = "FedAvg"
+    paper_name = "FedAvg"
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
         """Send the model, train it locally, average by the clients' numbers of images."""
@@ -29,4 +32,7 @@ class FedAvg(Shared):
 
 @dataclass(frozen=True)
 class FedAvgFT(FineTuned, FedAvg):
-    """Believes that the common model is the best start, and a client's own data the best finish."""
+    """Key idea: the common model is the best start, and a client's own data the best finish."""
+
+    title = "FedAvg + FT"
+    paper_name = "FedAvg-Local FT"

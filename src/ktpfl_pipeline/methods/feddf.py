@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import FineTuned, Personal, PersonalRound, PersonalState, RoundReport
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
+from ktpfl_pipeline.core.method import FineTuned, Method, Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, Prototypes, average
 
 
@@ -24,12 +25,16 @@ class FedDFState:
 
 
 @dataclass(frozen=True)
-class FedDF:
-    """Believes that all clients together are the best teacher of one model per architecture.
+class FedDF(Method[FedDFState]):
+    """Key idea: all clients together are the best teacher of one model per architecture.
 
     The server holds the public set, so none of it travels. The fusion takes R epochs of the same SGD that distils into
     clients elsewhere, where the original takes Adam and stops on validation data.
     """
+
+    title = "FedDF"
+    exchanges = frozenset({"parameters"})
+    paper_name = "FedDF"
 
     def init(self, fed: Federation) -> FedDFState:
         """Start from the common initial models."""
@@ -44,7 +49,7 @@ class FedDF:
             averages[name] = average([trained[n] for n in group], fed.data_weights(group))
         batch = fed.public_batch(t)
         ensemble = fed.logits(trained, batch, t).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
-        teacher = coefficients.soft_predictions(ensemble, fed.distillation.temperature)
+        teacher = soft_predictions(ensemble, fed.distillation.temperature)
         fused = fed.fuse(averages, teacher, batch, t)
         return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))
 
@@ -59,15 +64,21 @@ class FedDF:
 
 @dataclass(frozen=True)
 class PFedDF(FineTuned, FedDF):
-    """Believes that a client is best served by a fused prototype, fine-tuned on its own data.
+    """Key idea: a fused prototype is the start, and a client's own data finish it.
 
     KT-pFL's footnote says "several epochs".
     """
 
+    title = "pFedDF"
+    paper_name = "pFedDF"
+
 
 @dataclass(frozen=True)
 class FedDFSoft(Personal):
-    """Believes what FedDF does, where no parameters may travel: each client learns from the average of all logits."""
+    """Key idea: FedDF's where no parameters may travel: each client learns from the average of all logits."""
+
+    title = "FedDF (soft)"
+    paper_name = "FedDF"
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average the logits, distil."""

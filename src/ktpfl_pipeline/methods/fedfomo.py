@@ -5,13 +5,15 @@ Algorithm 1, https://arxiv.org/abs/2012.08565
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
-from ktpfl_pipeline.core import coefficients
-from ktpfl_pipeline.core.errors import InputError, check_range
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, mix, vector_of, wire_bytes
@@ -35,7 +37,7 @@ class FedFomoState(PersonalState):
 
 @dataclass(frozen=True)
 class FedFomo(Personal):
-    """Believes that a model is worth to a client what it lowers its validation loss by, per distance moved.
+    """Key idea: a model is worth to a client what it lowers its validation loss by, per distance moved.
 
     Attributes:
         candidates: M, models that a client weighs, its own among them.
@@ -43,15 +45,15 @@ class FedFomo(Personal):
         decay: what ε loses in each round; 0.05 there.
     """
 
-    candidates: int = 5
-    explore: float = 0.3
-    decay: float = 0.05
+    title = "FedFomo"
+    exchanges = frozenset({"parameters", "coefficients"})
+    private_data = "validation losses"
+    one_architecture = True
+    paper_name = "FedFomo"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        check_range("fedfomo.candidates", self.candidates, 1)
-        check_range("fedfomo.explore", self.explore, 0, 1)
-        check_range("fedfomo.decay", self.decay, 0, 1)
+    candidates: Annotated[int, Ge(1)] = 5
+    explore: Annotated[float, Interval(ge=0, le=1)] = 0.3
+    decay: Annotated[float, Interval(ge=0, le=1)] = 0.05
 
     def init(self, fed: Federation) -> FedFomoState:
         """Start from the common initial model, with P = I."""
@@ -68,29 +70,22 @@ class FedFomo(Personal):
     ) -> tuple[FedFomoState, RoundReport]:
         """Fetch candidates, weigh them on validation data, move, train, upload the model and what was found."""
         chosen = {n: self.choose(state, n, t, fed) for n in cohort}
-        tried = {n: [state.starts[n], state.models[n], *(state.models[m] for m in chosen[n])] for n in cohort}
-        losses = fed.candidate_losses(tried, "validation")
-        starts, affinity = {}, state.affinity.clone()
-        shown = torch.eye(len(state.seen), dtype=torch.float64, device=fed.device)
-        for n in cohort:
-            gains = worth(tried[n], losses[n], fed.trained_names)  # (1 + M',), the own model first
-            weights = normalised(gains)
-            starts[n] = state.starts[n] if weights is None else mix(tried[n][1:], weights[None])[0]
-            row, columns = fed.positions([n])[0], fed.positions([n, *chosen[n]])
-            affinity[row, columns] += gains.to(affinity)
-            if weights is not None:
-                shown[row] = shown.new_zeros(len(shown)).index_add_(0, columns, weights.to(shown))
-        trained = fed.train(starts, t)
-        size = wire_bytes(state.models[cohort[0]])
-        traffic = {
-            n: Traffic(
-                coefficients_up=4 * (len(chosen[n]) + 1), parameters_up=size, parameters_down=size * len(chosen[n])
-            )
-            for n in cohort
-        }
+        models = {n: [state.models[n], *(state.models[m] for m in chosen[n])] for n in cohort}  # θ_j, its own first
+        losses = fed.candidate_losses({n: [state.starts[n], *models[n]] for n in cohort}, "validation")
+        gains = {n: worth(state.starts[n], models[n], losses[n], fed.trained_names) for n in cohort}  # Eq. (4)
+        weights = {n: normalised(gains[n]) for n in cohort}  # Eq. (5)
+        moved = {n: state.starts[n] if w is None else mix(models[n], w[None])[0] for n, w in weights.items()}
+        trained = fed.train(moved, t)
+
+        rows = {n: fed.positions([n, *chosen[n]]) for n in cohort}  # of n itself, and of whose models it weighed
+        affinity, shown = state.affinity.clone(), torch.eye(len(state.seen)).to(state.affinity)
+        for n, columns in rows.items():
+            affinity[columns[0], columns] += gains[n].to(affinity)
+            if (w := weights[n]) is not None:
+                shown[columns[0], columns] = w.to(shown)
         seen = state.seen.clone().index_fill_(0, fed.positions(cohort), True)
-        after = FedFomoState({**state.models, **trained}, {**state.starts, **starts}, affinity, seen)
-        return after, RoundReport(trained, traffic, shown)
+        after = FedFomoState({**state.models, **trained}, {**state.starts, **moved}, affinity, seen)
+        return after, RoundReport(trained, {n: traffic(state.models[n], len(chosen[n])) for n in cohort}, shown)
 
     def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
         """Return the others whose models client n gets: the most promising, each swapped for a random one with ε."""
@@ -106,12 +101,19 @@ class FedFomo(Personal):
         return picked
 
 
-def worth(tried: list[Params], losses: list[float], names: list[str]) -> Tensor:
-    """Return what each candidate gains over the first model, per distance from it, (candidates,) float64."""
-    here = vector_of(tried[0], names).double()
+def worth(start: Params, models: list[Params], losses: list[float], names: list[str]) -> Tensor:
+    """Return what each model gains over the start, per distance from it, (candidates,) float64 (Eq. 4).
+
+    Args:
+        start: θ_old.
+        models: the candidates.
+        losses: on the client's validation data, of the start and of each candidate.
+        names: of the parameters that distances are measured in.
+    """
+    here = vector_of(start, names).double()
     gains = [
         (losses[0] - loss) / (float((vector_of(params, names).double() - here).norm()) + 1e-5)
-        for params, loss in zip(tried[1:], losses[1:], strict=True)
+        for params, loss in zip(models, losses[1:], strict=True)
     ]
     return torch.tensor(gains, dtype=torch.float64)
 
@@ -119,4 +121,10 @@ def worth(tried: list[Params], losses: list[float], names: list[str]) -> Tensor:
 def normalised(gains: Tensor) -> Tensor | None:
     """Return the positive gains as weights that sum to one; None where there is none: keep what you have."""
     positive = gains.clamp_min(0.0)
-    return positive / positive.sum() if positive.sum() > coefficients.TINY else None
+    return positive / positive.sum() if positive.sum() > TINY else None
+
+
+def traffic(model: Params, candidates: int) -> Traffic:
+    """Return the bytes of a client that fetches so many models, and uploads its own and what each was worth."""
+    size = wire_bytes(model)
+    return Traffic(coefficients_up=4 * (candidates + 1), parameters_up=size, parameters_down=size * candidates)

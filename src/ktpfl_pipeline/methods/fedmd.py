@@ -7,17 +7,22 @@ consensus is distilled with KL, and nobody trains on public labels first.
 
 from dataclasses import dataclass
 
-from ktpfl_pipeline.core import coefficients, exchange
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.blocks import block, uniform
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
 @dataclass(frozen=True)
 class FedMD(Personal):
-    """Believes that the consensus of all clients is everybody's best teacher."""
+    """Key idea: the consensus of all clients is everybody's best teacher."""
+
+    title = "FedMD"
+    paper_name = "FedMD"
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, communicate, aggregate, digest: the consensus is KT-pFL's teacher with every coefficient at 1/N."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        equal, _ = coefficients.block(coefficients.uniform(len(fed.clients), fed.device), fed.positions(cohort))
-        return exchange.teach(fed, state, upload, coefficients.teachers(equal, upload.soft), t)
+        equal, _ = block(uniform(len(fed.clients), fed.device), fed.positions(cohort))
+        return exchange.teach(fed, state, upload, mix_teachers(equal, upload.soft), t)

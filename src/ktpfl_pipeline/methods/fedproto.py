@@ -8,9 +8,11 @@ different architectures meet in a common dimension F by averaging neighbours. A 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
@@ -18,7 +20,7 @@ from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.errors import InputError, check_range
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -40,20 +42,19 @@ class FedProtoState(PersonalState):
 
 @dataclass(frozen=True)
 class FedProto(Personal):
-    """Believes that what a class looks like inside a model can be shared, where the models cannot.
+    """Key idea: what a class looks like inside a model can be shared, where the models cannot.
 
     Attributes:
         weight: λ of the squared distance to the prototype in the local loss; 1 in the paper.
         dimension: F, the common dimension of the features.
     """
 
-    weight: float = 1.0
-    dimension: int = 64
+    title = "FedProto"
+    exchanges = frozenset({"prototypes"})
+    private_data = "its own training rule and class means"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        check_range("fedproto.weight", self.weight, 0)
-        check_range("fedproto.dimension", self.dimension, 1)
+    weight: Annotated[float, Ge(0)] = 1.0
+    dimension: Annotated[int, Ge(1)] = 64
 
     def init(self, fed: Federation) -> FedProtoState:
         """Start from the common initial models, with no prototypes."""

@@ -6,13 +6,14 @@ Collins, Hassani, Mokhtari, Shakkottai: Exploiting Shared Representations for Pe
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, average, wire_bytes
 
@@ -37,18 +38,19 @@ class PartStep:
 
 
 @dataclass(frozen=True)
-class FedRep:
-    """Believes that features are common and what to make of them is personal.
+class FedRep(Method[FedRepState]):
+    """Key idea: features are common, and what to make of them is personal.
 
     Attributes:
         body_epochs: epochs of the body in a round, after the head's, which are what remains of E; 1 in the paper.
     """
 
-    body_epochs: int = 1
+    title = "FedRep"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
 
-    def __post_init__(self) -> None:
-        """Refuse a number of epochs that is none."""
-        check_range("fedrep.body_epochs", self.body_epochs, 0)
+    body_epochs: Annotated[int, Ge(0)] = 1
 
     def init(self, fed: Federation) -> FedRepState:
         """Start from the common initial model."""

@@ -6,9 +6,11 @@ Mutual learning: Zhang, Xiang, Hospedales, Lu: Deep Mutual Learning, CVPR 2018, 
 
 from dataclasses import dataclass
 from itertools import count
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import rng
@@ -16,7 +18,6 @@ from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -32,7 +33,7 @@ class FMLState(PersonalState):
 
 @dataclass(frozen=True)
 class FML(Personal):
-    """Believes that a small model that everybody trains can carry knowledge between models of any kind.
+    """Key idea: a small model that everybody trains carries knowledge between models of any kind.
 
     Attributes:
         common: architecture of the common model.
@@ -40,14 +41,13 @@ class FML(Personal):
         beta: β, the same for the common model, which listens to the own one.
     """
 
-    common: str = "lenet"
-    alpha: float = 0.5
-    beta: float = 0.5
+    title = "FML"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
 
-    def __post_init__(self) -> None:
-        """Refuse weights that are none."""
-        for name in ("alpha", "beta"):
-            check_range(f"fml.{name}", getattr(self, name), 0, 1)
+    common: str = "lenet"
+    alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
+    beta: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
     def init(self, fed: Federation) -> FMLState:
         """Start from the common initial models."""

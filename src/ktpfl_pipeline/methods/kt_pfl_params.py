@@ -6,21 +6,24 @@ is ours: the divergence of teacher and student becomes ‖v_n - w_n‖² / q, q 
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 
-from ktpfl_pipeline.core import coefficients, exchange
-from ktpfl_pipeline.core.errors import check_range
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.learned_matrix import LearnedMatrix
-from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.matrix.blocks import uniform
+from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
+from ktpfl_pipeline.core.matrix.objectives import Objective, SquaredDistance
+from ktpfl_pipeline.core.method import Personal, RoundReport
 from ktpfl_pipeline.core.weights import Models, gram, mix, select, squared_distances
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState
 
 
 @dataclass(frozen=True)
-class KTpFLParams(LearnedMatrix):
-    """Believes that each client should move to a mixture of all clients' models whose weights are learned.
+class KTpFLParams(LearnedMatrix, Personal):
+    """Key idea: each client moves to a mixture of all clients' models whose weights are learned.
 
     Attributes:
         mu: μ, how far a client moves to its mixture; 1 replaces its model.
@@ -28,37 +31,33 @@ class KTpFLParams(LearnedMatrix):
             architecture and at any stage of training.
     """
 
-    mu: float = 1.0
-    normalise: bool = True
+    title = "KT-pFL (parameters)"
+    exchanges = frozenset({"parameters"})
+    one_architecture = True
+    paper_name = "KT-pFL"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        super().__post_init__()
-        check_range("kt_pfl_params.mu", self.mu, 0, 1)
+    mu: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    normalise: bool = True
 
     def init(self, fed: Federation) -> KTpFLState:
         """Start from the common initial model and equal coefficients 1/N."""
         models = fed.common_models()
-        return KTpFLState(models, coefficients.uniform(len(models), fed.device))
+        return KTpFLState(models, uniform(len(models), fed.device))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Train, upload, mix, download, update the coefficients."""
         trained = fed.train(select(state.models, cohort), t)
-        rows = fed.positions(cohort)
-        c, mass = coefficients.block(state.knowledge, rows)  # (|S|, |S|)
-        updated = self.updated(self.minimised(trained, fed), c)
-        mixing = updated if self.order == "coefficients_first" else c
+        c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(trained, fed))
         own = torch.eye(len(c), dtype=c.dtype, device=c.device)
-        mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * mixing)  # v_n = Σ_m c[n, m] w_m
-        knowledge = coefficients.write_block(state.knowledge, rows, updated, mass)
+        mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c[n, m] w_m
         models = {**state.models, **dict(zip(cohort, mixed, strict=True))}
-        return KTpFLState(models, knowledge), RoundReport(trained, exchange.both_ways(trained), knowledge)
+        return KTpFLState(models, coefficients), RoundReport(trained, exchange.both_ways(trained), coefficients)
 
-    def minimised(self, trained: Models, fed: Federation) -> coefficients.Objective:
-        """Return what the cohort's block of the matrix minimises, given this round's models."""
+    def objective(self, trained: Models, fed: Federation) -> Objective:
+        """Return what the cohort's c minimises: λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖²."""
         products = gram(list(trained.values()), fed.trained_names)
         q = mean_distance(products) if self.normalise else 1.0
-        return coefficients.SquaredDistance(products / q, self.row_weights(list(trained), fed), self.rho)
+        return SquaredDistance(products / q, self.row_weights(fed.data_weights(list(trained))), self.rho)
 
 
 def mean_distance(products: torch.Tensor) -> float:

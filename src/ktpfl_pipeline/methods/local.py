@@ -1,6 +1,7 @@
 """Local-only training: nobody sends anything. Every federated method must beat it to have helped."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
@@ -10,7 +11,11 @@ from ktpfl_pipeline.core.weights import select
 
 @dataclass(frozen=True)
 class Local(Personal):
-    """Believes that a client's own data are enough."""
+    """Key idea: a client's own data are enough."""
+
+    title = "Local only"
+
+    exchanges: ClassVar[frozenset[str]] = frozenset()
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train each client of the cohort on its own data."""

@@ -6,13 +6,14 @@ Approach, NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948. It minimi
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Descent, Gradient, Vectors, sgd
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
 from ktpfl_pipeline.core.weights import Models, average
@@ -55,7 +56,7 @@ def hessian_product(w: Tensor, v: Tensor, gradient: Gradient, batch: Tensor, del
 
 @dataclass(frozen=True)
 class PerFedAvg(Shared):
-    """Believes that the best common model is the one that adapts best.
+    """Key idea: the best common model is the one that adapts best.
 
     Attributes:
         alpha: α, of the adaptation; None takes η₁.
@@ -64,15 +65,14 @@ class PerFedAvg(Shared):
         adapt_steps: steps of SGD on a client's training batches that make the model it is evaluated with.
     """
 
-    alpha: float | None = None
-    beta: float | None = None
-    hessian: bool = False
-    adapt_steps: int = 1
+    title = "Per-FedAvg (FO)"
+    private_data = "its own training rule and adaptation before evaluation"
+    paper_name = "Per-FedAvg"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        for name in ("alpha", "beta", "adapt_steps"):
-            check_range(f"per_fedavg.{name}", getattr(self, name), 0)
+    alpha: Annotated[float | None, Ge(0)] = None
+    beta: Annotated[float | None, Ge(0)] = None
+    hessian: bool = False
+    adapt_steps: Annotated[int, Ge(0)] = 1
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
         """Send the model, take meta-steps, average with equal weights, as the objective does."""

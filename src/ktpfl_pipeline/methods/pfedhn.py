@@ -6,15 +6,16 @@ https://arxiv.org/abs/2103.04628. The KT-pFL paper's figures call it FedHN.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, select, vector_of, with_vector
 
 
@@ -38,9 +39,42 @@ class PFedHNState:
     untrained: Models
 
 
+@dataclass(frozen=True, eq=False)
+class Server:
+    """SGD with momentum on φ and the embeddings, of which it has copies that it writes to: `hidden` models large.
+
+    Attributes:
+        weights, velocity, embeddings, embedding_velocity: as in `PFedHNState`.
+    """
+
+    weights: Params
+    velocity: Params
+    embeddings: Tensor
+    embedding_velocity: Tensor
+
+    @classmethod
+    def of(cls, state: PFedHNState) -> "Server":
+        """Return the server as the last round left it."""
+        weights, velocity = (
+            {name: tensor.clone() for name, tensor in params.items()} for params in (state.weights, state.velocity)
+        )
+        return cls(weights, velocity, state.embeddings.clone(), state.embedding_velocity.clone())
+
+    def step_network(self, slopes: Params, rate: float, momentum: float, decay: float) -> None:
+        """Take one step of φ along `slopes`, with weight decay."""
+        for name, tensor in self.weights.items():
+            self.velocity[name].mul_(momentum).add_(slopes[name]).add_(tensor, alpha=decay)
+            tensor.sub_(self.velocity[name], alpha=rate)
+
+    def step_embedding(self, row: int, slope: Tensor, rate: float, momentum: float) -> None:
+        """Take one step of one client's embedding along `slope`, (e,)."""
+        self.embedding_velocity[row] = momentum * self.embedding_velocity[row] + slope
+        self.embeddings[row] -= rate * self.embedding_velocity[row]
+
+
 @dataclass(frozen=True)
-class PFedHN:
-    """Believes that clients are points of one space, and that a network can learn what model suits each point.
+class PFedHN(Method[PFedHNState]):
+    """Key idea: clients are points of one space, and a network learns what model suits each point.
 
     The server steps after each client; their order is drawn afresh in every round, whatever order they are listed in.
     The last layer's bias starts as the common initial model and its weights at zero, so that this method starts where
@@ -56,18 +90,17 @@ class PFedHN:
         clip: the largest norm of a server gradient; 50 there.
     """
 
-    hidden: int = 32
-    layers: int = 3
-    rate: float = 0.01
-    momentum: float = 0.9
-    decay: float = 0.001
-    clip: float = 50.0
+    title = "pFedHN"
+    exchanges = frozenset({"parameters"})
+    one_architecture = True
+    paper_name = "FedHN"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        for name, least in {"hidden": 1, "layers": 0, "rate": 0, "decay": 0, "clip": 0}.items():
-            check_range(f"pfedhn.{name}", getattr(self, name), least)
-        check_range("pfedhn.momentum", self.momentum, 0, 1)
+    hidden: Annotated[int, Ge(1)] = 32
+    layers: Annotated[int, Ge(0)] = 3
+    rate: Annotated[float, Ge(0)] = 0.01
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 0.9
+    decay: Annotated[float, Ge(0)] = 0.001
+    clip: Annotated[float, Ge(0)] = 50.0
 
     def init(self, fed: Federation) -> PFedHNState:
         """Draw the hypernetwork and the embeddings; every client's model is the common initial one."""
@@ -85,25 +118,26 @@ class PFedHN:
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
         """For one client after another: make its model, train it, step the server along what training changed."""
-        weights = {name: tensor.clone() for name, tensor in state.weights.items()}  # φ
-        velocity = {name: tensor.clone() for name, tensor in state.velocity.items()}
-        embeddings, momenta = state.embeddings.clone(), state.embedding_velocity.clone()
+        server = Server.of(state)
         rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
-        after_local: Models = {}
+        trained: Models = {}
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
-            v = embeddings[rows[n]].clone()
-            theta = generate(weights, v)  # (d,)
-            after_local |= fed.train({n: self.assemble(state, n, theta, fed)}, t)
-            change = theta - vector_of(after_local[n], fed.trained_names)  # Δ
-            slopes, slope = pulled_back(weights, v, change, self.clip)
-            for name, tensor in weights.items():  # in place: they are this round's own, and `hidden` models large
-                velocity[name].mul_(self.momentum).add_(slopes[name]).add_(tensor, alpha=self.decay)
-                tensor.sub_(velocity[name], alpha=self.rate)
-            momenta[rows[n]] = self.momentum * momenta[rows[n]] + slope
-            embeddings[rows[n]] -= self.rate * momenta[rows[n]]
-        after_local = select(after_local, cohort)
+            v = server.embeddings[rows[n]].clone()
+            theta = generate(server.weights, v)  # (d,), h(v_n; φ)
+            trained |= fed.train({n: self.assemble(state, n, theta, fed)}, t)
+            change = theta - vector_of(trained[n], fed.trained_names)  # Δθ, in the direction of a gradient
+            slopes, slope = pulled_back(server.weights, v, change, self.clip)  # (∇_φ θ)ᵀ Δθ, (∇_v θ)ᵀ Δθ
+            server.step_network(slopes, self.rate, self.momentum, self.decay)
+            server.step_embedding(rows[n], slope, self.rate, self.momentum)
+        after_local = select(trained, cohort)
         untrained = {n: {name: after_local[n][name] for name in state.untrained[n]} for n in cohort}
-        after = PFedHNState(weights, velocity, embeddings, momenta, {**state.untrained, **untrained})
+        after = PFedHNState(
+            server.weights,
+            server.velocity,
+            server.embeddings,
+            server.embedding_velocity,
+            {**state.untrained, **untrained},
+        )
         return after, RoundReport(after_local, exchange.both_ways(after_local))
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:

@@ -6,13 +6,14 @@ https://arxiv.org/abs/2006.08848. It minimises Σ_n F_n(w) / N with F_n(w) = min
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
-from ktpfl_pipeline.core.errors import check_range
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Params, average, vector_of, with_vector
@@ -45,7 +46,7 @@ class MoreauStep:
 
 @dataclass(frozen=True)
 class PFedMe(Personal):
-    """Believes that a client should fit its own data without going far from a common model.
+    """Key idea: a client fits its own data without going far from a common model.
 
     Attributes:
         coupling: λ; 15 in the paper. η₁ λ must stay below 1.
@@ -54,17 +55,16 @@ class PFedMe(Personal):
         server_rate: β, how far the common model moves toward the clients' average; 1 is all the way.
     """
 
-    coupling: float = 15.0
-    inner_steps: int = 5
-    inner_rate: float | None = None
-    server_rate: float = 1.0
+    title = "pFedMe"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
+    paper_name = "pFedMe"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        check_range("pfedme.coupling", self.coupling, 0)
-        check_range("pfedme.inner_steps", self.inner_steps, 1)
-        check_range("pfedme.inner_rate", self.inner_rate, 0)
-        check_range("pfedme.server_rate", self.server_rate, 0, 2)
+    coupling: Annotated[float, Ge(0)] = 15.0
+    inner_steps: Annotated[int, Ge(1)] = 5
+    inner_rate: Annotated[float | None, Ge(0)] = None
+    server_rate: Annotated[float, Interval(ge=0, le=2)] = 1.0
 
     def init(self, fed: Federation) -> PFedMeState:
         """Start from the common initial model."""

@@ -4,24 +4,25 @@ Zhang et al., NeurIPS 2021, section 5.1: the paper's own ablations of the learne
 soft predictions there, and of parameters elsewhere; only predictions can be compared across architectures.
 """
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Gt
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ktpfl_pipeline.core import coefficients, exchange
-from ktpfl_pipeline.core.errors import InputError, check_choice, check_range
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
 def similarities(logits: Tensor, temperature: float) -> Tensor:
     """Return the cosine similarity of the clients' soft predictions on the public batch, (|S|, |S|), 0 to 1."""
-    directions = normalize(coefficients.soft_predictions(logits, temperature).flatten(1), dim=1)
+    directions = normalize(soft_predictions(logits, temperature).flatten(1), dim=1)
     return directions @ directions.T
 
 
@@ -30,17 +31,10 @@ class Similarity(Personal):
     """What both share: the round, in which a method's `mixture` makes teachers of similarities.
 
     Attributes:
-        name: of the method, in messages.
         temperature: of the soft predictions that are compared.
     """
 
-    name: ClassVar[str]
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse a temperature that is none."""
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"{self.name}.temperature is {self.temperature}; it must be finite and above 0.")
+    temperature: Annotated[float, Gt(0)] = 1.0
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, weigh by similarity, distil."""
@@ -54,20 +48,17 @@ class Similarity(Personal):
 
 @dataclass(frozen=True)
 class SimPFL(Similarity):
-    """Believes that a client should listen to others in proportion to how alike they predict.
+    """Key idea: a client learns from others in proportion to how alike they predict.
 
     Attributes:
         weights: ``minmax``, similarities less the row's smallest, as in the authors' code: the least similar client
             gets nothing; or ``direct``, the similarities themselves.
     """
 
-    name: ClassVar[str] = "sim_pfl"
-    weights: str = "minmax"
+    title = "Sim-pFL"
+    paper_name = "Sim-pFL"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        super().__post_init__()
-        check_choice("sim_pfl.weights", self.weights, ("minmax", "direct"))
+    weights: Literal["minmax", "direct"] = "minmax"
 
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers, in proportion to similarity, (|S|, |S|)."""
@@ -75,25 +66,22 @@ class SimPFL(Similarity):
         if self.weights == "minmax":
             scores = scores - scores.min(dim=1, keepdim=True).values
         total = scores.sum(dim=1, keepdim=True)
-        alike = total <= coefficients.TINY * len(scores)  # all equally similar: nothing to tell them apart by
-        return torch.where(alike, 1.0 / len(scores), scores / total.clamp_min(coefficients.TINY))
+        alike = total <= TINY * len(scores)  # all equally similar: nothing to tell them apart by
+        return torch.where(alike, 1.0 / len(scores), scores / total.clamp_min(TINY))
 
 
 @dataclass(frozen=True)
 class TopKPFL(Similarity):
-    """Believes that a client should listen to the K that predict most like itself, itself among them, all alike.
+    """Key idea: a client learns from the K that predict most like itself, itself among them, all alike.
 
     Attributes:
         k: K, 5 in the paper; all of a smaller cohort.
     """
 
-    name: ClassVar[str] = "topk_pfl"
-    k: int = 5
+    title = "TopK-pFL"
+    paper_name = "TopK-pFL"
 
-    def __post_init__(self) -> None:
-        """Refuse hyperparameters that mean nothing."""
-        super().__post_init__()
-        check_range("topk_pfl.k", self.k, 1)
+    k: Annotated[int, Ge(1)] = 5
 
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers: 1/K for the K most similar, itself first, (|S|, |S|)."""

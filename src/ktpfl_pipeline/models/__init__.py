@@ -2,7 +2,8 @@
 
 A model takes float images (n, channels, size, size) and returns logits (n, classes). Its initial weights come from
 torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one line
-to `MODELS`. torchvision is imported only by the builders that need it, when they are called.
+to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. torchvision is imported
+only by the builders that need it, when they are called.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from torch import nn
 
 from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.extensions import is_path, load
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
 from ktpfl_pipeline.models.lenet import lenet
@@ -39,11 +41,25 @@ CHANNELS = (1, 3)
 SIZES = (28, 32)
 
 
+def find(name: str) -> Builder:
+    """Return the builder of the architecture `name`: of `MODELS`, or at a dotted path.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if name not in MODELS and not is_path(name):
+        raise unknown("model", name, MODELS)
+    builder: Builder = MODELS.get(name) or load(name, "model")
+    if not callable(builder):
+        raise InputError(f"{name!r} is no model: it must be a function of (channels, size, classes).")
+    return builder
+
+
 def build(name: str, channels: int, size: int, classes: int) -> nn.Module:
     """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
 
     Args:
-        name: a key of `MODELS`.
+        name: a key of `MODELS`, or a dotted path.
         channels: colour channels of an image, 1 or 3.
         size: height and width of an image in pixels, 28 or 32.
         classes: number of logits, at least 2.
@@ -59,8 +75,7 @@ def build(name: str, channels: int, size: int, classes: int) -> nn.Module:
         >>> build("lenet", channels=3, size=32, classes=10)(torch.zeros(4, 3, 32, 32)).shape
         torch.Size([4, 10])
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    builder = find(name)
     if channels not in CHANNELS:
         raise InputError(
             f"No model takes channels={channels!r}; allowed are 1 and 3: convert the images to grey or RGB."
@@ -69,4 +84,4 @@ def build(name: str, channels: int, size: int, classes: int) -> nn.Module:
         raise InputError(f"No model takes size={size!r}; allowed are 28 and 32 pixels: pad or resize the images.")
     if classes < 2:
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
-    return MODELS[name](channels, size, classes)
+    return builder(channels, size, classes)

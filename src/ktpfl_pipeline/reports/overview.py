@@ -20,7 +20,8 @@ from matplotlib.ticker import MaxNLocator
 from ktpfl_pipeline.analysis.results import HEADLINE, Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
-from ktpfl_pipeline.methods import METHODS, TITLES
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports import figures, looks, page, paper, tables
 from ktpfl_pipeline.reports.report import Report
 
@@ -271,9 +272,9 @@ def summary(columns: Mapping[str, Comparison]) -> str:
     """Say in how many comparisons KT-pFL is above local-only, and above its simplest rival where that was run."""
     found = []
     for main, rival in _RIVALS:
-        verdicts = [_verdict(columns, main, "local", "local-only"), _verdict(columns, main, rival, TITLES[rival])]
+        verdicts = [_verdict(columns, main, "local", "local-only"), _verdict(columns, main, rival, title_of(rival))]
         if any(verdicts):
-            found.append(f"{TITLES[main]} is {'; '.join(filter(None, verdicts))}: by 95 % intervals over the seeds.")
+            found.append(f"{title_of(main)} is {'; '.join(filter(None, verdicts))}: by 95 % intervals over the seeds.")
     return " ".join(found) or "No comparison holds both KT-pFL and local-only training."
 
 

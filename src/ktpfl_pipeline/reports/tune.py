@@ -17,7 +17,7 @@ from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod, to_text
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports import page, tables
 from ktpfl_pipeline.reports.report import Report
 
@@ -161,7 +161,7 @@ def summary(tuning: Tuning) -> str:
         f"methods with hyperparameters to choose, among at most {tuning.tune['trials']} candidates each."
     )
     edges = [
-        f"{TITLES.get(method, method)}'s {', '.join(found)}"
+        f"{title_of(method)}'s {', '.join(found)}"
         for method, trials in searched.items()
         if (found := _edges(tuning.tune["spaces"][method], highest(trials).changes))
     ]
@@ -191,7 +191,7 @@ def table(tuning: Tuning) -> "pd.DataFrame":
         gain = None if first.validation is None else (best.validation or 0.0) - first.validation
         rows.append(
             {
-                "Method": TITLES.get(method, method),
+                "Method": title_of(method),
                 "Chosen": _changes(best),
                 "Validation (%)": _validation(best),
                 "Configured": _changes(first),
@@ -209,7 +209,7 @@ def trial_table(tuning: Tuning) -> "pd.DataFrame":
 
     rows = [
         {
-            "Method": TITLES.get(method, method),
+            "Method": title_of(method),
             "Trial": str(number),
             "Values": _changes(trial),
             "Validation (%)": _validation(trial),
@@ -261,7 +261,7 @@ def _facts(tuning: Tuning) -> list[str]:
 def _spaces(tuning: Tuning) -> dict[str, dict[str, str]]:
     """Return what may be tried, by the method's title."""
     return {
-        TITLES.get(method, method): {name: _tried(tried) for name, tried in space.items()}
+        title_of(method): {name: _tried(tried) for name, tried in space.items()}
         for method, space in tuning.tune["spaces"].items()
         if method in tuning.methods
     }

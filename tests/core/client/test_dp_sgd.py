@@ -22,10 +22,11 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
-from ktpfl_pipeline.methods import METHODS, ON_TRAINING, create
+from ktpfl_pipeline.methods import METHODS, create
 
 N = 3  # a client with 16 training images
 ALL = 100  # of a batch: everything, in each step
@@ -199,7 +200,7 @@ class TestRefusals:
             state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)
             method.personal(state, toy.IDS, fed)
 
-        if name in ON_TRAINING:
+        if method.private_data == TRAINING:
             everything()
         else:
             with pytest.raises(InputError, match=r"training\.privacy is set, and this method .* would not cover"):

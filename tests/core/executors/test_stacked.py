@@ -128,7 +128,7 @@ class TestArithmetic:
             for fed in both(architectures=("conv",), compute=compute)
         ]
         assert toy.distance(*(state.models for state in results)) < tolerance
-        assert torch.allclose(*(state.knowledge for state in results), rtol=0, atol=tolerance)
+        assert torch.allclose(*(state.coefficients for state in results), rtol=0, atol=tolerance)
 
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
     @pytest.mark.parametrize("stack", [1, 5])

@@ -1,9 +1,11 @@
 """Where images come from: scikit-learn's digits, torchvision's datasets, an `.npz` file, or a folder of images.
 
-`SOURCES` is the registry: a new source is one file and one line. Every source gives all its images, as they are
+`SOURCES` is the registry: a new source is one file and one line; one outside this package is named by its dotted path,
+``my_package.sources:load_csv:argument``. Every source gives all its images, as they are
 (uint8, native channels and size); `adapt` brings them to the channels and size of a federation.
 """
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.data.sources import digits, downloads, folder, npz
 from ktpfl_pipeline.data.sources.adaptation import adapt
 
-__all__ = ["SOURCES", "Source", "adapt", "load"]
+__all__ = ["SOURCES", "Source", "adapt", "find", "load"]
 
 Source = Callable[[str, Path], LabelledDataset]
 
@@ -34,11 +37,40 @@ SOURCES: dict[str, Source] = {
 """{name: function of (argument, folder)}: what may stand in `source:`."""
 
 
+PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
+"""A source outside this package, and its argument; the dot in its module tells it from ``name:argument``."""
+
+
+def find(source: str) -> tuple[Source, str]:
+    """Return the function of a source, and its argument.
+
+    Args:
+        source: as for `load`.
+
+    Raises:
+        InputError: if there is no such source.
+    """
+    name, _, argument = source.partition(":")
+    if name in SOURCES:
+        return SOURCES[name], argument
+    if source.endswith(".npz"):
+        raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
+    if not (own := PATH.fullmatch(source)):
+        raise unknown("source", source, SOURCES)
+    function: Source = extensions.load(own["path"], "source")
+    if not callable(function):
+        raise InputError(
+            f"{own['path']!r} is no source: it must be a function (argument, folder) that returns a LabelledDataset."
+        )
+    return function, own["argument"] or ""
+
+
 def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> LabelledDataset:
     """Return all images of a source with their labels.
 
     Args:
-        source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``.
+        source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``; or a dotted
+            path with or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
         classes: keep only the images of these classes and renumber them 0, 1, ... in the order given; None keeps all.
 
@@ -51,12 +83,8 @@ def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Lab
     Example:
         The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
     """
-    name, _, argument = source.partition(":")
-    if name not in SOURCES:
-        if source.endswith(".npz"):
-            raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
-        raise unknown("source", source, SOURCES)
-    samples = SOURCES[name](argument, folder)
+    function, argument = find(source)
+    samples = function(argument, folder)
     return samples if classes is None else _keep(samples, classes, source)
 
 

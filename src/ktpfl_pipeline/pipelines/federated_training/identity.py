@@ -1,7 +1,10 @@
 """What is run, and what tells its runs from others: settings, data and the source that decides a result."""
 
+import ast
 import hashlib
+import importlib.util
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +17,7 @@ from ktpfl_pipeline.config.parsing import create_method
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
 
@@ -56,7 +60,8 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         job: what is run.
         fed: its federation of one seed.
     """
-    made, shared = job.create(), flat(job.experiment.shared())
+    made, experiment = job.create(), job.experiment
+    shared = flat(experiment.shared())
     del shared["seeds"]
     return {
         **shared,
@@ -66,7 +71,9 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         "seed": fed.seed,
         "compute.device": torch.cuda.get_device_name(fed.device) if fed.device.type == "cuda" else fed.device.type,
         "data": job.data.seeds[fed.seed].fingerprint,
-        "code": code_version(type(made), job.experiment.architectures),
+        "code": code_version(
+            type(made), experiment.architectures, [experiment.private.source, experiment.public.source]
+        ),
         **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
@@ -78,22 +85,44 @@ def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
     return [method, asdict(made), code_version(type(made), experiment.architectures)]
 
 
-def code_version(method: type, architectures: list[str]) -> str:
-    """Return a hash of the source that decides a run's result: the engine, the method, and the models in use."""
-    modules: set[str] = set()
-    for name in (method.__module__, *(models.MODELS[architecture].__module__ for architecture in architectures)):
-        _add_with_imports(name, modules)
-    files = {Path(sys.modules[name].__file__ or "") for name in modules} | set((PACKAGE / "core").rglob("*.py"))
-    files |= {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}  # how federation and models are put together
+def code_version(method: type, architectures: list[str], images: Sequence[str] = ()) -> str:
+    """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
+
+    Of a method, model or data source outside this package: its module, and what that imports of its own package.
+
+    Args:
+        method: its class.
+        architectures: names of models.
+        images: names of data sources; those of this package are told apart by the images they give.
+    """
+    outside = [name.partition(":")[0] for name in architectures if name not in models.MODELS]
+    outside += [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
+    inside = [models.MODELS[name].__module__ for name in architectures if name in models.MODELS]
+    files = {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}  # how federation and models are put together
+    files |= set((PACKAGE / "core").rglob("*.py"))
+    for module in (method.__module__, *inside, *outside):
+        _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _add_with_imports(name: str, modules: set[str]) -> None:
-    """Add the module `name`, and those of this package that it takes something from, to `modules`."""
-    if name.startswith(f"{PACKAGE.name}.") and name not in modules:
-        modules.add(name)
-        for value in list(vars(sys.modules[name]).values()):
-            _add_with_imports(getattr(value, "__module__", None) or "", modules)
+def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:
+    """Add the file of the module `name`, and of those of `packages` that it imports at its top, to `files`."""
+    module = sys.modules.get(name)
+    file = Path(getattr(module, "__file__", None) or "")
+    if name.partition(".")[0] not in packages or name == PACKAGE.name or file.suffix != ".py" or file in files:
+        return
+    files.add(file)
+    for statement in ast.parse(file.read_bytes()).body:
+        if isinstance(statement, ast.Import):
+            imported = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            origin = "." * statement.level + (statement.module or "")
+            origin = importlib.util.resolve_name(origin, getattr(module, "__package__", None))
+            imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
+        else:
+            imported = []
+        for each in imported:
+            _add_with_imports(each, packages, files)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 
 logger = logging.getLogger(__name__)
 LONG = 3600.0  # seconds
@@ -23,7 +23,7 @@ class Progress:
 
     def __init__(self, method: str, experiment: Experiment) -> None:
         """Prepare the bar; it appears on entering the context, and only in a terminal."""
-        self.title = TITLES.get(method, method)
+        self.title = title_of(method)
         self.seeds, self.rounds = len(experiment.seeds), experiment.rounds
         self.console = Console(stderr=True)
         self.bar = rich.progress.Progress(

@@ -10,9 +10,9 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.results import FinishedRun, honest, summarise
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.partition import label_similarity

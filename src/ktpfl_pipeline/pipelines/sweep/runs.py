@@ -11,7 +11,7 @@ from ktpfl_pipeline.config.schema import Experiment, Sweep
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest, flat
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity_of_method
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
 from ktpfl_pipeline.pipelines.prepare import prepare
@@ -60,7 +60,7 @@ def run_method(sweep: Sweep, value: Any, job: Job) -> dict[str, Any]:
         job: the method at this point.
     """
     label = sweep.label(value) if sweep.touches(job.method) else ""
-    title = ", ".join(filter(None, (label, TITLES.get(job.method, job.method))))
+    title = ", ".join(filter(None, (label, title_of(job.method))))
     return summarise(run_seeds(replace(job, label=label), title), job.hyperparameters()).to_dict()
 
 

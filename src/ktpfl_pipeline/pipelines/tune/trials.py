@@ -13,7 +13,7 @@ from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.identity import digest, flat
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.methods import TITLES
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity_of_method
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
 from ktpfl_pipeline.pipelines.prepare import prepare
@@ -84,7 +84,7 @@ def run_trial(job: Job, values: dict[str, Any], changes: dict[str, Any], number:
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
     candidate = job.experiment.model_copy(update={"methods": {job.method: values}})
     job = replace(job, experiment=candidate, label=label)
-    title = ", ".join(filter(None, (f"{TITLES.get(job.method, job.method)}, trial {number}", label)))
+    title = ", ".join(filter(None, (f"{title_of(job.method)}, trial {number}", label)))
     values = job.hyperparameters()
     try:
         runs = run_seeds(job, title)

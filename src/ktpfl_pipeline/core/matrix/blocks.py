@@ -1,0 +1,44 @@
+"""The matrix at its start, and the part of it that belongs to a cohort."""
+
+import torch
+from torch import Tensor
+
+
+def uniform(n: int, device: torch.device | None = None) -> Tensor:
+    """Return the (n, n) matrix of equal weights 1/n, the start of KT-pFL and all of FedMD."""
+    return torch.full((n, n), 1.0 / n, dtype=torch.float64, device=device)
+
+
+def block(c: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cohort's block of c as rows that sum to one, and the mass each row gives to the cohort.
+
+    Args:
+        c: (N, N) of all clients.
+        positions: (|S|,) rows and columns of the cohort.
+
+    Returns:
+        (|S|, |S|) conditional weights, and (|S|, 1) masses; with everyone present c itself and ones, bit for bit.
+    """
+    if len(positions) == len(c):
+        return c, torch.ones(len(c), 1, dtype=c.dtype, device=c.device)
+    part = c[positions[:, None], positions]
+    mass = part.sum(dim=1, keepdim=True)
+    return part / mass, mass
+
+
+def write_block(c: Tensor, positions: Tensor, part: Tensor, mass: Tensor) -> Tensor:
+    """Return c with the cohort's block replaced by ``part * mass``; nothing else changes, and row sums are kept.
+
+    A weight of the block that did not change keeps its bits, which division by the mass and back might not.
+    """
+    result, (before, _) = c.clone(), block(c, positions)
+    kept = c[positions[:, None], positions]
+    result[positions[:, None], positions] = torch.where(part == before, kept, part * mass)
+    return result
+
+
+def among(part: Tensor, positions: Tensor, n: int) -> Tensor:
+    """Return the (n, n) matrix in which the cohort's block is `part` and every other client listens to itself alone."""
+    c = torch.eye(n, dtype=part.dtype, device=part.device)
+    c[positions[:, None], positions] = part
+    return c

@@ -1,0 +1,62 @@
+"""The settings and the update that methods with a learned knowledge coefficient matrix share (KT-pFL, Eqs. 2, 4, 8)."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from ktpfl_pipeline.core.matrix.blocks import block, write_block
+from ktpfl_pipeline.core.matrix.objectives import Objective
+from ktpfl_pipeline.core.matrix.updates import UPDATES, default_step
+
+
+@dataclass(frozen=True)
+class LearnedMatrix:
+    """How the knowledge coefficient matrix is learned, whatever it mixes. Stands before `Personal` among the bases.
+
+    Attributes:
+        update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
+        step: η₃, the size of one step; None takes 2 / (2 + ρ) (``pgd``: 1 / (2 + 2ρ)), which no ρ makes
+            oscillate.
+        steps: steps a round.
+        rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
+            was chosen on validation data (docs/results.md).
+        divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
+            meaning for any number of clients.
+        row_weight: a_n in that objective, ``data`` for D_n / D (Eq. 8) or ``uniform`` for 1/N.
+        order: ``paper`` mixes the teachers and then updates the matrix; ``coefficients_first`` the other way round, as
+            the authors' released code does.
+    """
+
+    update: Literal["eg", "pgd", "softmax", "exact", "authors", "frozen"] = "eg"
+    step: Annotated[float | None, Ge(0)] = None
+    steps: Annotated[int, Ge(1)] = 10
+    rho: Annotated[float, Ge(0)] = 2.0
+    divergence_weight: Annotated[float | None, Ge(0)] = None
+    row_weight: Literal["data", "uniform"] = "data"
+    order: Literal["paper", "coefficients_first"] = "paper"
+
+    def learn(self, coefficients: Tensor, rows: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
+        """Update the cohort's block of the matrix (Eq. 8).
+
+        Args:
+            coefficients: (N, N), c of the round before.
+            rows: (|S|,) the cohort's rows and columns of it.
+            objective: what its block minimises.
+
+        Returns:
+            (|S|, |S|) the weights that this round mixes with, from before the update or after it (`order`), and the
+            (N, N) matrix after the round.
+        """
+        before, mass = block(coefficients, rows)
+        step = default_step(self.update, self.rho) if self.step is None else self.step
+        after = UPDATES[self.update](objective, before, step, self.steps)
+        mixing = after if self.order == "coefficients_first" else before
+        return mixing, write_block(coefficients, rows, after, mass)
+
+    def row_weights(self, shares: Tensor) -> Tensor:
+        """Return λ a_n of each row, (|S|,), from the cohort's shares of the data, (|S|,)."""
+        shares = shares if self.row_weight == "data" else torch.full_like(shares, 1.0 / len(shares))
+        return shares * (len(shares) if self.divergence_weight is None else self.divergence_weight)

@@ -1,0 +1,165 @@
+"""What the coefficients minimise, in closed form: each row of c has its own convex problem."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers
+
+
+class Objective(Protocol):
+    """What the coefficients minimise, row by row."""
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return the gradient, (N, N)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Divergence:
+    """λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4), the KL averaged over the public samples.
+
+    Rows are worked on in blocks, so that beside the predictions and the matrix only a bounded piece of memory is taken.
+
+    Attributes:
+        soft: (N, B, K) soft predictions s.
+        weights: (N,) λ a_n.
+        rho: ρ.
+        memory: bytes of one block's intermediate results, at most (of one row, at least).
+    """
+
+    soft: Tensor
+    weights: Tensor
+    rho: float
+    memory: int = 512 * 2**20
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        values = []
+        for rows in self._blocks:
+            mixed, log_ratio = self._log_ratio(c, rows)
+            divergence = (mixed * log_ratio).sum(dim=(1, 2)) / self.soft.shape[1]
+            penalty = self.rho * (c[rows] - 1.0 / len(c)).square().sum(dim=1)
+            values.append(self.weights[rows] * divergence + penalty)
+        return torch.cat(values)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return the gradient, (N, N), in two matrix products (the direction of Eq. 8).
+
+        dL/dc[n, m] = λ a_n (1/B) Σ_x Σ_k s_m (log p_n - log s_n + 1) + 2ρ (c[n, m] - 1/N)
+        """
+        result = torch.empty_like(c)
+        for rows in self._blocks:
+            _, log_ratio = self._log_ratio(c, rows)
+            products = log_ratio.add_(1.0).flatten(1) @ self.soft.flatten(1).T / self.soft.shape[1]  # (rows, N)
+            result[rows] = self.weights[rows, None] * products + 2.0 * self.rho * (c[rows] - 1.0 / len(c))
+        return result
+
+    @cached_property
+    def _blocks(self) -> list[slice]:
+        row = 5 * self.soft[0].numel() * self.soft.element_size()  # p, its logarithm, that of s, and two on the way
+        size = max(1, self.memory // row)
+        return [slice(start, start + size) for start in range(0, len(self.soft), size)]
+
+    @cached_property
+    def _log_soft(self) -> Tensor:
+        return self.soft.clamp_min(TINY).log_()
+
+    def _log_ratio(self, c: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """Return p and log p - log s of these rows, (rows, B, K) each."""
+        mixed = (c[rows] @ self.soft.flatten(1)).view_as(self.soft[rows])
+        kept = len(self._blocks) == 1  # log s is the same at every step; where it fits, it is taken once
+        log_soft = self._log_soft if kept else self.soft[rows].clamp_min(TINY).log_()
+        return mixed, mixed.clamp_min(TINY).log() - log_soft
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredError:
+    """mean((p_n - s_n)²) + ρ mean_m (c[n, m] - 1/N)², the objective of the authors' released code.
+
+    Attributes:
+        soft: (N, B, K) soft predictions s.
+        rho: ρ, ``penalty_ratio`` there.
+    """
+
+    soft: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        error = (mix_teachers(c, self.soft) - self.soft).square().mean(dim=(1, 2))
+        return error + self.rho * (c - 1.0 / len(c)).square().mean(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return 2 (c G - G) + (2ρ/N) (c - 1/N) with G the Gram matrix of the predictions, (N, N)."""
+        flat = self.soft.flatten(1)
+        gram = flat @ flat.T / flat.shape[1]
+        return 2.0 * (c @ gram - gram) + 2.0 * self.rho / len(c) * (c - 1.0 / len(c))
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredDistance:
+    """λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², of parameters as knowledge, v_n = Σ_m c[n, m] w_m.
+
+    Attributes:
+        products: (N, N) inner products of the models from their common mean, divided by q.
+        weights: (N,) λ a_n.
+        rho: ρ.
+    """
+
+    products: Tensor
+    weights: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        move = c - torch.eye(len(c), dtype=c.dtype, device=c.device)
+        distance = ((move @ self.products) * move).sum(dim=1)
+        return self.weights * distance + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return 2 λ a_n (c G - G) + 2ρ (c - 1/N), (N, N); the server never sees parameters twice."""
+        pull = c @ self.products - self.products
+        return 2.0 * self.weights[:, None] * pull + 2.0 * self.rho * (c - 1.0 / len(c))
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labelled images.
+
+    NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m], where P_n[i, m] is the probability that client m's model gives to
+    the true label of client n's image i: the supervised objective behind Theorem 1.
+
+    Attributes:
+        probabilities: (N, V, N) P; a client with fewer than V images has ones in the rest.
+        images: (N,) V_n.
+        weights: (N,) λ a_n.
+        rho: ρ.
+    """
+
+    probabilities: Tensor
+    images: Tensor
+    weights: Tensor
+    rho: float
+
+    def value(self, c: Tensor) -> Tensor:
+        """Return each row's value, (N,)."""
+        likelihood = self._mixed(c).log().sum(dim=1) / self.images  # ones add nothing
+        return -self.weights * likelihood + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
+
+    def gradient(self, c: Tensor) -> Tensor:
+        """Return -λ a_n (1/V_n) Σ_i P_n[i, m] / Σ_j c[n, j] P_n[i, j] + 2ρ (c[n, m] - 1/N), (N, N).
+
+        The ones that fill up a short client add the same number to its whole row, which no update on the simplex sees.
+        """
+        share = torch.einsum("nvm,nv->nm", self.probabilities, 1.0 / self._mixed(c)) / self.images[:, None]
+        return -self.weights[:, None] * share + 2.0 * self.rho * (c - 1.0 / len(c))
+
+    def _mixed(self, c: Tensor) -> Tensor:
+        return torch.einsum("nvm,nm->nv", self.probabilities, c).clamp_min(TINY)

@@ -1,0 +1,50 @@
+"""Teachers: what each student learns from, mixed from the soft predictions of the cohort."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+
+ROUNDING = 1e-4
+"""How far from 1 a teacher's probabilities may add up: float32, many classes, and a mixture of many clients."""
+
+
+def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return softmax(z / T) of uploaded logits, (N, B, K), in float64."""
+    return torch.softmax(logits.double() / temperature, dim=-1)
+
+
+def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
+    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) (Eq. 6).
+
+    Args:
+        c: (N, N) weights, row = student.
+        soft: (N, B, K) soft predictions s.
+    """
+    return (c @ soft.flatten(1)).view_as(soft)
+
+
+def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
+    """Check that teachers are distributions over the classes.
+
+    Args:
+        soft: (n, B, K), or (B, K) the same for all.
+        whose: the n students, a client's id or the name of a model of the server.
+
+    Raises:
+        InputError: naming the first student whose teacher is none, and what it is instead.
+    """
+    parts = soft if soft.dim() == 3 else soft[None]
+    sums = parts.sum(dim=2)  # (n, B)
+    sound = (sums - 1.0).abs() <= ROUNDING  # not so for NaN
+    if sound.all() & (parts.amin() >= 0.0):
+        return
+    least = parts.amin(dim=2)
+    row, image = (~sound | (least < 0.0)).nonzero()[0].tolist()
+    raise InputError(
+        f"The teacher of {whose[row]} is no distribution on public image {image} of the batch (it sums to "
+        f"{float(sums[row, image]):.6g}, and its least value is {float(least[row, image]):.6g}); soft predictions must "
+        "be at least 0 and sum to 1: a method mixes them with weights that sum to 1, or normalises them."
+    )

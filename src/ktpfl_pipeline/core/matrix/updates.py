@@ -1,0 +1,137 @@
+"""The ways to update the matrix: each returns the new one; `step` is η₃, and `steps` how often it is taken."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.matrix.objectives import Objective
+
+
+class Update(Protocol):
+    """One round's update of the matrix."""
+
+    def __call__(self, objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+        """Return the new matrix, (N, N).
+
+        Args:
+            objective: what is minimised, row by row.
+            c: (N, N), the start.
+            step: η₃.
+            steps: how often it is taken.
+        """
+
+
+def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+    """Exponentiated gradient, the default: mirror descent, which stays inside the simplex and needs no projection."""
+    for _ in range(steps):
+        c = torch.softmax(_log(c).sub_(objective.gradient(c).mul_(step)), dim=1)
+    return c
+
+
+def pgd(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+    """Projected gradient descent: Eq. (8) with the projection that keeps every row a distribution."""
+    for _ in range(steps):
+        c = project(c - step * objective.gradient(c))
+    return c
+
+
+def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+    """Gradient descent on the logits A of each row, c = exp(A) / Σ exp(A), where dL/dA = c ∘ (g - Σ_m c g)."""
+    a = _log(c)
+    for _ in range(steps):
+        g = objective.gradient(c)
+        a = a - step * c * (g - (c * g).sum(dim=1, keepdim=True))
+        c = torch.softmax(a, dim=1)
+    return c
+
+
+def exact(
+    objective: Objective, c: Tensor, step: float = 1.0, steps: int = 0, *, limit: int = 5000, gap: float = 1e-9
+) -> Tensor:
+    """Solve every row's problem by exponentiated gradient with a line search of its own.
+
+    A step is taken where the objective bends less along it than the entropy does, (g' - g)·(c' - c) ≤ (c' - c)·(log c'
+    - log c) / step: gradients alone decide, so nothing is lost to rounding near the optimum. A row is solved when
+    Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`.
+
+    Args:
+        objective: what is minimised.
+        c: (N, N), the start; every weight above zero.
+        step: the first step size tried, per row.
+        steps: not used: every row is solved, however many steps it takes.
+        limit: at most this many steps all the same.
+        gap: the certificate.
+    """
+    size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
+    g = objective.gradient(c)
+    for _ in range(limit):
+        unsolved = (c * g).sum(dim=1) - g.min(dim=1).values > gap
+        if not unsolved.any():
+            break
+        logs = _log(c)
+        proposal = torch.softmax(logs - size * g, dim=1)
+        move, slope = proposal - c, objective.gradient(proposal)
+        bends = ((slope - g) * move).sum(dim=1) * size[:, 0]
+        accepted = unsolved & (bends <= (move * (_log(proposal) - logs)).sum(dim=1))
+        c, g = torch.where(accepted[:, None], proposal, c), torch.where(accepted[:, None], slope, g)
+        size = torch.where(accepted[:, None], size * 1.5, size * 0.5)
+    return c
+
+
+def authors(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 1) -> Tensor:
+    """Follow the authors' released code: a normalised step, then softmax(5 c). See docs/kt_pfl.md for what this does.
+
+    The step size of each row starts at `step`; five times over it is divided by 5 where the row would move by more than
+    0.01 per entry, and then multiplied by 5 where by less.
+    """
+    for _ in range(steps):
+        g = objective.gradient(c)
+        length = g.abs().sum(dim=1, keepdim=True) / len(c)
+        size = torch.full_like(length, step)
+        for _ in range(5):
+            size = torch.where(size * length > 0.01, size / 5.0, size)
+            size = torch.where(size * length < 0.01, size * 5.0, size)
+        c = torch.softmax(5.0 * (c - size * g), dim=1)
+    return c
+
+
+def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -> Tensor:
+    """Leave the matrix as it is: at 1/N, KT-pFL is FedMD."""
+    return c
+
+
+UPDATES: dict[str, Update] = {
+    "eg": eg,
+    "pgd": pgd,
+    "softmax": softmax,
+    "exact": exact,
+    "authors": authors,
+    "frozen": frozen,
+}
+
+
+def default_step(update: str, rho: float) -> float:
+    """Return a step η₃ that no ρ makes oscillate, for rows with λ a_n of at most about 2; derived in docs/kt_pfl.md.
+
+    2 / (2 + ρ) in the geometry of the entropy, and 1 / (2 + 2ρ) in the Euclidean one of ``pgd``.
+    """
+    return 1.0 / (2.0 + 2.0 * rho) if update == "pgd" else 2.0 / (2.0 + rho)
+
+
+def _log(c: Tensor) -> Tensor:
+    return c.clamp_min(1e-30).log_()
+
+
+def project(rows: Tensor) -> Tensor:
+    """Return the nearest point of the probability simplex to each row, (N, M), by sorting: O(M log M) a row.
+
+    Source: Held, Wolfe, Crowder 1974; Duchi et al., ICML 2008, Fig. 1.
+    """
+    rows = rows - rows.max(dim=1, keepdim=True).values  # a shift changes nothing, and keeps the 1 from being lost
+    sorted_rows = rows.sort(dim=1, descending=True).values
+    excess = sorted_rows.cumsum(dim=1) - 1.0
+    counts = torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
+    support = (sorted_rows * counts > excess).sum(dim=1, keepdim=True).clamp_min(1)  # k*; 0 only where a row is NaN
+    threshold = excess.gather(1, support - 1) / support
+    return (rows - threshold).clamp_min(0.0)

@@ -1,0 +1,91 @@
+"""KT-pFL whose coefficients are fitted to labels: what Theorem 1 of the paper is about; ours (docs/kt_pfl.md)."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.objectives import Likelihood, Objective
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
+from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.weights import Models, wire_bytes
+from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
+
+
+@dataclass(frozen=True)
+class KTpFLLikelihood(KTpFL):
+    """Key idea: the best mixture for a client is the one that explains its own validation labels best.
+
+    A client computes its row of the matrix where its labels are. For that it needs the other clients' models, and the
+    bytes say so. All else is KT-pFL's.
+
+    Attributes:
+        temperature: T_c of the models' predictions of validation images.
+    """
+
+    title = "KT-pFL (likelihood)"
+    exchanges = frozenset({"predictions", "parameters", "coefficients"})
+    private_data = "validation likelihoods"
+    paper_name: ClassVar[str | None] = None
+
+    update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"
+
+    def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
+        """Run one round of KT-pFL, and count the models that travel beside the predictions."""
+        after, report = super().round(state, cohort, t, fed)
+        return after, replace(report, traffic=with_models(report.traffic, report.after_local))
+
+    def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
+        """Return what the cohort's c minimises: the negative log-likelihood of each client's validation labels."""
+        probabilities, images = true_label_probabilities(upload.models, fed, self.temperature)
+        return Likelihood(probabilities, images, self.row_weights(fed.data_weights(list(upload.models))), self.rho)
+
+
+def true_label_probabilities(models: Models, fed: Federation, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return what each model gives to the true labels of each client's validation images.
+
+    Args:
+        models: of the cohort.
+        fed: the federation.
+        temperature: T_c of the predictions.
+
+    Returns:
+        (|S|, V, |S|) float64, client × image × model, ones where a client has fewer than V images; and their numbers,
+        (|S|,).
+
+    Raises:
+        InputError: if a client of the cohort has no validation images.
+    """
+    if any(len(fed.by_id[n].validation) == 0 for n in models):
+        raise InputError(
+            "kt_pfl_likelihood needs validation images, and a client has none; raise partition.validation_share, or "
+            "take kt_pfl."
+        )
+    found = []
+    for n, logits in fed.cross_logits(models, "validation").items():  # (V_n, |S|, K)
+        labels = fed.by_id[n].validation.labels.to(logits.device)
+        soft = soft_predictions(logits, temperature)
+        found.append(soft[torch.arange(len(labels)), :, labels])  # (V_n, |S|)
+    images = torch.tensor([float(len(own)) for own in found], dtype=torch.float64, device=fed.device)
+    return pad_sequence(found, batch_first=True, padding_value=1.0), images
+
+
+def with_models(traffic: dict[int, Traffic], models: Models) -> dict[int, Traffic]:
+    """Return the traffic with each client's own model up, all others' down, and its |S| new coefficients up."""
+    sizes = {n: wire_bytes(params) for n, params in models.items()}
+    total = sum(sizes.values())
+    return {
+        n: replace(
+            own,
+            coefficients_up=4 * len(models),
+            parameters_up=sizes[n],
+            parameters_down=total - sizes[n],
+        )
+        for n, own in traffic.items()
+    }

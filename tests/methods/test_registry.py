@@ -1,0 +1,175 @@
+"""The registry: what follows from the classes of methods, dotted paths, and messages that name who is meant."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from annotated_types import Ge, Gt, Le
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.hyperparameters import allowed
+from ktpfl_pipeline.core.method import TRAINING
+from ktpfl_pipeline.methods import METHODS, ONE_ARCHITECTURE, Preset, compared, create, find, slug, title
+from ktpfl_pipeline.methods.ditto import Ditto
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.methods.per_fedavg import PerFedAvg
+
+VALUES = [
+    (name, hyperparameter, rule)
+    for name, preset in METHODS.items()
+    for hyperparameter, rule in allowed(preset.kind).items()
+    if rule.choices or rule.bounds
+]
+BEYOND = {Ge: lambda bound: bound.ge - 1, Gt: lambda bound: bound.gt, Le: lambda bound: bound.le + 1}
+
+
+def test_every_method_has_a_title_of_its_own() -> None:
+    titles = [title(name) for name in METHODS]
+    assert len(set(titles)) == len(METHODS)
+    assert title("kt_pfl_authors") == "KT-pFL (authors' code)"
+    assert title("of a run long ago") == "of a run long ago"
+
+
+def test_what_is_compared_and_in_which_order() -> None:
+    assert compared(one_architecture=False) == (
+        *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
+        *("fedmd", "feddf", "feddf_soft", "pfeddf"),
+        *("ds_fl", "comet", "fedproto", "fml"),
+        "local",
+    )
+    assert compared(one_architecture=True) == (
+        *("kt_pfl_params", "fedavg", "fedavg_ft", "per_fedavg", "pfedme"),
+        *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
+        *("ditto", "fedrep", "apple"),
+        "local",
+    )
+
+
+def test_the_registry_knows_which_methods_need_one_architecture() -> None:
+    assert set(ONE_ARCHITECTURE) == {name for name, preset in METHODS.items() if preset.kind.one_architecture}
+
+
+def test_methods_on_predictions_alone() -> None:
+    assert {name for name, preset in METHODS.items() if preset.kind.exchanges <= {"predictions"}} == {
+        *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
+        *("fedmd", "feddf_soft", "ds_fl", "comet", "local"),
+    }
+
+
+def test_methods_whose_epsilon_is_the_whole_story() -> None:
+    assert {name for name, preset in METHODS.items() if preset.kind.private_data == TRAINING} == {
+        *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
+        *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local"),
+        *("kt_pfl_params", "fedavg", "pfedhn"),
+    }
+
+
+def test_names_in_the_paper() -> None:
+    """Its one number stands beside every reading of a method; ours have none."""
+    found = {name: preset.kind.paper_name for name, preset in METHODS.items() if preset.kind.paper_name}
+    assert found == {
+        **dict.fromkeys(("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "kt_pfl_params"), "KT-pFL"),
+        **{"sim_pfl": "Sim-pFL", "topk_pfl": "TopK-pFL", "fedmd": "FedMD", "pfeddf": "pFedDF"},
+        **dict.fromkeys(("feddf", "feddf_soft"), "FedDF"),
+        **{"fedavg": "FedAvg", "fedavg_ft": "FedAvg-Local FT", "pfedme": "pFedMe", "fedfomo": "FedFomo"},
+        **dict.fromkeys(("per_fedavg", "per_fedavg_hf"), "Per-FedAvg"),
+        **dict.fromkeys(("fedamp", "heur_fedamp"), "FedAMP"),
+        "pfedhn": "FedHN",
+    }
+
+
+def test_presets_differ_from_their_class_in_the_values_of_their_line() -> None:
+    assert create("kt_pfl_authors") == KTpFL(update="authors", step=1.0, steps=1, rho=0.7, order="coefficients_first")
+    assert create("kt_pfl_paper_literal", {"rho": 0.1}) == KTpFL(
+        update="pgd", step=0.01, steps=1, rho=0.1, divergence_weight=1.0
+    )
+    assert create("per_fedavg_hf", {"alpha": 0.1}) == PerFedAvg(alpha=0.1, hessian=True)
+
+
+@pytest.mark.parametrize(("name", "hyperparameter", "rule"), VALUES, ids=lambda value: str(value).replace(" ", "_"))
+def test_values_beyond_their_bounds_are_refused_in_the_name_of_who_was_asked_for(
+    name: str, hyperparameter: str, rule: Any
+) -> None:
+    bad: list[Any] = [BEYOND[type(bound)](bound) for bound in rule.bounds]
+    bad += ["nonsense"] if rule.choices else [math.nan, math.inf]
+    for value in bad:
+        with pytest.raises(InputError) as refused:
+            create(name, {hyperparameter: value})
+        assert str(refused.value).startswith(f"{name}.{hyperparameter} is {value!r}; ")
+
+
+def test_every_number_has_bounds() -> None:
+    numbers = (int, float, int | None, float | None)
+    for name, preset in METHODS.items():
+        found = {key: rule for key, rule in allowed(preset.kind).items() if rule.plain in numbers}
+        assert all(rule.bounds for rule in found.values()), name
+
+
+def test_a_class_made_without_the_registry_checks_its_values_too() -> None:
+    with pytest.raises(InputError, match=r"^Ditto\.coupling is -1; it must be finite and at least 0\.$"):
+        Ditto(coupling=-1)
+
+
+MODULE = """
+from dataclasses import dataclass
+
+from ktpfl_pipeline.core.method import Personal
+from ktpfl_pipeline.methods.local import Local
+
+
+@dataclass(frozen=True)
+class Alone(Local):
+    title = "Alone"
+    exchanges = frozenset({"parameters"})
+    private_data = "nothing that could be told in short"
+
+
+class Untitled(Local):
+    pass
+
+
+class Unfinished(Personal):
+    title = "Unfinished"
+
+
+def no_class() -> None:
+    pass
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package of a user's own, outside this one."""
+    (tmp_path / "of_mine").mkdir()
+    (tmp_path / "of_mine" / "__init__.py").write_text("")
+    (tmp_path / "of_mine" / "alone.py").write_text(MODULE)
+    (tmp_path / "of_mine" / "broken.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    return "of_mine"
+
+
+class TestDottedPath:
+    def test_leads_to_a_method_like_any_other(self, package: str) -> None:
+        path = f"{package}.alone:Alone"
+        assert type(create(path)) is find(path).kind
+        assert (title(path), find(path)) == ("Alone", Preset(path))
+        assert slug(path) == "of_mine_alone_Alone"
+
+    @pytest.mark.parametrize(
+        ("path", "message"),
+        [
+            ("of_mine.alnoe:Alone", "No module named 'of_mine.alnoe'"),
+            ("of_mine.broken:Alone", "ZeroDivisionError: division by zero"),
+            ("of_mine.alone:Aloen", "there is no 'Aloen' in of_mine.alone"),
+            ("of_mine.alone:Untitled", "has no title: write title = "),
+            ("of_mine.alone:Unfinished", "is no method: it must be a class that derives from Personal"),
+            ("of_mine.alone:no_class", "is no method: it must be a class that derives from Personal"),
+            ("of_mine.alone", "method 'of_mine.alone' is unknown"),
+        ],
+    )
+    def test_that_leads_nowhere_is_refused(self, package: str, path: str, message: str) -> None:
+        with pytest.raises(InputError) as refused:
+            create(path)
+        assert message in str(refused.value)
+        assert path in str(refused.value)
