@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import runpy
 import sys
 import types
 from pathlib import Path
@@ -113,8 +114,7 @@ class TestGuide:
 
     def test_the_method_is_one_file_and_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With them it keeps the promises of every method, and joins the comparisons."""
-        from methods.test_contract import TestContract as Contract
-
+        Contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))["TestContract"]
         register(monkeypatch)
         method = methods.create("nearest", {"own": 0.4})
         for promise in PROMISES:
