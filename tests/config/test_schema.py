@@ -593,6 +593,15 @@ class TestCreateMethod:
         assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
 
 
+def test_methods_of_one_architecture_beside_several() -> None:
+    experiment = schema.parse("mine", changed("architectures", ["lenet", "mlp"]))
+    with pytest.raises(
+        InputError, match=r"^mine\.architectures is lenet, mlp; fedavg, ditto combine the clients' models"
+    ):
+        checks.refuse_unmet("mine", experiment, ["fedavg", "local", "ditto"])
+    checks.refuse_unmet("mine", experiment, ["fedmd", "local"])
+
+
 class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 

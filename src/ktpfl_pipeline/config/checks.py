@@ -115,9 +115,29 @@ def refuse_impossible_privacy(name: str, experiment: "Experiment") -> None:
 
 
 def refuse_unmet(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
-    """Refuse settings that do not mean with all of these methods what they say; see the two that follow."""
+    """Refuse settings that a selected method does not support; see the three that follow.
+
+    Args:
+        name: of the experiment.
+        experiment: its settings.
+        methods: those that are run.
+    """
+    refuse_unmet_architectures(name, experiment, methods)
     refuse_unmet_adversaries(name, experiment, methods)
     refuse_unmet_privacy(name, experiment, methods)
+
+
+def refuse_unmet_architectures(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:
+    """Refuse several architectures beside methods whose clients need the same one; see `refuse_unmet`."""
+    from ktpfl_pipeline.methods import find
+
+    given = list(dict.fromkeys(experiment.architectures))
+    alike = [method for method in methods if find(method).kind.one_architecture]
+    if len(given) > 1 and alike:
+        raise InputError(
+            f"{name}.architectures is {', '.join(given)}; {', '.join(alike)} combine{'s' * (len(alike) == 1)} the "
+            f"clients' models, which needs one architecture: name one, as in [{given[0]}], or run other methods."
+        )
 
 
 def refuse_unmet_adversaries(name: str, experiment: "Experiment", methods: Iterable[str]) -> None:

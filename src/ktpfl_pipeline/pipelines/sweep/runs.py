@@ -105,6 +105,6 @@ def identity(sweep: Sweep, points: Sequence[Experiment]) -> str:
     settings = {
         "sweep": sweep.model_dump(),
         "points": [point.shared() for point in points],
-        "methods": [[method, asdict(made), code_version(type(made), at.architectures)] for method, made, at in methods],
+        "methods": [[method, asdict(made), code_version(type(made), at)] for method, made, at in methods],
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

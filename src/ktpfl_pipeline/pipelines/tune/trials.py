@@ -115,8 +115,6 @@ def identity(tune: Tune, experiment: Experiment, methods: Sequence[str]) -> str:
     settings = {
         "tune": tune.model_dump(),
         "experiment": experiment.shared(),
-        "methods": [
-            [method, asdict(kind), code_version(type(kind), experiment.architectures)] for method, kind in made.items()
-        ],
+        "methods": [[method, asdict(kind), code_version(type(kind), experiment)] for method, kind in made.items()],
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
