@@ -423,11 +423,20 @@ class TestCreateMethod:
         assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
 
 
+def test_methods_of_one_architecture_beside_several() -> None:
+    experiment = schema.parse("mine", changed("architectures", ["lenet", "mlp"]))
+    with pytest.raises(
+        InputError, match=r"^mine\.architectures is lenet, mlp; fedavg, ditto combine the clients' models"
+    ):
+        checks.check_methods("mine", experiment, ["fedavg", "local", "ditto"])
+    checks.check_methods("mine", experiment, ["fedmd", "local"])
+
+
 class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 
     def test_methods_on_predictions_meet_them(self) -> None:
-        checks.refuse_unmet_adversaries("mine", parsing.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+        checks.check_adversaries("mine", parsing.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
 
     @pytest.mark.parametrize("share", [-0.1, 1.0])
     def test_a_share_that_is_none(self, share: float) -> None:

@@ -199,11 +199,14 @@ class TestIdentity:
         models.find("outside.nets:net")
         sources.find("outside.images:load")
         importlib.import_module("outside.unused")
+        settings = experiment(
+            architectures=["mlp", "outside.nets:net"], private={"source": "outside.images:load:a.csv"}
+        )
         found = {}
         for name in ["nothing", *files]:
             if name != "nothing":
                 (package / f"{name}.py").write_text(files[name] + "# another\n")
-            found[name] = runs.code_version(kind, ["mlp", "outside.nets:net"], ["digits", "outside.images:load:a.csv"])
+            found[name] = runs.code_version(kind, settings)
         versions = list(found.values())
         changed = [name for name, before, after in zip(files, versions, versions[1:], strict=False) if before != after]
         assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]

@@ -129,18 +129,32 @@ def check_privacy(name: str, experiment: Experiment) -> None:
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for settings that a selected method does not support; see the two functions that follow.
+    """Check for settings that a selected method does not support; see the three functions that follow.
 
     Args:
         name: of the experiment.
         experiment: its settings.
         methods: those that are run.
     """
-    refuse_unmet_adversaries(name, experiment, methods)
-    refuse_unmet_privacy(name, experiment, methods)
+    check_one_architecture(name, experiment, methods)
+    check_adversaries(name, experiment, methods)
+    check_private_methods(name, experiment, methods)
 
 
-def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+    """Check for one architecture beside methods whose clients need the same one; arguments as of `check_methods`."""
+    from ktpfl_pipeline.methods import find
+
+    given = list(dict.fromkeys(experiment.architectures))
+    alike = [method for method in methods if find(method).kind.one_architecture]
+    if len(given) > 1 and alike:
+        raise InputError(
+            f"{name}.architectures is {', '.join(given)}; {', '.join(alike)} combine{'s' * (len(alike) == 1)} the "
+            f"clients' models, which needs one architecture: name one, as in [{given[0]}], or run other methods."
+        )
+
+
+def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Refuse adversaries beside methods that exchange more than predictions, of which these adversaries send the truth.
 
     Args:
@@ -163,7 +177,7 @@ def refuse_unmet_adversaries(name: str, experiment: Experiment, methods: Iterabl
         )
 
 
-def refuse_unmet_privacy(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+def check_private_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Refuse private training beside methods whose use of private images its ε would not cover.
 
     Args:

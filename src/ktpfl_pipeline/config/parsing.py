@@ -78,7 +78,7 @@ def parse(name: str, values: Any) -> Experiment:
     checks.check_architectures(name, experiment)
     checks.check_privacy(name, experiment)
     if name.startswith(checks.HOMO):
-        checks.refuse_unmet_adversaries(name, experiment, [])
+        checks.check_adversaries(name, experiment, [])
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment

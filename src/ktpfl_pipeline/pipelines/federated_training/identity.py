@@ -4,7 +4,6 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -71,9 +70,7 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         "seed": fed.seed,
         "compute.device": torch.cuda.get_device_name(fed.device) if fed.device.type == "cuda" else fed.device.type,
         "data": job.data.seeds[fed.seed].fingerprint,
-        "code": code_version(
-            type(made), experiment.architectures, [experiment.private.source, experiment.public.source]
-        ),
+        "code": code_version(type(made), experiment),
         **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
@@ -82,25 +79,25 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
 def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
     """Return a method's name, its hyperparameters in an experiment, and a hash of the source that it runs."""
     made = create_method(method, experiment.methods.get(method, {}))
-    return [method, asdict(made), code_version(type(made), experiment.architectures)]
+    return [method, asdict(made), code_version(type(made), experiment)]
 
 
-def code_version(method: type, architectures: list[str], images: Sequence[str] = ()) -> str:
+def code_version(method: type, experiment: Experiment) -> str:
     """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
 
     Of a method, model or data source outside this package: its module, and what that imports of its own package.
 
     Args:
         method: its class.
-        architectures: names of models.
-        images: names of data sources; those of this package are told apart by the images they give.
+        experiment: names the models and the data sources; those of this package are told apart by their images.
     """
-    outside = [name.partition(":")[0] for name in architectures if name not in models.MODELS]
-    outside += [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
-    inside = [models.MODELS[name].__module__ for name in architectures if name in models.MODELS]
+    images = (experiment.private.source, experiment.public.source)
+    outside = [name for name in experiment.architectures if name not in models.MODELS]
+    outside += [name for name in images if sources.PATH.fullmatch(name)]
+    inside = [models.MODELS[name].__module__ for name in experiment.architectures if name in models.MODELS]
     files = {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}  # how federation and models are put together
     files |= set((PACKAGE / "core").rglob("*.py"))
-    for module in (method.__module__, *inside, *outside):
+    for module in (method.__module__, *inside, *(name.partition(":")[0] for name in outside)):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()
     for file in sorted(files):
