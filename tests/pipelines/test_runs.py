@@ -1,9 +1,11 @@
 """From settings and data to one run: its federation, what identifies it, and what is said of it meanwhile."""
 
+import importlib
 import logging
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -26,7 +28,7 @@ from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipeline_registry import HETERO_METHODS
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, local_training
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
+from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
 from ktpfl_pipeline.pipelines.prepare import prepare
@@ -170,6 +172,21 @@ class TestIdentity:
         name = torch.cuda.get_device_name() if kind == "cuda" else "cpu"
         assert self.of(data)["compute.device"] == name
         assert self.of(data, compute={"device": kind}) == self.of(data)
+
+
+def test_the_source_of_a_method_outside_the_package_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own, and that of what it takes from its package."""
+    package = tmp_path / "mine_to_hash"
+    package.mkdir()
+    (package / "helper.py").write_text("def help(): ...\n")
+    (package / "method.py").write_text("from mine_to_hash.helper import help\nclass Nearest: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    nearest = importlib.import_module("mine_to_hash.method").Nearest
+    versions = {code_version(nearest, ["mlp"])}
+    for file in package.glob("*.py"):
+        file.write_text(file.read_text() + "# changed\n")
+        versions.add(code_version(nearest, ["mlp"]))
+    assert len(versions) == 3
 
 
 class TestProgress:

@@ -79,10 +79,15 @@ def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
 
 
 def code_version(method: type, architectures: list[str]) -> str:
-    """Return a hash of the source that decides a run's result: the engine, the method, and the models in use."""
+    """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
+
+    Of a method or model outside this package, what it takes from its own package counts too.
+    """
+    used = {method.__module__, *(models.MODELS[architecture].__module__ for architecture in architectures)}
+    packages = {name.partition(".")[0] for name in used} | {PACKAGE.name}
     modules: set[str] = set()
-    for name in (method.__module__, *(models.MODELS[architecture].__module__ for architecture in architectures)):
-        _add_with_imports(name, modules)
+    for name in used:
+        _add_with_imports(name, packages, modules)
     files = {Path(sys.modules[name].__file__ or "") for name in modules} | set((PACKAGE / "core").rglob("*.py"))
     files |= {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}  # how federation and models are put together
     digest = hashlib.sha256()
@@ -91,9 +96,10 @@ def code_version(method: type, architectures: list[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _add_with_imports(name: str, modules: set[str]) -> None:
-    """Add the module `name`, and those of this package that it takes something from, to `modules`."""
-    if name.startswith(f"{PACKAGE.name}.") and name not in modules:
-        modules.add(name)
-        for value in list(vars(sys.modules[name]).values()):
-            _add_with_imports(getattr(value, "__module__", None) or "", modules)
+def _add_with_imports(name: str, packages: set[str], modules: set[str]) -> None:
+    """Add the module `name`, and those of the packages that it takes something from, to `modules`."""
+    if name in modules or name == PACKAGE.name or name.partition(".")[0] not in packages or name not in sys.modules:
+        return
+    modules.add(name)
+    for value in list(vars(sys.modules[name]).values()):
+        _add_with_imports(getattr(value, "__module__", None) or "", packages, modules)
