@@ -1,7 +1,6 @@
 """From settings and data to one run: its federation, what identifies it, and what is said of it meanwhile."""
 
 import importlib
-import logging
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -23,15 +22,13 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, local_training
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
+from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
 from ktpfl_pipeline.pipelines.prepare import prepare
@@ -206,63 +203,10 @@ class TestIdentity:
         for name in ["nothing", *files]:
             if name != "nothing":
                 (package / f"{name}.py").write_text(files[name] + "# another\n")
-            found[name] = runs.code_version(kind, settings)
+            found[name] = code_version(kind, settings)
         versions = list(found.values())
         changed = [name for name, before, after in zip(files, versions, versions[1:], strict=False) if before != after]
         assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]
-
-
-class TestProgress:
-    """What the log says; the bar needs a terminal."""
-
-    def record(self, t: int = 1, seconds: float = 1.0) -> RoundRecord:
-        accuracy = {"after_transfer": [0.25, 0.75]}
-        return RoundRecord(round=t, cohort=[0, 1], accuracy=accuracy, seconds={"round": seconds})
-
-    def lines(self, caplog: pytest.LogCaptureFixture, seconds: float, trained: bool = True) -> list[str]:
-        """Return what is logged of a run of two rounds with two seeds, each round taking so long."""
-        with caplog.at_level(logging.INFO, "ktpfl_pipeline"), Progress("kt_pfl", experiment()) as progress:
-            caplog.clear()
-            for seed in (0, 1):
-                with progress.run(seed) as shown:
-                    for t in (1, 2):
-                        if trained:
-                            shown.phase("train", 1, 5)
-                        shown.round(self.record(t, seconds))
-        return [message for message in caplog.messages if "starting" not in message.lower()]
-
-    def test_one_line_per_run(self, caplog: pytest.LogCaptureFixture) -> None:
-        lines = self.lines(caplog, seconds=1.0)
-        assert [line.rpartition(" in ")[0] for line in lines] == [
-            "KT-pFL, seed 0: accuracy 50.0 %",
-            "KT-pFL, seed 1: accuracy 50.0 %",
-        ]
-
-    def test_more_than_an_hour_is_announced_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Four rounds of half an hour."""
-        long = [line for line in self.lines(caplog, seconds=1800.0) if "hours" in line]
-        assert long == [
-            "KT-pFL will take about 2.0 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
-        ]
-
-    def test_less_than_an_hour_is_not(self, caplog: pytest.LogCaptureFixture) -> None:
-        assert not [line for line in self.lines(caplog, seconds=890.0) if "hours" in line]
-
-    def test_a_resumed_run_announces_what_is_left(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Round 1 comes from the checkpoint, round 2 is trained: three rounds of half an hour, of four."""
-        caplog.set_level(logging.INFO, "ktpfl_pipeline")
-        with Progress("kt_pfl", experiment()) as progress, progress.run(0) as shown:
-            shown.round(self.record(1, 1800.0))
-            assert not [message for message in caplog.messages if "hours" in message]
-            shown.phase("train", 1, 5)
-            shown.round(self.record(2, 1800.0))
-        assert [message for message in caplog.messages if "hours" in message] == [
-            "KT-pFL will take about 1.5 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
-        ]
-
-    def test_what_was_finished_before_takes_no_time(self, caplog: pytest.LogCaptureFixture) -> None:
-        lines = self.lines(caplog, seconds=1800.0, trained=False)
-        assert lines == [f"KT-pFL, seed {seed}: accuracy 50.0 % (finished before)" for seed in (0, 1)]
 
 
 def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None:

@@ -1,0 +1,63 @@
+"""What the runs of a seed share: the same tensors, counted and hashed once."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.data.federated import FederatedData, PublicSet
+from ktpfl_pipeline.data.partition import ClientIndices
+
+IMAGES = torch.arange(8, dtype=torch.uint8).reshape(8, 1, 1, 1)
+LABELS = torch.tensor([0, 0, 1, 1, 2, 2, 2, 0])
+
+
+def owns(train: list[int], validation: list[int], test: list[int]) -> ClientIndices:
+    return ClientIndices(*(torch.tensor(indices, dtype=torch.int64) for indices in (train, validation, test)))
+
+
+@pytest.fixture
+def data() -> FederatedData:
+    """Two clients; with seed 0 all public images are used, with seed 1 two of three."""
+    public = PublicSet(IMAGES[:3] + 100, {0: torch.arange(3), 1: torch.tensor([0, 2])})
+    partition = {1: owns([4, 5], [], [6]), 0: owns([0, 2], [1], [3])}
+    return FederatedData(LabelledDataset(IMAGES, LABELS), public, {0: partition, 1: partition})
+
+
+def test_each_client_has_its_images(data: FederatedData) -> None:
+    clients = data.seeds[0].clients
+    assert list(clients) == [0, 1]
+    assert clients[0].train.images.flatten().tolist() == [0, 2]
+    assert clients[0].validation.labels.tolist() == [0]
+    assert clients[1].test.images.flatten().tolist() == [6]
+    assert len(clients[1].validation) == 0
+
+
+def test_public_images_of_a_seed(data: FederatedData) -> None:
+    assert data.seeds[1].public.flatten().tolist() == [100, 102]
+    assert data.seeds[0].public is data.public.images, "not copied where all are public"
+
+
+def test_labels_by_client(data: FederatedData) -> None:
+    """All splits together; the last image is nobody's."""
+    assert data.seeds[0].classes == 3
+    assert data.seeds[0].label_counts.tolist() == [[2, 2, 0], [0, 0, 3]]
+
+
+def test_made_once(data: FederatedData) -> None:
+    assert data.seeds[0] is data.seeds[0]
+    assert data.seeds[0].clients is data.seeds[0].clients
+
+
+def test_everything_that_a_run_sees_is_in_its_fingerprint(data: FederatedData) -> None:
+    first = data.seeds[0].fingerprint
+    moved = {**data.partitions[0], 0: owns([0, 1], [2], [3])}
+    others = [
+        replace(data, private=LabelledDataset(IMAGES + 1, LABELS)),
+        replace(data, private=LabelledDataset(IMAGES, LABELS.flip(0))),
+        replace(data, public=PublicSet(IMAGES[:3] + 101, data.public.indices)),
+        replace(data, partitions={0: moved}),
+    ]
+    assert data.seeds[1].fingerprint != first
+    assert len({first, *(other.seeds[0].fingerprint for other in others)}) == 5
