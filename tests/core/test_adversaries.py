@@ -10,7 +10,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.methods import ON_PREDICTIONS, create
+from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
 
@@ -89,7 +89,7 @@ class TestUploads:
         false = torch.stack([row.flip(-1) if n in liars else row for n, row in zip(toy.IDS, predictions, strict=True)])
         assert toy.same(told, toy.teachers(FedMD(), false))
 
-    @pytest.mark.parametrize("name", sorted(ON_PREDICTIONS - {"local"}))
+    @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].kind.exchanges == {"predictions"}])
     def test_every_method_on_predictions_meets_them(self, name: str) -> None:
         schedule = Schedule(rounds=1)
         plain, lied = (engine.run(create(name), fed, schedule) for fed in (toy.federation(), lying("scaled")))
