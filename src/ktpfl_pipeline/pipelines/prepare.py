@@ -5,9 +5,13 @@ from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
-from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.data.nodes import (
+    join,
+    load_private,
+    load_public,
+    partition_clients,
+    sample_public_set,
+)
 
 
 def prepare(experiment: Experiment, raw_folder: Path, images: dict[str, Any] | None = None) -> FederatedData:

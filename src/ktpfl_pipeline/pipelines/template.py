@@ -11,7 +11,7 @@ from functools import partial, update_wrapper
 from kedro.pipeline import Pipeline, node
 
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting, tune
+from ktpfl_pipeline.pipelines import data, federated_training, reporting, tune
 
 
 def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
@@ -26,11 +26,8 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     resolve = update_wrapper(partial(tune.resolve, name=experiment, methods=methods), tune.resolve)
     inputs = ["params:experiment", f"{experiment}/hyperparameters"]
     made = ("federation", "partition", "labels_per_client", "resolved")
-    data = Pipeline(
-        download.create_pipeline()
-        + public_set.create_pipeline()
-        + partition.create_pipeline()
-        + Pipeline([node(resolve, inputs, "resolved", name="resolve_hyperparameters")]),
+    data_box = Pipeline(
+        data.create_pipeline() + Pipeline([node(resolve, inputs, "resolved", name="resolve_hyperparameters")]),
         namespace="data",
         inputs={"raw_folder", f"{experiment}/hyperparameters"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
@@ -38,7 +35,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     )
     boxes = [
         Pipeline(
-            federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
+            federated_training.create_pipeline(experiment, method),
             namespace=slug(method),
             inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "resolved")},
             outputs={"result": f"{experiment}/{slug(method)}/result"},
@@ -52,4 +49,4 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         outputs={"report": f"{name}/report"},
         parameters=parameters,
     )
-    return sum([data, *boxes], start=report)
+    return sum([data_box, *boxes], start=report)

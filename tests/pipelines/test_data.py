@@ -11,7 +11,7 @@ from test_schema import EXPERIMENT
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.download.nodes import load_private
+from ktpfl_pipeline.pipelines.data.nodes import load_private
 
 COUNTS = [40, 20, 20]  # images by class
 

@@ -1,5 +1,0 @@
-"""Who gets which images, saved as indices."""
-
-from ktpfl_pipeline.pipelines.partition.pipeline import create_pipeline
-
-__all__ = ["create_pipeline"]
