@@ -129,7 +129,7 @@ def _refuse_other_settings(name: str, experiment: Experiment, tuned: Tuned, comm
 
 
 def _differences(then: dict[str, Any], now: dict[str, Any]) -> str:
-    from ktpfl_pipeline.analysis.results import flat
+    from ktpfl_pipeline.core.identity import flat
 
     old, new = flat(then), flat(now)
     names = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import flat
+from ktpfl_pipeline.core.identity import flat
 
 
 @dataclass(frozen=True)

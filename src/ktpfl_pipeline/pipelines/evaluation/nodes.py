@@ -13,4 +13,4 @@ def evaluate(experiment: Experiment, runs: list[dict[str, Any]]) -> dict[str, An
     finished = [FinishedRun.from_dict(run) for run in runs]
     method = finished[0].method
     hyperparameters = asdict(create_method(method, experiment.methods.get(method, {})))
-    return {"settings": experiment.settings(), **summarise(finished, hyperparameters).to_dict()}
+    return summarise(finished, hyperparameters, experiment.settings()).to_dict()

@@ -15,7 +15,8 @@ import torch
 
 from ktpfl_pipeline import models, tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import FinishedRun, flat, honest, summarise
+from ktpfl_pipeline.analysis.results import FinishedRun, summarise
+from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine, executors
@@ -23,6 +24,7 @@ from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.client.dp_sgd import Privacy
 from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.data.federated import FederatedData
@@ -228,6 +230,6 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
 
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, liars: list[int]) -> None:
     """Tell of a round; accuracies are those of the clients that do not lie."""
-    record = replace(record, accuracy={point: honest(values, liars) for point, values in record.accuracy.items()})
+    record = replace(record, accuracy={point: benign(values, liars) for point, values in record.accuracy.items()})
     shown.round(record)
     tracked.round(record)

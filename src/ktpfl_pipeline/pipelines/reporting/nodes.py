@@ -11,10 +11,10 @@ def report(name: str, experiment: Experiment, *results: dict[str, Any]) -> Any:
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
     """
     from ktpfl_pipeline import tracking
-    from ktpfl_pipeline.analysis.results import comparable
-    from ktpfl_pipeline.reports.report import build, identity
+    from ktpfl_pipeline.analysis.results import comparable, parse
+    from ktpfl_pipeline.reports.comparison import build, identity
 
-    methods = comparable(results, experiment.settings())
+    methods = comparable([parse(result) for result in results], experiment.settings())
     made = build(name, methods, experiment.settings())
     title = f"report · {name} · {made.variant}"
     tracking.current().log_report(methods[0].runs[0].experiment, title, identity(methods), made.files, made.figures)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.analysis.results import flat, summarise
+from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.config.schema import Experiment, Sweep, create_method
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public

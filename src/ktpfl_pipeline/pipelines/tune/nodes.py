@@ -19,15 +19,15 @@ def run_trials(
 def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> str:
     """Return what comparisons read: each method's values of highest validation accuracy."""
     from ktpfl_pipeline.config.tuned import to_text
-    from ktpfl_pipeline.reports.tune import comparable
+    from ktpfl_pipeline.reports.tuning import comparable, tuned
 
-    return to_text(comparable(name, trials, tune, experiment).tuned(name.removeprefix(TUNE)))
+    return to_text(tuned(name.removeprefix(TUNE), comparable(name, trials, tune, experiment)))
 
 
 def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> Any:
     """Return the `Report` on a tuning, and log it to the tuning's own run; trials of other settings are refused."""
     from ktpfl_pipeline import tracking
-    from ktpfl_pipeline.reports.tune import build, comparable
+    from ktpfl_pipeline.reports.tuning import build, comparable
 
     made = build(name, comparable(name, trials, tune, experiment))
     tracking.current().log_report(name, name, trials["key"], made.files, made.figures)

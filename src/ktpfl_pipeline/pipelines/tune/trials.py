@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.analysis.results import flat, summarise
+from ktpfl_pipeline.analysis.results import VALIDATION, summarise
+from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune, create_method
 from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import TITLES
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
@@ -20,7 +22,6 @@ from ktpfl_pipeline.pipelines.federated_training.runs import code_version, run_s
 from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 from ktpfl_pipeline.pipelines.tune.search import search, stream
-from ktpfl_pipeline.reports.tune import VALIDATION, Trial, Tuning, highest
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import torch
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.analysis.membership import Inference, attack, infer, losses, standardised, surrogates
+from membership_attacks import Inference, attack, infer, losses, standardised, surrogates
 from ktpfl_pipeline.core.coefficients import soft_predictions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining

@@ -1,0 +1,26 @@
+"""Settings laid flat, how two of them differ, and one short hash: what tells runs, sweeps, tunings, reports apart."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def digest(value: Any) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 sum of plain values; the order of keys does not count."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Return nested settings as one level: ``{"training.epochs": 20, ...}``."""
+    result: dict[str, Any] = {}
+    for name, value in settings.items():
+        result |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
+    return result
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return in words where two settings differ: ``rounds=3, now 4``; empty where they are equal."""
+    old, new = flat(then), flat(now)
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return ", ".join(f"{name}={old.get(name)!r}, now {new.get(name)!r}" for name in names)
