@@ -286,6 +286,23 @@ def parse(content: Any) -> MethodResult:
     return result
 
 
+def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that something was made with the settings of now.
+
+    Args:
+        what: the beginning of the message: ``The results of sweep_rho were``.
+        then: settings that it was made with.
+        now: settings to have.
+
+    Raises:
+        InputError: naming what differs.
+    """
+    if changes := differences(then, now):
+        raise InputError(
+            f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
+        )
+
+
 def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[MethodResult]:
     """Return the results if all were made with these settings, and saw the same data with each seed.
 
@@ -297,11 +314,7 @@ def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> lis
         InputError: naming the method and what differs.
     """
     for result in results:
-        if changes := differences(result.settings, settings):
-            raise InputError(
-                f"The result of {result.method} was made with other settings ({changes}); run it again with these, "
-                "or put the settings back: a comparison needs equal ones."
-            )
+        check_settings(f"The result of {result.method} was", result.settings, settings)
     seen: dict[int, str] = {}
     for result in results:
         for run in result.runs:

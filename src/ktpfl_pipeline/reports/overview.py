@@ -6,7 +6,7 @@ with several, its Table 1: but for local-only they run other methods.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,11 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.reports import figures, paper
+from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, percent
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.words import INTERVAL, LANDMARK, averaged, plain, plural, setting
+from ktpfl_pipeline.reports.words import plain, plural, setting
 
 ONE = ", one architecture"
 """What headings and titles of comparisons with one architecture end with."""
@@ -28,13 +28,10 @@ ONE = ", one architecture"
 _RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg_ft"))
 
 ACCURACY = (
-    "Mean test accuracy over all clients and seeds at the end of each round. KT-pFL and local-only are drawn thick, with "
-    "the range over seeds as a band."
+    "Mean test accuracy over all clients and seeds at the end of each round. KT-pFL and local-only are thick, with the "
+    "range over seeds as a band."
 )
-TRAFFIC = (
-    "What all clients sent and received over the whole run, 1 MB = 10⁶ bytes, mean over seeds. Every panel has its own "
-    "scale."
-)
+TRAFFIC = "What all clients sent and received over the whole run, 1 MB = 10⁶ bytes, mean over seeds. Scales differ."
 
 
 @dataclass(frozen=True)
@@ -60,11 +57,6 @@ class Comparison:
     def partition(self) -> str:
         """What the partition is called."""
         return plain(str(self.settings["partition"]["scheme"]))
-
-    @property
-    def number_of_clients(self) -> str:
-        """What tells columns of the paper's Table 2 apart."""
-        return plural(self.settings["clients"], "client")
 
     @property
     def one_architecture(self) -> bool:
@@ -96,34 +88,29 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
             "There is no finished comparison to look over; run one first, for example "
             "`kedro run --pipeline=compare_hetero_digits`."
         )
-    kinds = {"": False, ONE: True}
-    groups = {
-        ending: group
-        for ending, one in kinds.items()
-        if (group := {name: each for name, each in columns.items() if each.one_architecture == one})
-    }
-    said, told = notes(columns), summary(columns)
     results = {name: list(each.methods.values()) for name, each in columns.items()}
-    addresses = {name: f"../{each.place}/report.html" for name, each in columns.items()}
-    tables = [
-        *(Section(f"Accuracy{ending}", [accuracy_table(group, ending)]) for ending, group in groups.items()),
-        Section("How to read the tables", [Notes(said)]),
-        *(Section(f"Differences{ending}", [difference_table(group, ending)]) for ending, group in groups.items()),
+    hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
+    sections = [
+        Section("Accuracy", [accuracy_table(hetero)]),
+        Section(f"Accuracy{ONE}", [accuracy_table(homo, "accuracy-one-architecture")]),
+        Section("How to read the tables", [Notes(notes(columns))]),
+        Section("Differences", [difference_table(hetero)]),
+        Section(f"Differences{ONE}", [difference_table(homo, "differences-one-architecture")]),
         Section("Accuracy by round", [Picture("accuracy", figures.accuracy_panels(results), ACCURACY)]),
         Section("Communication", [Picture("communication", figures.traffic_panels(results), TRAFFIC)]),
         Section("The paper's own numbers (other settings: not comparable)", [paper_table(columns)]),
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
-        Section("Reports", [Links(addresses)]),
+        Section("Reports", [Links({name: f"../{each.place}/report.html" for name, each in columns.items()})]),
         Section("Runs", [run_table(columns)], folded="MLflow's run behind every number, by seed"),
     ]
     return Report(
         name="overview",
         title="Overview",
         kind="Overview of comparisons",
-        summary=told,
+        summary=summary(columns),
         facts=[plural(len(columns), "comparison"), plural(len(_titles(columns)), "method")],
-        sections=[s for s in tables if any(not isinstance(block, Table) or block.rows for block in s.blocks)],
+        sections=[s for s in sections if any(not isinstance(block, Table) or block.rows for block in s.blocks)],
         brief=[part for name, each in columns.items() for part in (Text(name), _brief(each))],
     )
 
@@ -135,7 +122,7 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
         place: folder of its report, below that of all reports.
         content: its ``comparison.json``.
     """
-    results = sorted(compared(content), key=lambda result: _place(result.method))
+    results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
     return Comparison(place, content["settings"], {result.method: result for result in results})
 
 
@@ -146,24 +133,16 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     where several have these, the number of clients, then the public data; and where that leaves some alike, the
     report's folder.
     """
-    datasets, partitions = list(paper.DATASETS.values()), ["all labels", "two labels"]
 
-    def place(comparison: Comparison) -> tuple[Any, ...]:
-        dataset, partition = comparison.dataset, comparison.partition
-        return (
-            comparison.one_architecture,
-            datasets.index(dataset) if dataset in datasets else len(datasets),
-            dataset,
-            partitions.index(partition) if partition in partitions else len(partitions),
-            partition,
-            comparison.settings["clients"],
-            comparison.place,
-        )
+    def order(each: Comparison) -> tuple[Any, ...]:
+        dataset = (_rank(each.dataset, paper.DATASETS.values()), each.dataset)
+        partition = (_rank(each.partition, ["all labels", "two labels"]), each.partition)
+        return (each.one_architecture, *dataset, *partition, each.settings["clients"], each.place)
 
-    ordered = sorted(comparisons, key=place)
+    ordered = sorted(comparisons, key=order)
     titles = [f"{each.dataset}, {each.partition}{ONE * each.one_architecture}" for each in ordered]
     more = [
-        [each.number_of_clients for each in ordered],
+        [plural(each.settings["clients"], "client") for each in ordered],
         [f"public {plain(str(each.settings['public']['source']))}" for each in ordered],
         [each.place for each in ordered],
     ]
@@ -174,53 +153,46 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     return dict(zip(titles, ordered, strict=True))
 
 
-def accuracy_table(columns: Columns, ending: str = "") -> Table:
+def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
-    names = _titles(columns)
-    rows: dict[str, dict[str, Entry]] = {method: {"Method": name} for method, name in names.items()}
-    for name, each in columns.items():
+    rows: dict[str, dict[str, Entry]] = {method: {"Method": title} for method, title in _titles(columns).items()}
+    for column, each in columns.items():
         best, cited = clear_best(list(each.methods.values())), paper.same_setting(each.settings)
         numbers = {method: _paper(each, method) for method in each.methods}
         for method, row in rows.items():
             result = each.methods.get(method)
-            row[f"{name} (%)"] = None if result is None else accuracy(result.final[HEADLINE], result is best)
+            row[f"{column} (%)"] = None if result is None else accuracy(result.final[HEADLINE], result is best)
             if cited and any(numbers.values()):
-                row[f"{name}: paper (%)"] = numbers.get(method)
-    said = notes(columns)
-    return Table.of(_slug(f"accuracy{ending}"), list(rows.values()), f"{said['Accuracy']} Bold: {said['Bold']}")
+                row[f"{column}: paper (%)"] = numbers.get(method)
+    return Table.of(name, list(rows.values()), f"Accuracy: {words.HEADLINE} {words.averaged(2)} Bold: {words.BOLD}")
 
 
-def difference_table(columns: Columns, ending: str = "") -> Table:
+def difference_table(columns: Columns, name: str = "differences") -> Table:
     """Return what each method gains over local-only by comparison, in points with its 95 % interval.
 
     The last row is KT-pFL minus its simplest rival, Sim-pFL or fine-tuned FedAvg, where one comparison has both.
     """
     names = _titles(columns)
-    pairs = [*((method, "local") for method in names if method != "local"), *_RIVALS]
     rows: list[dict[str, Entry]] = [
         {
             "Minus local-only": names[a] if b == "local" else f"{names[a]} minus {names[b]}",
-            **{f"{name} (points)": interval(each.difference(a, b)) for name, each in columns.items()},
+            **{f"{column} (points)": interval(each.difference(a, b)) for column, each in columns.items()},
         }
-        for a, b in pairs
+        for a, b in [*((method, "local") for method in names if method != "local"), *_RIVALS]
         if any(each.difference(a, b) for each in columns.values())
     ]
-    caption = f"Accuracy minus that of local-only training, {INTERVAL} {summary(columns)}"
-    return Table.of(_slug(f"differences{ending}"), rows, caption)
+    return Table.of(name, rows, f"Accuracy minus that of local-only training, {words.INTERVAL} {summary(columns)}")
 
 
 def paper_table(columns: Columns) -> Table:
     """Return the paper's numbers for the data and partitions of comparisons that were made with other settings."""
-    others = {
-        f"{each.dataset}, {each.number_of_clients if each.one_architecture else each.partition} (%)": each
-        for each in columns.values()
-        if paper.differences(each.settings)
-    }
     rows: dict[str, dict[str, Entry]] = {}
+    others = [each for each in columns.values() if paper.differences(each.settings)]
     for method, name in paper.NAMES.items():
-        numbers = {column: number for column, each in others.items() if (number := _paper(each, method))}
-        if numbers:
-            rows.setdefault(name, {"Method in the paper": name, **numbers})
+        for each in others:
+            which = plural(each.settings["clients"], "client") if each.one_architecture else each.partition
+            if number := _paper(each, method):
+                rows.setdefault(name, {"Method in the paper": name})[f"{each.dataset}, {which} (%)"] = number
     return Table.of("paper", list(rows.values()))
 
 
@@ -228,50 +200,38 @@ def settings_table(columns: Columns) -> Table:
     """Return one row a comparison: the settings in which the comparisons differ; no rows where they do in none."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
-    rows: list[dict[str, Entry]] = [
-        {"Comparison": name, **{entry: setting(one.get(entry)) for entry in names}} for name, one in given.items()
-    ]
+    rows = [{"Comparison": name, **{entry: setting(one.get(entry)) for entry in names}} for name, one in given.items()]
     return Table.of("settings", rows if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:
     """Return the settings that all comparisons have in common."""
-    first, *others = [flat(each.settings) for each in columns.values()]
-    missing = object()
-    return {
-        name: setting(value) for name, value in first.items() if all(one.get(name, missing) == value for one in others)
-    }
+    first, *others = [words.settings(each.settings) for each in columns.values()]
+    return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
 
 
 def run_table(columns: Columns) -> Table:
     """Return one row for each method of each comparison: its accuracy with every seed, and the runs it came from."""
-    rows: list[dict[str, Entry]] = [
-        {
-            "Comparison": name,
-            "Method": result.title,
-            "Accuracy (%)": percent(mean),
-            "Seed": str(seed),
-            "MLflow run": run_id or NONE,
-        }
+    names = ["Comparison", "Method", "Accuracy (%)", "Seed", "MLflow run"]
+    rows: list[list[Entry]] = [
+        [name, result.title, percent(mean), str(seed), run_id or NONE]
         for name, each in columns.items()
         for result in each.methods.values()
         for seed, mean, run_id in zip(result.seeds, result.final[HEADLINE].per_seed, result.run_ids, strict=True)
     ]
-    return Table.of("runs", rows)
+    return Table("runs", names, rows)
 
 
 def _brief(comparison: Comparison) -> Table:
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": result.title,
-            "After transfer (%)": accuracy(result.final[HEADLINE]),
-            "Minus local-only (points)": (
-                None if method == "local" else interval(comparison.difference(method, "local"))
-            ),
-        }
+    rows: list[list[Entry]] = [
+        [
+            result.title,
+            accuracy(result.final[HEADLINE]),
+            None if method == "local" else interval(comparison.difference(method, "local")),
+        ]
         for method, result in comparison.methods.items()
     ]
-    return Table.of("table", rows)
+    return Table("table", ["Method", "After transfer (%)", "Minus local-only (points)"], rows)
 
 
 def summary(columns: Columns) -> str:
@@ -286,24 +246,20 @@ def summary(columns: Columns) -> str:
 
 def _verdict(columns: Columns, a: str, b: str, name: str) -> str:
     found = [one for each in columns.values() if (one := each.difference(a, b))]
-    signs = Counter(one.sign for one in found)
-    of = plural(len(found), "comparison")
+    signs, of = Counter(one.sign for one in found), plural(len(found), "comparison")
     return f"above {name} in {signs[1]} of {of}, below it in {signs[-1]}, undecided in {signs[0]}" if found else ""
 
 
 def notes(columns: Columns) -> dict[str, str]:
     """Return what the tables' entries mean, by what is explained."""
-    seeds = max(len(result.seeds) for each in columns.values() for result in each.methods.values())
     differing = {name: why for name, each in columns.items() if (why := paper.differences(each.settings))}
     every = "all comparisons" if len(differing) == len(columns) else " and ".join(differing)
     return {
-        "Accuracy": f"each client's own model at the end of the round on that client's test images; {averaged(seeds)}",
-        "Bold": "the best of a column, where the 95 % t interval of its difference to the runner-up, paired by seed, "
-        "excludes zero.",
-        "Differences": INTERVAL,
-        "Columns": "comparisons may have other settings than each other; the table of settings says which. Compare "
-        "methods within a column.",
-        **({"Paper": LANDMARK} if len(differing) < len(columns) else {}),
+        "Accuracy": f"{words.HEADLINE} {words.averaged(2)}",
+        "Bold": words.BOLD,
+        "Differences": words.INTERVAL,
+        "Columns": "comparisons may have other settings than each other, see below. Compare methods within a column.",
+        **({"Paper": words.LANDMARK} if len(differing) < len(columns) else {}),
         **({"Not the paper's setting": _list(differing, every)} if differing else {}),
     }
 
@@ -313,24 +269,21 @@ def _list(differing: Mapping[str, Sequence[str]], every: str) -> str:
     first, *others = differing.values()
     same = [why for why in first if all(why in other for other in others)] if others else []
     rest = {name: [why for why in own if why not in same] for name, own in differing.items()}
-    common = [f"{every}: {', '.join(same)}"] if same else []
-    return "; ".join([*common, *(f"{name}: {', '.join(own)}" for name, own in rest.items() if own)]) + "."
+    return "; ".join(f"{name}: {', '.join(own)}" for name, own in {every: same, **rest}.items() if own) + "."
 
 
 def _titles(columns: Columns) -> dict[str, str]:
     """Return the titles of all methods, by registry name, in the registry's order."""
     titles = {method: result.title for each in columns.values() for method, result in each.methods.items()}
-    return dict(sorted(titles.items(), key=lambda entry: _place(entry[0])))
+    return dict(sorted(titles.items(), key=lambda entry: _rank(entry[0], METHODS)))
 
 
-def _place(method: str) -> int:
-    return list(METHODS).index(method) if method in METHODS else len(METHODS)
+def _rank(name: str, known: Iterable[str]) -> int:
+    """Return the place of a name; after all for one that is not among them."""
+    names = list(known)
+    return names.index(name) if name in names else len(names)
 
 
 def _paper(comparison: Comparison, method: str) -> str | None:
     number = paper.number(comparison.settings, method)
     return None if number is None else f"{number:.1f}"
-
-
-def _slug(heading: str) -> str:
-    return heading.replace(", ", "-").replace(" ", "-")

@@ -11,15 +11,12 @@ from ktpfl_pipeline.analysis import results
 from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, paired_difference
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_images, touched, trust
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.identity import differences
-from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports import figures, words
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, percent, weight
+from ktpfl_pipeline.reports.numbers import NONE, accuracy, interval, percent, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
-from ktpfl_pipeline.reports.words import INTERVAL, averaged, plain, plural, point_title, setting
-from ktpfl_pipeline.reports.words import settings as written
+from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 TITLES = {
     "training.epochs": "Local epochs E",
@@ -66,11 +63,7 @@ def comparable(
     Raises:
         InputError: naming what differs.
     """
-    if changes := differences(content["sweep"], sweep):
-        raise InputError(
-            f"The results of {name} were made with other settings ({changes}); run it again with these, or put the "
-            "settings back."
-        )
+    results.check_settings(f"The results of {name} were", content["sweep"], sweep)
     found = []
     for point, now in zip(content["points"], settings, strict=True):
         made = [results.parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
@@ -87,8 +80,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         points: the sweep at each value, in the order in which they are shown; the methods are the same at all.
     """
     title, rows, told = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
-    main = table(rows, title, told)
-    common = {key: value for key, value in written(points[0].settings).items() if key != parameter}
+    main, settings, one = table(rows, title, told), points[0].settings, rows[0].result
     own = {
         result.title: {
             key: setting(value)
@@ -97,25 +89,34 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         }
         for method, result in points[0].methods.items()
     }
+    common = {key: value for key, value in words.settings(settings).items() if key != parameter}
     drawn = Picture("accuracy", figures.accuracy_by_value(points, title), _caption(points, title))
     return Report(
         name=name,
         kind="Sweep",
         summary=told,
-        facts=_facts(points, parameter),
+        facts=[
+            f"{parameter}: {', '.join(setting(point.value) for point in points)}",
+            f"private {settings['private']['source']}",
+            *(
+                []
+                if same_adversaries(points)
+                else [f"adversaries upload {settings['adversaries']['kind']} predictions"]
+            ),
+            f"{plural(one.clients, 'client')}, {words.plain(settings['partition']['scheme'])}",
+            plural(one.rounds, "round"),
+            words.listed_seeds(one.seeds),
+        ],
         sections=[
             Section("", [main, Notes(notes(rows, title))]),
             Section("Accuracy by value", [drawn]),
             Section("Settings that all points have in common", [Settings({"": common})]),
             Section("Hyperparameters", [Settings({method: values for method, values in own.items() if values})]),
-            Section("Runs", [run_table(rows, title), Text(RUNS)]),
+            Section("Runs", [run_table(rows, title), Text(words.RUNS)]),
         ],
         brief=[main],
         data={"table.csv": to_csv([_csv(parameter, row) for row in rows])},
     )
-
-
-RUNS = "Every number above comes from these runs. In MLflow they are below the run of the sweep."
 
 
 def table_rows(points: Sequence[Point]) -> list[Row]:
@@ -125,7 +126,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
         best, own = chosen(points, method), touched(points, method)
         for point in points if own else points[:1]:
             result, local = point.methods[method], point.methods.get("local")
-            gained = None if local in (None, result) else paired_difference(result, local)
+            gained = None if local is None or local is result else paired_difference(result, local)
             rows.append(Row(setting(point.value) if own else ANY, result, gained, point is best))
     return rows
 
@@ -139,37 +140,43 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
         latex: caption in LaTeX.
     """
     after = point_title(HEADLINE, [row.result for row in rows])
-    entries: list[dict[str, Entry]] = [
-        {
-            "Method": row.result.title,
-            title: row.value,
-            f"{after} (%)": accuracy(row.result.final[HEADLINE]),
-            "Validation (%)": accuracy(row.result.final.get(VALIDATION)),
-            "Minus local-only (points)": interval(row.minus_local),
-            "Chosen": "chosen" if row.chosen else "",
-            TRUST: weight(trust(row.result)),
-        }
-        for row in rows
-    ]
-    shown = {"Chosen": any(row.chosen for row in rows), TRUST: any(trust(row.result) for row in rows)}
-    return Table.of("table", entries, latex).without(*(column for column, wanted in shown.items() if not wanted))
+    found = Table.of(
+        "table",
+        [
+            {
+                "Method": row.result.title,
+                title: row.value,
+                f"{after} (%)": accuracy(row.result.final[HEADLINE]),
+                "Validation (%)": accuracy(row.result.final.get(VALIDATION)),
+                "Minus local-only (points)": interval(row.minus_local),
+                "Chosen": "chosen" if row.chosen else "",
+                TRUST: weight(trust(row.result)),
+            }
+            for row in rows
+        ],
+        latex,
+    )
+    found = found if any(row.chosen for row in rows) else found.without("Chosen")
+    return found if any(trust(row.result) for row in rows) else found.without(TRUST)
 
 
 def run_table(rows: Sequence[Row], title: str) -> Table:
     """Return one row a run: its method, value, seed and accuracy, and what finds it in MLflow."""
-    entries: list[dict[str, Entry]] = [
-        {
-            "Method": row.result.title,
-            title: row.value,
-            "Seed": str(run.seed),
-            "Test (%)": percent(accuracy),
-            "MLflow run": run.run_id or NONE,
-            "Settings key": run.key,
-        }
-        for row in rows
-        for run, accuracy in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
-    ]
-    return Table.of("runs", entries)
+    return Table.of(
+        "runs",
+        [
+            {
+                "Method": row.result.title,
+                title: row.value,
+                "Seed": str(run.seed),
+                "Test (%)": percent(mean),
+                "MLflow run": run.run_id or NONE,
+                "Settings key": run.key,
+            }
+            for row in rows
+            for run, mean in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
+        ],
+    )
 
 
 def summary(points: Sequence[Point], parameter: str) -> str:
@@ -184,11 +191,10 @@ def summary(points: Sequence[Point], parameter: str) -> str:
         beside = f", {interval(row.minus_local)} points against local-only at the same value" if row.minus_local else ""
         reached = f"{accuracy(row.result.final[HEADLINE])} % {how}{beside}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
-    values = [point.value for point in points]
-    for end, value in {"smallest": min(values), "largest": max(values)}.items() if numeric(points) else ():
-        names = " and ".join(row.result.title for row in picked if row.value == setting(value))
-        if names:
-            sentences.append(f"{setting(value)} is the {end} value tried, so for {names} the best may lie beyond.")
+    for end, extreme in {"smallest": min, "largest": max}.items() if numeric(points) else ():
+        value = setting(extreme(point.value for point in points))
+        if names := " and ".join(row.result.title for row in picked if row.value == value):
+            sentences.append(f"{value} is the {end} value tried, so for {names} the best may lie beyond.")
     if len(picked[0].result.seeds) == 1:
         sentences.append("With one seed this decides nothing.")
     return " ".join(sentences)
@@ -196,13 +202,13 @@ def summary(points: Sequence[Point], parameter: str) -> str:
 
 def _unchosen(points: Sequence[Point]) -> str:
     """Say why no value is chosen for any method."""
-    compare = "Compare by the difference to local-only"
     if len(points) == 1:
         return "there is only one"
     if not same_adversaries(points):
-        return f"it says how many clients are adversaries, which nobody chooses. {compare}"
+        return "it says how many clients are adversaries, which nobody chooses. Compare by the difference to local-only"
     if not same_images(points):
-        return "it decides which images the clients own, so their validation accuracies are of other images. " + compare
+        images = "it decides which images the clients own, so their validation accuracies are of other images"
+        return f"{images}. Compare by the difference to local-only"
     if not any(touched(points, method) for method in points[0].methods):
         return "it made no difference to any method"
     return "there are no validation images (partition.validation_share), and test accuracy must not choose"
@@ -210,74 +216,46 @@ def _unchosen(points: Sequence[Point]) -> str:
 
 def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     """Return what the columns of `table` mean, by column."""
-    told = {
-        title: (
-            f"{ANY} stands where the setting makes no difference to the method.",
-            any(r.value == ANY for r in rows),
-        ),
+    found = {
+        title: f"{ANY} stands where the setting makes no difference to the method.",
         point_title(HEADLINE, [row.result for row in rows]): (
-            "each client's own model at the end of the round on that client's test images; "
-            + averaged(len(rows[0].result.seeds)),
-            True,
+            f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}"
         ),
-        "Validation": ("the same on images that no client trains or is tested on.", True),
-        "Minus local-only": (f"at the same value, {INTERVAL}", True),
-        "Chosen": (
-            "the value with the method's highest validation accuracy. Test accuracy chooses nothing: its highest value "
-            "in the table would be too good.",
-            any(row.chosen for row in rows),
-        ),
-        "Adversaries": (
-            "clients that upload false predictions; no mean counts their own accuracy.",
-            any(run.adversaries for row in rows for run in row.result.runs),
-        ),
-        TRUST: (
-            "what the rows of benign clients in the final coefficient matrix give to an adversary on average, in units "
-            "of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out.",
-            any(trust(row.result) for row in rows),
-        ),
+        "Validation": "the same on images that no client trains or is tested on.",
+        "Minus local-only": f"at the same value, {words.INTERVAL}",
+        "Chosen": "the value with the method's highest validation accuracy. Test accuracy chooses nothing: its highest "
+        "value in the table would be too good.",
+        "Adversaries": "clients that upload false predictions; no mean counts their own accuracy.",
+        TRUST: "what the rows of benign clients in the final coefficient matrix give to an adversary on average, in "
+        "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out.",
     }
-    return {column: text for column, (text, shown) in told.items() if shown}
+    shown = {
+        title: any(row.value == ANY for row in rows),
+        "Chosen": any(row.chosen for row in rows),
+        "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
+        TRUST: any(trust(row.result) for row in rows),
+    }
+    return {column: text for column, text in found.items() if shown.get(column, True)}
 
 
 def _caption(points: Sequence[Point], title: str) -> str:
     methods, numbers = points[0].methods, numeric(points)
     seeds = len(next(iter(methods.values())).seeds)
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
-    parts = [f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."]
+    caption = f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."
     if any(chosen(points, method) for method in methods):
-        parts.append("Rings mark the value that the validation images choose.")
+        caption += " Rings mark the value that the validation images choose."
     if numbers and not all(touched(points, method) for method in methods):
-        parts.append("A dashed line does not depend on the setting.")
-    return " ".join(parts)
-
-
-def _facts(points: Sequence[Point], parameter: str) -> list[str]:
-    settings, runs = points[0].settings, next(iter(points[0].methods.values()))
-    return [
-        f"{parameter}: {', '.join(setting(point.value) for point in points)}",
-        f"private {settings['private']['source']}",
-        *([] if same_adversaries(points) else [f"adversaries upload {settings['adversaries']['kind']} predictions"]),
-        f"{plural(runs.clients, 'client')}, {plain(settings['partition']['scheme'])}",
-        plural(runs.rounds, "round"),
-        plural(len(runs.seeds), "seed"),
-    ]
+        caption += " A dashed line does not depend on the setting."
+    return caption
 
 
 def _csv(parameter: str, row: Row) -> dict[str, Any]:
     """Return a row of the table with its numbers unrounded."""
-    result = row.result
-    test, validation = result.final[HEADLINE], result.final.get(VALIDATION)
-    spreads = {"minus_local": row.minus_local, "trust": trust(result)}
-    return {
-        **{"method": result.method, parameter: row.value, "seeds": len(result.seeds)},
-        **{"test": test.mean, "test_std": test.seed_std},
-        "validation": validation and validation.mean,
-        "validation_std": validation and validation.seed_std,
-        **{
-            f"{name}{end}": spread and getattr(spread, part)
-            for name, spread in spreads.items()
-            for end, part in {"": "mean", "_low": "low", "_high": "high"}.items()
-        },
-        "chosen": int(row.chosen),
-    }
+    found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
+    for name, final in {"test": row.result.final[HEADLINE], "validation": row.result.final.get(VALIDATION)}.items():
+        found |= {name: final and final.mean, f"{name}_std": final and final.seed_std}
+    for name, spread in {"minus_local": row.minus_local, "trust": trust(row.result)}.items():
+        ends = {"": "mean", "_low": "low", "_high": "high"}
+        found |= {f"{name}{end}": getattr(spread, part, None) for end, part in ends.items()}
+    return {**found, "chosen": int(row.chosen)}

@@ -1,33 +1,16 @@
 """The tables of a comparison, and its numbers as CSV."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import (
-    HEADLINE,
-    FinishedRun,
-    MethodResult,
-    clear_best,
-    local_only,
-    paired_difference,
-    subject,
-)
+from ktpfl_pipeline.analysis import results as analysis
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, local_only, paired_difference, subject
 from ktpfl_pipeline.analysis.statistics import std_over_seeds, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
-from ktpfl_pipeline.reports import paper
+from ktpfl_pipeline.reports import numbers, paper
 from ktpfl_pipeline.reports.model import Table
-from ktpfl_pipeline.reports.numbers import (
-    NONE,
-    Entry,
-    Number,
-    accuracy,
-    duration,
-    interval,
-    megabytes,
-    percent,
-    three_digits,
-)
+from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, megabytes, percent
 from ktpfl_pipeline.reports.words import plain, point_title
 
 TOLERANCE = 1e-6
@@ -52,7 +35,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
             {
                 "Method": result.title,
                 **{
-                    f"{point_title(point, results)} (%)": accuracy(result.final.get(point), best is result)
+                    f"{point_title(point, results)} (%)": numbers.accuracy(result.final.get(point), best is result)
                     for point, best in points.items()
                 },
                 "Minus local-only (points)": (
@@ -70,24 +53,18 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
 
 def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return what the report's subject gains over each other method, in points, paired by seed; one row a method."""
-    main, after = subject(results), point_title(HEADLINE, results)
-    rows = []
+    main = subject(results)
+    columns = [
+        *(f"{main.title} minus", f"{point_title(HEADLINE, results)} (points)", "Std over seeds (points)"),
+        *("After local training (points)", "Seeds in common"),
+    ]
+    rows: list[list[Entry]] = []
     for result in results:
-        if result is main:
-            continue
-        found = paired_difference(main, result)
-        rows.append(
-            {
-                f"{main.title} minus": result.title,
-                f"{after} (points)": interval(found),
-                "Std over seeds (points)": None if found is None or found.std is None else percent(found.std),
-                "After local training (points)": interval(
-                    paired_difference(main, result, "after_local", "after_local")
-                ),
-                "Seeds in common": str(found.seeds if found else 0),
-            }
-        )
-    return Table.of("differences", rows, latex)
+        if result is not main:
+            found, before = (paired_difference(main, result, point, point) for point in (HEADLINE, "after_local"))
+            std = None if found is None or found.std is None else percent(found.std)
+            rows.append([result.title, interval(found), std, interval(before), str(found.seeds if found else 0)])
+    return Table("differences", columns, rows, latex)
 
 
 def theorem_table(result: MethodResult, latex: str = "") -> Table:
@@ -99,23 +76,23 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
     client comes on top.
     """
     checks = [run.theorem for run in result.runs if run.theorem is not None]
-    rows: list[dict[str, Entry]] = [
-        {
-            "Mixture": mixture.capitalize(),
-            "Loss, fitted half (nats)": _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
-            "Loss, other half (nats)": _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
-            "Accuracy, other half (%)": _over_seeds(
-                [100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"
-            ),
-            "No worse, fitted half (clients)": _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
-            "No worse, other half (clients)": _no_worse(
-                mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]
-            ),
-        }
+    columns = [
+        *("Mixture", "Loss, fitted half (nats)", "Loss, other half (nats)", "Accuracy, other half (%)"),
+        *("No worse, fitted half (clients)", "No worse, other half (clients)"),
+    ]
+    rows = [
+        [
+            mixture.capitalize(),
+            _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
+            _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
+            _over_seeds([100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"),
+            _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
+            _no_worse(mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]),
+        ]
         for mixture in MIXTURES
         if checks and all(mixture in check.fit for check in checks)
     ]
-    return Table.of("theorem", rows, latex)
+    return Table("theorem", columns, rows, latex)
 
 
 def _over_seeds(values: Sequence[float], written: str) -> Number:
@@ -147,7 +124,7 @@ def communication_table(results: Sequence[MethodResult], latex: str = "") -> Tab
                 for category, count in result.traffic.items()
             },
             "Total (MB)": megabytes(total := sum(result.traffic.values())),
-            "Per client and round (kB)": Number(total / result.turns / 1e3, three_digits),
+            "Per client and round (kB)": Number(total / result.turns / 1e3, numbers.three_digits),
         }
         for result in results
     ]
@@ -208,92 +185,45 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     mixture, and ``differences.csv`` the paired differences of the report's subject to each other method, with the runs
     of both. Accuracies and differences are in 0..1, losses in nats. A file without rows is left out.
     """
-    files: dict[str, Callable[[MethodResult, FinishedRun], list[dict[str, Any]]]] = {
-        "runs.csv": _finals,
-        "rounds.csv": _rounds,
-        "clients.csv": _clients,
-        "theorem.csv": _theorem,
-    }
-    found = {
-        name: [
-            {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key, **row}
-            for result in results
-            for run in result.runs
-            for row in rows(result, run)
-        ]
-        for name, rows in files.items()
-    }
-    found["differences.csv"] = _differences(results)
-    return {name: to_csv(rows) for name, rows in found.items() if rows}
-
-
-def _finals(result: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
-    bytes_sent = {f"{category}_bytes": count for category, count in run.traffic.items()}
-    return [
-        {
-            "point": point,
-            "accuracy": fmean(clients),
-            "client_std": pstdev(clients),
-            "worst_decile": worst_decile(clients),
-            **bytes_sent,
-            "seconds": run.seconds("round"),
-        }
-        for point in result.final
-        for clients in [run.benign(point)]
-    ]
-
-
-def _rounds(_: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
-    return [
-        {
-            "round": record.round,
-            **run.means(record),
-            **{f"{category}_bytes": sum(record.traffic.get(category, [])) for category in run.traffic},
-            "diverged": len(record.diverged),
-        }
-        for record in run.history
-    ]
-
-
-def _clients(result: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
-    finals = {point: run.final(point) for point in result.final}
-    return [
-        {"client": client, "architecture": architecture, **{point: finals[point][client] for point in finals}}
-        for client, architecture in enumerate(run.architectures)
-    ]
-
-
-def _theorem(_: MethodResult, run: FinishedRun) -> list[dict[str, Any]]:
-    check = run.theorem
-    if check is None:
-        return []
-    return [
-        {
-            "client": client,
-            "mixture": mixture,
-            "fit_loss": check.fit[mixture][client],
-            "test_loss": check.test[mixture][client],
-            "test_accuracy": check.accuracy[mixture][client],
-            "certificate": certificate,
-        }
-        for client, certificate in enumerate(check.certificate)
-        for mixture in check.fit
-    ]
-
-
-def _differences(results: Sequence[MethodResult]) -> list[dict[str, Any]]:
+    names = ("runs.csv", "rounds.csv", "clients.csv", "theorem.csv")
+    files: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for run in (run for result in results for run in result.runs):
+        ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
+        finals = {point: run.final(point) for point in analysis.ORDER if point in run.evaluated[0].accuracy}
+        for point in finals:
+            clients = run.benign(point)
+            accuracy = {
+                "accuracy": fmean(clients),
+                "client_std": pstdev(clients),
+                "worst_decile": worst_decile(clients),
+            }
+            cost = {**_bytes(run.traffic), "seconds": run.seconds("round")}
+            files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
+        for t in run.history:
+            traffic = {category: sum(t.traffic.get(category, [])) for category in run.traffic}
+            row = {"round": t.round, **run.means(t), **_bytes(traffic), "diverged": len(t.diverged)}
+            files["rounds.csv"].append({**ids, **row})
+        check: Any = run.theorem
+        for client, architecture in enumerate(run.architectures):
+            own = {point: values[client] for point, values in finals.items()}
+            files["clients.csv"].append({**ids, "client": client, "architecture": architecture, **own})
+            for mixture in check.fit if check else ():
+                loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
+                more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}
+                files["theorem.csv"].append({**ids, "client": client, "mixture": mixture, **loss, **more})
     main = subject(results)
-    return [
+    files["differences.csv"] = [
         {
-            "method": main.method,
-            "minus": result.method,
-            "point": point,
-            **vars(found),
-            "run_ids": " ".join(main.run_ids),
-            "minus_run_ids": " ".join(result.run_ids),
+            **{"method": main.method, "minus": result.method, "point": point, **vars(found)},
+            **{"run_ids": " ".join(main.run_ids), "minus_run_ids": " ".join(result.run_ids)},
         }
         for result in results
         if result is not main
         for point in main.final
         if (found := paired_difference(main, result, point, point))
     ]
+    return {name: to_csv(rows) for name, rows in files.items() if rows}
+
+
+def _bytes(traffic: Mapping[str, int]) -> dict[str, int]:
+    return {f"{category}_bytes": count for category, count in traffic.items()}

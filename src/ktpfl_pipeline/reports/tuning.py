@@ -7,13 +7,11 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import title
+from ktpfl_pipeline.analysis.results import check_settings, title
 from ktpfl_pipeline.analysis.statistics import std_over_seeds
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod, to_text
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.reports.model import Notes, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, percent, points
 from ktpfl_pipeline.reports.report import Report
@@ -36,12 +34,8 @@ def comparable(name: str, content: Mapping[str, Any], tune: Tune, experiment: Ex
     """
     methods = {method: [Trial(**trial) for trial in trials] for method, trials in content["methods"].items()}
     made = Tuning(**{**content, "methods": methods})
-    settings = tune.applied(experiment).shared()
-    if changes := differences({"tune": made.tune, **made.settings}, {"tune": tune.model_dump(), **settings}):
-        raise InputError(
-            f"The trials of {name} were made with other settings ({changes}); run it again with these, or put the "
-            "settings back."
-        )
+    now = {"tune": tune.model_dump(), **tune.applied(experiment).shared()}
+    check_settings(f"The trials of {name} were", {"tune": made.tune, **made.settings}, now)
     return made
 
 

@@ -12,18 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
-from ktpfl_pipeline.reports.figures.base import (
-    PERCENT,
-    WIDTH,
-    band,
-    blank,
-    grid_of_panels,
-    head,
-    label_ends,
-    plain,
-    rounds_across,
-    styled,
-)
+from ktpfl_pipeline.reports.figures import base
+from ktpfl_pipeline.reports.figures.base import WIDTH, styled
 from ktpfl_pipeline.reports.numbers import points
 from ktpfl_pipeline.reports.style import INK, MUTED, NAMED, PAPER, architecture_title, look
 from ktpfl_pipeline.reports.words import transfer
@@ -39,12 +29,8 @@ def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
 
     The band around a solid line is the range over seeds; with one seed there is none. The report's subject and
     local-only are drawn thick. With more than `FEW` methods, dashed lines and bands are drawn for these two alone.
-
-    Args:
-        results: the methods.
-        width: in inches.
     """
-    figure = blank(width, max(0.3 * width + 1.4, 0.16 * len(results) + 1.7))
+    figure = base.blank(width, max(0.3 * width + 1.4, 0.16 * len(results) + 1.7))
     axes = figure.add_subplot()
     main, ends = emphasised(results), []
     handles: dict[str, Any] = {f"after {transfer(results)}": Line2D([], [], color=MUTED, linewidth=2)}
@@ -60,13 +46,13 @@ def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     seeds = max(len(result.seeds) for result in results)
     if seeds > 1:
         handles[f"range over {seeds} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
-    rounds_across(axes)
+    base.rounds_across(axes)
     axes.set_xlabel("Round")
     if len(curve.rounds) == 1:
         axes.set_xticks(curve.rounds)
     axes.margins(x=0.01)
-    head(axes, "Mean accuracy of the clients", handles)
-    label_ends(axes, ends, bold=[result.title for result in main])
+    base.head(axes, "Mean accuracy of the clients", handles)
+    base.label_ends(axes, ends, bold=[result.title for result in main])
     return figure
 
 
@@ -75,18 +61,14 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]], width: float 
     """Draw the mean accuracy over clients and seeds by round, one panel a comparison.
 
     The subject of each and local-only are thick and have the range over seeds as a band: more bands hide the lines.
-
-    Args:
-        columns: the methods of each comparison, by title.
-        width: in inches.
     """
-    figure, panels = grid_of_panels(list(columns), min(2, len(columns)), (width, 2.5), 44, above=0.4)
+    figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), (width, 2.5), 44, above=0.4)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
         main = emphasised(results)
         for place, result in enumerate(results):
             handles.setdefault(result.title, _curve(axes, result, result in main, result in main, place))
-        rounds_across(axes)
+        base.rounds_across(axes)
         axes.set_xlabel("Round")
     figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=5, handlelength=1.6)
     return figure
@@ -110,7 +92,7 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
         markevery=[*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1],
     )
     if ranged:
-        band(axes, curve.rounds, curve.by_seed, colour)
+        base.band(axes, curve.rounds, curve.by_seed, colour)
     return line
 
 
@@ -125,15 +107,11 @@ def spread_over_clients(results: Sequence[MethodResult], width: float = WIDTH) -
     """Draw every client's accuracy by round at the round's end, one panel a method.
 
     Thin lines are clients, each the mean over seeds; the band holds their middle half, the thick line is their mean.
-
-    Args:
-        results: the methods.
-        width: in inches.
     """
     across = min(3 if len(results) <= 6 else 5, len(results))
     size = (width, (0.84 * width / across if across == 5 else 0.28 * width) + 0.4)
     titles = [result.title for result in results]
-    figure, panels = grid_of_panels(titles, across, size, 34 if across <= 3 else 16, sharex=True, sharey=True)
+    figure, panels = base.grid_of_panels(titles, across, size, 34 if across <= 3 else 16, sharex=True, sharey=True)
     for place, (axes, result) in enumerate(zip(panels, results, strict=True)):
         colour = look(result.method).colour
         rounds, accuracy = result.client_curves(HEADLINE)
@@ -142,7 +120,7 @@ def spread_over_clients(results: Sequence[MethodResult], width: float = WIDTH) -
         axes.plot(rounds, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
         axes.fill_between(rounds, *np.quantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
         axes.plot(rounds, values.mean(axis=1), color=colour, linewidth=2, zorder=3, **dots)
-        rounds_across(axes, "auto" if across <= 3 else 4)
+        base.rounds_across(axes, "auto" if across <= 3 else 4)
         if place >= len(results) - across:  # nothing is below it
             axes.set_xlabel("Round")
             axes.tick_params(labelbottom=True)
@@ -155,10 +133,6 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
 
     With local-only among the methods, the rows are sorted by what the report's subject gains over it, a bar joins the
     two, and the gain stands at the right.
-
-    Args:
-        results: the methods.
-        width: in inches.
     """
     main, local = subject(results), local_only(results)
     beside = None if local is main else local
@@ -167,7 +141,7 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     before = beside.final[HEADLINE].per_client if beside else [0.0] * n
     order = sorted(range(n), key=lambda client: (before[client] - after[client], client))
     named = n <= NAMED
-    figure = blank(width, (0.185 * n if named else 5.0) + 1.1)
+    figure = base.blank(width, (0.185 * n if named else 5.0) + 1.1)
     axes = figure.add_subplot()
     rows, scale = list(range(n)), 1 if named else 0.5
     for row, client in zip(rows, order, strict=True) if beside else ():
@@ -196,13 +170,13 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     axes.set_yticks(rows if named else [], [client_title(main, client) for client in order] if named else [])
     if not named:
         axes.set_ylabel(f"{n} clients" + (", largest gain at the top" if beside else ""))
-    axes.xaxis.set_major_formatter(PERCENT)
+    axes.xaxis.set_major_formatter(base.PERCENT)
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10]))
-    plain(axes, grid="x")
+    base.plain(axes, grid="x")
     if beside and named:
         _right_of(axes, -0.75, f"{main.title} −\n{beside.title}", MUTED, va="bottom")
     title = f"Final accuracy of each client, after {transfer(results)}"
-    head(axes, title, {result.title: lines[result.title] for result in results})
+    base.head(axes, title, {result.title: lines[result.title] for result in results})
     return figure
 
 

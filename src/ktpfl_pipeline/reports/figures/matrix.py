@@ -15,17 +15,9 @@ from matplotlib.ticker import MaxNLocator
 from ktpfl_pipeline.analysis.matrix import attention
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import mean_by_place
+from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.accuracy import client_title
-from ktpfl_pipeline.reports.figures.base import (
-    WIDTH,
-    band,
-    blank,
-    grid_of_panels,
-    head,
-    label_ends,
-    rounds_across,
-    styled,
-)
+from ktpfl_pipeline.reports.figures.base import WIDTH, styled
 from ktpfl_pipeline.reports.style import BLUE, GREEN, MUTED, NAMED, VERMILION
 
 ATTENTION = {
@@ -43,10 +35,6 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     Row = student, column = teacher. Clients stand in the same order in both, by their two most frequent labels, so that
     clients with like data are neighbours.
 
-    Args:
-        result: a method with a matrix.
-        width: in inches; below 5, one matrix is above the other.
-
     Raises:
         ValueError: if the method has no such matrix.
     """
@@ -61,7 +49,7 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     learned = _ordered(run.coefficients, order)
     similar = _ordered(label_similarity(torch.tensor(run.label_counts)).numpy(), order)
     n, beside = len(order), width >= 5
-    figure = blank(width, 0.5 * width + 0.3 if beside else 2 * width)
+    figure = base.blank(width, 0.5 * width + 0.3 if beside else 2 * width)
     left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
     size = min(8.0, max(4.0, 0.62 * 72 * (0.38 if beside else 0.7) * width / n))
     for axes, matrix, norm, title, scale in (
@@ -93,14 +81,10 @@ def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) ->
     """Draw the matrices of several methods after the last round of the first seed, four in a row, on one scale.
 
     Rows, columns and colours are those of `coefficient_heatmaps`.
-
-    Args:
-        results: methods with a matrix.
-        width: in inches.
     """
     order = _by_labels(results[0].runs[0].label_counts)
     matrices = [_ordered(result.runs[0].coefficients, order) for result in results]
-    figure, panels = grid_of_panels([result.title for result in results], 4, (width, 0.23 * width + 0.35), 18)
+    figure, panels = base.grid_of_panels([result.title for result in results], 4, (width, 0.23 * width + 0.35), 18)
     images = [_heatmap(axes, matrix, _weights(matrices)) for axes, matrix in zip(panels, matrices, strict=True)]
     panels[0].set(xlabel="Teacher", ylabel="Student")
     _weight_bar(figure, images[0], panels)
@@ -115,10 +99,6 @@ def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
     and on all others, by round; dotted is what weights of 1/N would put there. Clients stand in the order of
     `coefficient_heatmaps`. Bands are ranges over seeds.
 
-    Args:
-        result: a method with a matrix.
-        width: in inches.
-
     Raises:
         ValueError: if the runs kept no matrices.
     """
@@ -127,7 +107,7 @@ def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
         raise ValueError(f"{result.title} kept no coefficient matrices by round.")
     order = _by_labels(run.label_counts)
     heights = [0.8 * width / max(4, len(run.matrices)), 0.25 * width]
-    figure = blank(width, sum(heights) + 1.6)
+    figure = base.blank(width, sum(heights) + 1.6)
     grid = figure.add_gridspec(2, len(run.matrices), height_ratios=heights)
     matrices = {t: _ordered(matrix, order) for t, matrix in sorted(run.matrices.items())}
     panels = [figure.add_subplot(grid[0, place]) for place in range(len(matrices))]
@@ -152,20 +132,20 @@ def _attention(axes: Axes, result: MethodResult) -> None:
         by_seed = [run.attention[group] for run in result.runs]
         rounds, means = range(1, len(by_seed[0]) + 1), mean_by_place(by_seed)
         axes.plot(rounds, means, color=colour, linewidth=2, label=name, marker="o" if len(rounds) < 4 else "")
-        band(axes, rounds, by_seed, colour)
+        base.band(axes, rounds, by_seed, colour)
         axes.axhline(even, color=colour, linewidth=0.9, linestyle=":")
         ends.append((name, colour, float(rounds[-1]), means[-1]))
     axes.set(xlabel="Round", ylim=(-0.02, 1.02))
     axes.margins(x=0.01)
-    rounds_across(axes)
+    base.rounds_across(axes)
     handles: dict[str, Any] = {
         "learned": Line2D([], [], color=MUTED, linewidth=2),
         "if all weights were 1/N": Line2D([], [], color=MUTED, linewidth=0.9, linestyle=":"),
     }
     if len(result.runs) > 1:
         handles[f"range over {len(result.runs)} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
-    head(axes, "Weight of a row, mean over the students", handles)
-    label_ends(axes, ends)
+    base.head(axes, "Weight of a row, mean over the students", handles)
+    base.label_ends(axes, ends)
 
 
 def even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:

@@ -18,10 +18,6 @@ def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
     the fitted mixture and of the learned coefficients. On the line and below it a mixture is no worse than both.
     Left on the half of the held-out images that the mixture was fitted to, right on the other half.
 
-    Args:
-        result: a method whose runs were checked.
-        width: in inches.
-
     Raises:
         ValueError: if no run of the method was checked.
     """

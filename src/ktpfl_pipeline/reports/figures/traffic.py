@@ -28,10 +28,6 @@ def communication(results: Sequence[MethodResult], width: float = WIDTH) -> Figu
     """Draw what all clients sent and received over the whole run in MB, one bar a method, by category and direction.
 
     In the form of the paper's Figure 5. The number is the bar's length; means over seeds.
-
-    Args:
-        results: the methods.
-        width: in inches.
     """
     figure = blank(width, 0.24 * len(results) + 1.0)
     axes = figure.add_subplot()
@@ -42,12 +38,7 @@ def communication(results: Sequence[MethodResult], width: float = WIDTH) -> Figu
 
 @styled
 def traffic_panels(columns: Mapping[str, Sequence[MethodResult]], width: float = WIDTH) -> Figure:
-    """Draw the same, one panel a comparison, each with a scale of its own.
-
-    Args:
-        columns: the methods of each comparison, by title.
-        width: in inches.
-    """
+    """Draw the same, one panel a comparison, each with a scale of its own."""
     most = max(map(len, columns.values()))
     figure, panels = grid_of_panels(list(columns), min(2, len(columns)), (width, 0.22 * most + 0.75), 44, above=0.4)
     handles: dict[str, Any] = {}
