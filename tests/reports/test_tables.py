@@ -47,6 +47,7 @@ class TestComparison:
         assert "±" not in text
         assert "**" not in text
         assert "+80.0" in text
+        assert "Bold" not in comparison.notes(results, paper_settings)
 
     def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):

@@ -241,6 +241,7 @@ def summarise(
         raise ValueError(f"{method} was never evaluated with seed {unevaluated[0]}.")
     known = set.intersection(*(set(record.accuracy) for run in runs for record in run.evaluated))
     curve = {point: _curve(runs, point) for point in ORDER if point in known}
+    traffic = [run.traffic for run in runs]
     phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
     return MethodResult(
         method=method,
@@ -251,7 +252,7 @@ def summarise(
             )
             for point, by in curve.items()
         },
-        traffic={name: fmean(run.traffic[name] for run in runs) for name in LEDGERS},
+        traffic={name: fmean(sent[name] for sent in traffic) for name in LEDGERS},
         seconds={phase: fmean(run.seconds(phase) for run in runs) for phase in phases},
         rounds=len(runs[0].history),
         seeds=seeds,

@@ -40,7 +40,7 @@ def build(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) 
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
     told, facts, said = summary(results), _facts(results, settings), notes(results, settings)
-    caption = f"{told} Setting: {'; '.join(facts)}. Accuracy: {said['Final values']} Bold: {said['Bold']}"
+    caption = f"{told} Setting: {'; '.join(facts)}. Accuracy: {said['Final values']} Bold: {words.BOLD}"
     main = tables.comparison_table(results, settings, caption)
     return Report(
         name=name,
@@ -124,13 +124,11 @@ def _other_point(main: MethodResult, local: MethodResult, how: str) -> str:
     headline, other = paired_difference(main, local), paired_difference(main, local, "after_local", "after_local")
     if headline is None or other is None:
         return ""
-    if headline.low is None:  # with one seed, what the means say
-        same = (headline.mean > 0) - (headline.mean < 0) == (other.mean > 0) - (other.mean < 0)
-    else:
-        same = headline.sign == other.sign
-    over = "" if other.low is None else f", 95 % interval {between(other)}"
+    one = headline.low is None  # seed: then the means say it
+    said = [(found.mean > 0) - (found.mean < 0) if one else found.sign for found in (headline, other)]
+    over = "" if one else f", 95 % interval {between(other)}"
     before = f" After local training, before that round's {how}, the difference is {points(other.mean)} points{over}."
-    return "" if same else before
+    return before if said[0] != said[1] else ""
 
 
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
@@ -168,7 +166,7 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "
         f"far apart: compare methods at one of them.{one}",
         "Final values": f"{words.averaged(seeds)} The best round is recorded with the results and never the headline.",
-        "Bold": words.BOLD,
+        **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
         "Minus local-only": ALONE if local_only(results) is None else f"after {how}, {words.INTERVAL}",
         "Spread over clients, worst decile": f"standard deviation over the {results[0].clients} clients, and mean over "
         f"the {worst} of lowest accuracy, after {how}; each in every seed{over_seeds(seeds)}.",

@@ -3,7 +3,6 @@
 Test accuracies are in the trials' MLflow runs like in any run's, and in nothing here.
 """
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,14 +65,6 @@ def build(name: str, tuning: Tuning) -> Report:
     """Return the report on a tuning."""
     settings, told = tuning.settings, summary(tuning)
     main = table(tuning, told)
-    place = main.columns.index("Chosen")
-    short = [
-        [
-            textwrap.shorten(str(entry), 50, placeholder="…") if at == place and entry else entry
-            for at, entry in enumerate(row)
-        ]
-        for row in main.rows
-    ]
     spaces = {
         title(method): {entry: _tried(tried) for entry, tried in space.items()}
         for method, space in tuning.tune["spaces"].items()
@@ -107,7 +98,7 @@ def build(name: str, tuning: Tuning) -> Report:
             Section("Settings of all trials", [Settings({"": written(settings)})]),
             Section("Trials", [trial_table(tuning), Text(RUNS)]),
         ],
-        brief=[Table("table", main.columns, short).without("Configured", "Configured: validation (%)", "Candidates")],
+        brief=[main.without("Configured", "Configured: validation (%)", "Candidates")],
         data={"trials.csv": to_csv(rows), "hyperparameters.json": to_text(tuned(name.removeprefix(TUNE), tuning))},
     )
 

@@ -13,6 +13,8 @@ from ktpfl_pipeline.reports.numbers import MINUS, NONE
 
 WIDTH = 100
 """Characters in a line."""
+LONG = 50
+"""Characters in an entry of a table."""
 RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
@@ -26,7 +28,10 @@ def text(report: Content) -> str:
 
 def table(given: Table) -> str:
     """Return a table, the names of its rows shortened where it would be too wide."""
-    cells = [[NONE if entry is None else str(entry) for entry in row] for row in given.rows]
+    cells = [
+        [textwrap.shorten(NONE if each is None else str(each), LONG, placeholder="…") for each in row]
+        for row in given.rows
+    ]
     heads = [textwrap.wrap(column, 11, break_long_words=False, break_on_hyphens=False) for column in given.columns]
     columns = zip(*cells, strict=True)
     first, *others = [max(map(len, [*head, *column])) for head, column in zip(heads, columns, strict=True)]
