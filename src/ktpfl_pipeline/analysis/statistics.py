@@ -55,11 +55,15 @@ class Difference:
     seeds: int
 
     @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of the interval; None with one seed."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def sign(self) -> int:
         """1 or -1 where the interval excludes zero: the seeds carry the difference. Else 0."""
-        if self.low is None or self.high is None:
-            return 0
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+        low, high = self.ends or (0.0, 0.0)
+        return (low > 0) - (high < 0)
 
 
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:

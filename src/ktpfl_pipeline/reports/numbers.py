@@ -65,24 +65,19 @@ def points(difference: float) -> Number:
 
 def interval(difference: Difference | None) -> Number | None:
     """Return a difference in points with its 95 % interval, bold where that excludes zero: ``+1.2 [+0.4, +2.0]``."""
-    return (
-        None if difference is None else Number(difference.mean, _points, None, ends(difference), difference.sign != 0)
-    )
+    if difference is None:
+        return None
+    return Number(difference.mean, _points, ends=difference.ends, bold=difference.sign != 0)
 
 
 def between(difference: Difference) -> str:
     """Return the interval of a difference in points: ``[+0.4, +2.0]``."""
-    return Number(difference.mean, _points, None, ends(difference)).beside
+    return Number(difference.mean, _points, ends=difference.ends).beside
 
 
 def weight(difference: Difference | None) -> Number | None:
     """Return a weight in units of 1/N with its 95 % interval: ``0.60 [0.40, 0.80]``."""
-    return None if difference is None else Number(difference.mean, _hundredths, None, ends(difference))
-
-
-def ends(difference: Difference) -> tuple[float, float] | None:
-    """Return both ends of an interval; None with one seed."""
-    return None if difference.low is None or difference.high is None else (difference.low, difference.high)
+    return None if difference is None else Number(difference.mean, _hundredths, ends=difference.ends)
 
 
 def megabytes(count: float) -> Number:

@@ -45,7 +45,8 @@ def traffic_panels(columns: Mapping[str, Sequence[MethodResult]], width: float =
     for axes, results in zip(panels, columns.values(), strict=True):
         handles |= _bars(axes, results, room=1.15)
         axes.set_ylim(most - 0.4, -0.6)
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=5, handlelength=1.6)
+    names = [name for name in map(_title, TRAFFIC) if name in handles]
+    figure.legend([handles[name] for name in names], names, loc="outside upper left", ncols=5, handlelength=1.6)
     return figure
 
 
@@ -58,10 +59,14 @@ def _bars(axes: Axes, results: Sequence[MethodResult], room: float) -> dict[str,
         bars = axes.barh(rows, lengths, left=starts, height=0.72, color=colour)
         starts = starts + lengths
         if lengths.any():
-            handles[category.replace("public", "public data").replace("_", " ")] = bars
+            handles[_title(category)] = bars
     for row, total in zip(rows, starts, strict=True):
         axes.annotate(str(megabytes(1e6 * total)), (total, row), (3, 0), textcoords="offset points", va="center")
     axes.set_yticks(list(rows), [result.title for result in results])
     axes.set(ylim=(len(results) - 0.4, -0.6), xlabel="MB", xlim=(0, room * max(*starts, 1e-6)))
     plain(axes, grid="x")
     return handles
+
+
+def _title(category: str) -> str:
+    return category.replace("public", "public data").replace("_", " ")
