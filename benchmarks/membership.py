@@ -2,7 +2,7 @@
 
     python benchmarks/membership.py        writes benchmarks/results/<date>-membership.md and .png
 
-A loss threshold (`reports/membership.py`) on the clients' models as they are uploaded in the last round: by an attacker
+A loss threshold (`membership_attacks.py`) on the clients' models as they are uploaded in the last round: by an attacker
 who has the parameters, and by one who has the soft predictions of the public batches alone and distils a surrogate of
 the same architecture from the last four of them. Their number and the epochs were chosen by how well surrogates agree
 with the last upload. Settings are those of conf/quick, without its architecture with BatchNorm where training is
@@ -18,12 +18,12 @@ from typing import Any
 import measure
 import torch
 from matplotlib.figure import Figure
+from membership_attacks import Inference, attack, surrogates
 from precision import ROOT, experiment
 from torch import Tensor
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis.membership import Inference, attack, surrogates
-from ktpfl_pipeline.analysis.results import difference
+from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core.client import dp_sgd
 from ktpfl_pipeline.core.federation import Federation

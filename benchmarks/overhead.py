@@ -20,7 +20,7 @@ import measure
 from workloads import WORKLOADS, federation
 
 from ktpfl_pipeline import methods, tracking
-from ktpfl_pipeline.core import checkpoint, engine, resources
+from ktpfl_pipeline.core import checkpoint, engine, evaluation, resources
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.executors import serial, workers
 
@@ -30,10 +30,10 @@ TRACKING = "a round's points in MLflow"
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checkpoint: write, checksum, force to the disk": [(checkpoint, "save")],
     IN_WORKERS: [(serial, "checked"), (workers, "checked")],
-    "predictions are finite": [(core, "_refuse_non_finite")],
+    "predictions are finite": [(core, "check_finite")],
     "teachers are distributions": [(core, "check_teachers")],
     TRACKING: [],
-    "test losses are finite": [(engine, "_refuse_infinite_test_loss")],
+    "test losses are finite": [(evaluation, "check_test_loss")],
 }
 
 

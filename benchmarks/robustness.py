@@ -21,11 +21,15 @@ from matplotlib.figure import Figure
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, difference
-from ktpfl_pipeline.config import parsing, schema
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
+from ktpfl_pipeline.analysis.statistics import difference, mean_over_clients
+from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
-from ktpfl_pipeline.reports import figures, looks, tables
+from ktpfl_pipeline.reports import style
+from ktpfl_pipeline.reports.figures.base import WIDTH, styled
+from ktpfl_pipeline.reports.numbers import Entry, interval, percent, weight
+from ktpfl_pipeline.reports.render.markdown import entry
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 ROOT = Path(__file__).parents[1]
@@ -48,10 +52,10 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
     found: Runs = {}
     for kind in KINDS:
         changes = {**asked["changes"], "seeds": SEEDS, "theorem_samples": 0, "adversaries": {"kind": kind}}
-        parameters = parsing.merged(loader["parameters"], {name: changes})
+        parameters = schema.merged(loader["parameters"], {name: changes})
         values = SHARES if found else [0.0, *SHARES]
         sweep = schema.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
-        points = parsing.points("robustness", sweep, parameters)
+        points = schema.points("robustness", sweep, parameters)
         results = run_all("robustness", sweep, points, raw_folder)
         for point in results["points"]:
             for method, result in point["methods"].items():
@@ -63,24 +67,24 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
     return found, points[0]
 
 
-def honest(run: FinishedRun, adversaries: list[int]) -> float:
+def benign(run: FinishedRun, adversaries: list[int]) -> float:
     """Return the mean final accuracy of those who are not among `adversaries`."""
-    return fmean(value for n, value in enumerate(run.final(HEADLINE)) if n not in adversaries)
+    return mean_over_clients(run.final(HEADLINE), adversaries)
 
 
 def changes(found: Runs, kind: str, share: float, method: str) -> list[float]:
     """Return by seed what adversaries changed in the accuracy of the honest clients."""
     pairs = zip(found[kind, share, method], found[kind, 0.0, method], strict=True)
-    return [honest(run, run.adversaries) - honest(without, run.adversaries) for run, without in pairs]
+    return [benign(run, run.adversaries) - benign(without, run.adversaries) for run, without in pairs]
 
 
 def against_local(found: Runs, kind: str, share: float, method: str) -> list[float]:
     """Return by seed how far the honest clients are above themselves with local-only training."""
     pairs = zip(found[kind, share, method], found[kind, share, "local"], strict=True)
-    return [honest(run, run.adversaries) - honest(local, run.adversaries) for run, local in pairs]
+    return [benign(run, run.adversaries) - benign(local, run.adversaries) for run, local in pairs]
 
 
-def weights(found: Runs, kind: str, share: float, method: str) -> list[str]:
+def weights(found: Runs, kind: str, share: float, method: str) -> list[Entry]:
     """Return the final weight of an adversary in the rows of honest clients, in units of 1/N, with its interval.
 
     And that of the same clients in the same rows where nobody lies: rows that keep most to themselves give little to
@@ -93,8 +97,7 @@ def weights(found: Runs, kind: str, share: float, method: str) -> list[str]:
         for run, without in pairs
         if without.coefficients is not None and run.adversaries
     ]
-    spreads = [difference(lying), difference(honest)]
-    return [f"{s.mean:.2f} [{s.low:.2f}, {s.high:.2f}]" if s and s.low is not None else tables.NONE for s in spreads]
+    return [weight(difference(lying)), weight(difference(honest))]
 
 
 def rows(found: Runs) -> list[str]:
@@ -105,31 +108,29 @@ def rows(found: Runs) -> list[str]:
     ]
     for share, kind in [(0.0, next(iter(KINDS))), *((share, kind) for kind in KINDS for share in SHARES)]:
         for method in METHODS:
-            accuracy = [honest(run, run.adversaries) for run in found[kind, share, method]]
-            cells = [
+            accuracy = [benign(run, run.adversaries) for run in found[kind, share, method]]
+            cells: list[Entry] = [
                 KINDS[kind].lower() if share else "nothing false",
                 f"{share:.0%}",
                 title_of(method),
-                tables.percent(fmean(accuracy), stdev(accuracy)),
-                tables.interval(difference(changes(found, kind, share, method))) if share else tables.NONE,
-                tables.NONE
-                if method == "local"
-                else tables.interval(difference(against_local(found, kind, share, method))),
+                percent(fmean(accuracy), stdev(accuracy)),
+                interval(difference(changes(found, kind, share, method))) if share else None,
+                None if method == "local" else interval(difference(against_local(found, kind, share, method))),
                 *weights(found, kind, share, method),
             ]
-            lines.append(f"| {' | '.join(cells)} |")
+            lines.append(f"| {' | '.join(map(entry, cells))} |")
     return lines
 
 
-@figures._styled
+@styled
 def figure(found: Runs) -> Figure:
     """Draw the change of accuracy by share, one panel a kind, with 95 % intervals."""
-    drawn = Figure(figsize=(figures.WIDTH, 3.0), layout="constrained")
+    drawn = Figure(figsize=(WIDTH, 3.0), layout="constrained")
     panels = drawn.subplots(1, len(KINDS), sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
-        axes.axhline(0, color=looks.MUTED, linewidth=0.8)
+        axes.axhline(0, color=style.MUTED, linewidth=0.8)
         for place, method in enumerate(method for method in METHODS if method != "local"):
-            look = looks.look(method)
+            look = style.look(method)
             spreads = [difference(changes(found, kind, share, method)) for share in (0.0, *SHARES)]
             means = [100 * spread.mean for spread in spreads if spread]
             ends = [

@@ -1,5 +1,4 @@
 import json
-import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,22 +7,20 @@ import pytest
 
 from ktpfl_pipeline.analysis.results import (
     HEADLINE,
-    Difference,
+    Curve,
     FinishedRun,
     MethodResult,
-    adversaries_in_words,
     comparable,
+    compared,
     comparison,
-    difference,
-    divergences_in_words,
     local_only,
     paired_difference,
+    parse,
     subject,
     summarise,
-    variant,
 )
+from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.reports import overview
 
 SEVEN = [(t / 10, t / 10 + 0.1) for t in range(1, 8)]  # the last five: 0.5 and 0.6
 
@@ -40,7 +37,7 @@ class TestSummary:
         sparse = [None, (0.2, 0.4), None, (0.4, 0.8), None]
         finished = run(after_transfer=sparse)
         assert finished.final("after_transfer") == pytest.approx([0.3, 0.6])
-        assert summarise([finished], {}).curve("after_transfer") == ([2, 4], [pytest.approx([0.3, 0.6])])
+        assert summarise([finished], {}).curve["after_transfer"] == Curve([2, 4], [pytest.approx([0.3, 0.6])])
 
     def test_over_two_seeds(self, run):
         final = summarise([run(seed=4, after_transfer=lower(SEVEN)), run(seed=1, after_transfer=SEVEN)], {}).final[
@@ -125,51 +122,17 @@ class TestPlainValues:
             del final["client_std_spread"], final["worst_decile_spread"]
         assert MethodResult.from_dict(content).final["after_transfer"].mean == study[0].final["after_transfer"].mean
 
-    def test_the_overview_reads_a_comparison(self, study, paper_settings):
+    def test_what_a_comparison_leaves_is_read_as_results_without_runs(self, study, paper_settings):
         content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
         assert content["name"] == "compare_x"
         assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
-        (column,) = overview.titled([overview._read("a", content)]).values()
-        assert column.settings == paper_settings
-        assert list(column.methods) == ["kt_pfl", "fedmd", "local"]
-        for result in study:
-            read = column.methods[result.method]
-            assert (read.title, read.seeds, read.final) == (result.title, result.seeds, result.final["after_transfer"])
-            assert read.run_ids == [run.run_id for run in result.runs]
-            assert (read.rounds, read.by_seed) == result.curve("after_transfer")
+        assert compared(content) == [
+            replace(result, runs=[], hyperparameters={}, settings=paper_settings) for result in study
+        ]
 
     def test_reading_results_needs_no_torch(self):
         check = "import sys, ktpfl_pipeline.analysis.results; sys.exit('torch' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
-
-
-class TestInterval:
-    def test_two_seeds_in_closed_form(self):
-        """With one degree of freedom Student's distribution is Cauchy's: t = tan(0.95 π / 2)."""
-        found = difference([0.05, 0.01])
-        half = math.tan(0.95 * math.pi / 2) * 0.04 / 2**0.5 / 2**0.5
-        assert (found.low, found.high) == (pytest.approx(0.03 - half), pytest.approx(0.03 + half))
-
-    def test_three_seeds_in_closed_form(self):
-        """With two, P(|T| < t) = t / √(t² + 2), so t² = 2 p² / (1 - p²)."""
-        found = difference([0.11, 0.10, 0.09])
-        half = math.sqrt(2 * 0.95**2 / (1 - 0.95**2)) * 0.01 / 3**0.5
-        assert (found.low, found.high) == (pytest.approx(0.10 - half), pytest.approx(0.10 + half))
-        assert found.sign == 1
-        assert difference([-0.11, -0.10, -0.09]).sign == -1
-
-    def test_a_difference_beyond_its_std_is_not_enough(self):
-        """1 and 3: the mean of 2 exceeds the standard deviation of 1.4, and the interval is 2 ± 12.7."""
-        assert difference([0.01, 0.03]).sign == 0
-
-    def test_one_seed_and_none(self):
-        assert difference([0.5]) == Difference(0.5, None, None, None, 1)
-        assert difference([0.5]).sign == 0
-        assert difference([]) is None
-
-    def test_equal_with_every_seed(self):
-        assert difference([0.0, 0.0, 0.0]) == Difference(0.0, 0.0, 0.0, 0.0, 3)
-        assert difference([0.0, 0.0, 0.0]).sign == 0
 
 
 class TestComparison:
@@ -198,62 +161,32 @@ class TestComparison:
         assert local_only(study[:2]) is None
 
     def test_results_of_other_settings_are_refused(self, study):
-        stored = json.loads(
-            json.dumps([{"settings": {"rounds": 1, "training": {"epochs": 5}}, **r.to_dict()} for r in study])
-        )
-        assert comparable(stored, {"rounds": 1, "training": {"epochs": 5}}) == study
+        made = [replace(result, settings={"rounds": 1, "training": {"epochs": 5}}) for result in study]
+        assert comparable(made, {"rounds": 1, "training": {"epochs": 5}}) == made
         with pytest.raises(InputError, match=r"kt_pfl was made with other settings \(training.epochs=5, now 20\)"):
-            comparable(stored, {"rounds": 1, "training": {"epochs": 20}})
+            comparable(made, {"rounds": 1, "training": {"epochs": 20}})
 
     def test_results_on_other_data_are_refused(self, study):
-        stored = [{"settings": {}, **json.loads(json.dumps(result.to_dict()))} for result in study]
-        for content in stored:
-            for run in content["runs"]:
-                run["data"] = f"images of seed {run['seed']}"
-        assert [result.method for result in comparable(stored, {})] == [result.method for result in study]
-        stored[1]["runs"][0]["data"] = "other images"
+        seen = [
+            replace(result, runs=[replace(run, data=f"images of seed {run.seed}") for run in result.runs])
+            for result in study
+        ]
+        assert comparable(seen, {}) == seen
+        fedmd = seen[1]
+        seen[1] = replace(fedmd, runs=[replace(fedmd.runs[0], data="other images"), *fedmd.runs[1:]])
         with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
-            comparable(stored, {})
+            comparable(seen, {})
 
-    @pytest.mark.parametrize("spoil", ["runs", "settings", "final", "method"])
+    @pytest.mark.parametrize("spoil", ["runs", "curve", "final", "method"])
     @pytest.mark.parametrize("value", [None, 5, "text", [5], {"after_local": 5}])
     def test_what_is_no_result_is_refused(self, study, spoil, value):
-        stored = {"settings": {}, **json.loads(json.dumps(study[0].to_dict()))}
-        for content in ({}, [], value, {name: part for name, part in stored.items() if name != spoil}):
+        stored = json.loads(json.dumps(study[0].to_dict()))
+        without = {name: part for name, part in stored.items() if name != spoil}
+        for content in ({}, [], value, without, {**stored, "settings": 5}):
             with pytest.raises(
                 InputError, match=r"does not read as one \(.*\): delete it and run the comparison again"
             ):
-                comparable([content], {})
-
-
-@pytest.mark.parametrize(
-    ("partition", "public", "name"),
-    [
-        ({"scheme": "two_labels", "alpha": 0.5}, "mnist", "two_labels-mnist"),
-        ({"scheme": "dirichlet", "alpha": 0.3}, "open_part", "dirichlet-0.3-open_part"),
-        ({"scheme": "all_labels"}, "npz:../my images/a.npz", "all_labels-npz_.._my_images_a.npz"),
-    ],
-)
-def test_variant_is_a_folder_name(partition, public, name):
-    assert variant({"partition": partition, "public": {"source": public}}) == name
-
-
-def test_absent_clients_are_in_the_variant():
-    """So that 20 clients and 100 of which a tenth is in a round have reports side by side."""
-    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}, "clients": 100}
-    assert variant({**settings, "participation": 1.0}) == "two_labels-mnist"
-    assert variant({**settings, "participation": 0.1}) == "two_labels-mnist-100_clients-0.1"
-
-
-def test_tuned_hyperparameters_are_in_the_variant():
-    """So that the same comparison with configured ones stands beside it."""
-    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}}
-    assert variant({**settings, "hyperparameters": "configured"}) == "two_labels-mnist"
-    assert variant({**settings, "hyperparameters": "tuned"}) == "two_labels-mnist-tuned"
-
-
-def test_settings_without_partition_have_no_variant():
-    assert variant({}) == ""
+                parse(content)
 
 
 class TestAdversaries:
@@ -265,20 +198,5 @@ class TestAdversaries:
         assert final.mean == final.per_seed[0] == pytest.approx(0.6)
         assert final.per_client == pytest.approx([0.5, 0.1, 0.7])
         assert (final.worst_decile, final.client_std, final.best) == pytest.approx((0.5, 0.1, 0.6))
-        assert result.curve(HEADLINE)[1] == [pytest.approx([0.6, 0.6])]
+        assert result.curve[HEADLINE].by_seed == [pytest.approx([0.6, 0.6])]
         assert FinishedRun.from_dict(liar.to_dict()) == liar
-
-    def test_divergences_are_counted_by_method(self, run):
-        made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
-        diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
-        results = [summarise([diverged], {}), summarise([run("fedmd")], {})]
-        assert divergences_in_words(results) == ["training diverged and a client was skipped or restored: KT-pFL 2"]
-        assert divergences_in_words(results[1:]) == []
-
-    def test_are_named_where_there_are_some(self):
-        given = {"adversaries": {"share": 0.1, "kind": "flipped"}, "partition": {"scheme": "iid"}}
-        assert adversaries_in_words(given) == [
-            "10 % of the clients are adversaries and upload flipped predictions; means are over the others"
-        ]
-        assert variant(given) == "iid-flipped-0.1"
-        assert adversaries_in_words({}) == adversaries_in_words({"adversaries": {"share": 0.0, "kind": "random"}}) == []

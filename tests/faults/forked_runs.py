@@ -25,7 +25,7 @@ IMPORTED = (
     *("matplotlib.pyplot", "matplotlib.backends.backend_svg", "plotly.graph_objects", "pandas", "torch"),
     *("torchvision", "sklearn.datasets", "scipy.stats", "scipy.optimize", "jinja2", "optuna", "rich.progress"),
     *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
-    *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.report"),
+    *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.comparison"),
 )
 ABSENT = ("ibis",)
 """Kedro tries to import it for every dataset in memory: a third of a run."""

@@ -14,7 +14,8 @@ from kedro.config import OmegaConfigLoader
 from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.analysis.results import honest, summarise
+from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.adversaries import Adversaries
@@ -221,7 +222,7 @@ def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None
     lies = c[[n for n in range(5) if n not in run.adversaries]][:, run.adversaries]
     assert run.trust == pytest.approx(5 * float(lies.mean()))
     assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(
-        fmean(fmean(honest(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
+        fmean(fmean(benign(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
     )
 
 

@@ -9,7 +9,10 @@ from matplotlib._pylab_helpers import Gcf
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.reports import figures, looks
+from ktpfl_pipeline.reports import figures, style
+from ktpfl_pipeline.reports.figures.base import apart, svg
+from ktpfl_pipeline.reports.figures.matrix import even_attention
+from ktpfl_pipeline.reports.figures.traffic import TRAFFIC
 
 
 def texts(figure):
@@ -53,7 +56,7 @@ class TestManyMethods:
         assert len(solid) == len(METHODS)
         assert {title for title, width in solid.items() if width == 2} == {"KT-pFL", "Local only"}
         dashed = [each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"]
-        assert dashed == [looks.BLUE, looks.NEUTRAL]
+        assert dashed == [style.BLUE, style.NEUTRAL]
         assert len(axes.collections) == 2  # their bands
 
     def test_names_stand_outside_in_the_order_of_the_lines(self, many):
@@ -82,9 +85,9 @@ class TestAccuracyCurves:
     def test_solid_dashed_band_and_names(self, study):
         figure = figures.accuracy_curves(study)
         (axes,) = figure.axes
-        solid = line(axes, color=looks.BLUE, linestyle="-")
+        solid = line(axes, color=style.BLUE, linestyle="-")
         assert list(solid.get_ydata()) == pytest.approx([0.90])
-        assert list(line(axes, color=looks.BLUE, linestyle="--").get_ydata()) == pytest.approx([0.91])
+        assert list(line(axes, color=style.BLUE, linestyle="--").get_ydata()) == pytest.approx([0.91])
         bands = [band.get_paths()[0].get_extents() for band in axes.collections]
         assert (bands[0].y0, bands[0].y1) == pytest.approx((0.89, 0.91))
         assert len(bands) == 3
@@ -95,7 +98,7 @@ class TestAccuracyCurves:
 
     def test_local_only_has_one_line(self, study):
         (axes,) = figures.accuracy_curves(study).axes
-        line(axes, color=looks.NEUTRAL)  # fails if there are two
+        line(axes, color=style.NEUTRAL)  # fails if there are two
 
     def test_one_seed_has_no_band(self, result):
         (axes,) = figures.accuracy_curves([result("kt_pfl", 0.9)]).axes
@@ -105,7 +108,7 @@ class TestAccuracyCurves:
     def test_rounds_without_evaluation(self, run):
         rounds = [None, (0.2, 0.4), None, (0.4, 0.8)]
         (axes,) = figures.accuracy_curves([summarise([run(after_transfer=rounds)], {})]).axes
-        assert list(line(axes, color=looks.BLUE).get_xdata()) == [2, 4]
+        assert list(line(axes, color=style.BLUE).get_xdata()) == [2, 4]
 
     def test_names_do_not_overlap(self, run):
         results = [
@@ -119,9 +122,10 @@ class TestAccuracyCurves:
 
 
 def test_apart():
-    assert figures.apart([0.0, 5.0], 1.0) == [0.0, 5.0]
-    assert figures.apart([1.0, 1.0], 1.0) == [0.5, 1.5]
-    assert figures.apart([0.0, 0.0, 0.0, 10.0], 2.0) == [-2.0, 0.0, 2.0, 10.0]
+    assert apart([0.0, 5.0], 1.0, -9, 9) == [0.0, 5.0]
+    assert apart([1.0, 1.0], 1.0, -9, 9) == [0.5, 1.5]
+    assert apart([0.0, 0.0, 0.0, 10.0], 2.0, -9, 19) == [-2.0, 0.0, 2.0, 10.0]
+    assert apart([0.0, 0.0, 9.0, 9.0], 2.0, 0, 9) == [0.0, 2.0, 7.0, 9.0]
 
 
 class TestSpreadOverClients:
@@ -242,7 +246,7 @@ class TestMatrixOverRounds:
     def test_dotted_is_what_equal_weights_give(self, run):
         """Four clients, each with one that has the same labels."""
         counts = [[4, 0], [4, 0], [0, 4], [0, 4]]
-        assert figures._even_attention(counts) == {"own": 0.25, "alike": 0.25, "others": 0.5}
+        assert even_attention(counts) == {"own": 0.25, "alike": 0.25, "others": 0.5}
 
     def test_without_matrices(self, study):
         with pytest.raises(ValueError, match="KT-pFL kept no coefficient matrices"):
@@ -284,8 +288,8 @@ class TestCommunication:
         assert axes.yaxis_inverted()
 
     def test_every_ledger_has_a_colour(self):
-        assert figures.TRAFFIC.keys() == set(LEDGERS)
-        assert len(set(figures.TRAFFIC.values())) == len(LEDGERS)
+        assert TRAFFIC.keys() == set(LEDGERS)
+        assert len(set(TRAFFIC.values())) == len(LEDGERS)
 
     def test_nothing_is_sent(self, run):
         figure = figures.communication([summarise([run("local")], {})])
@@ -313,7 +317,7 @@ class TestDrawing:
         with mpl.rc_context():
             mpl.rcdefaults()
             before = dict(mpl.rcParams)
-            figures.svg(figures.accuracy_curves(study), "accuracy")
+            svg(figures.accuracy_curves(study), "accuracy")
             assert dict(mpl.rcParams) == before
 
     def test_pyplot_knows_nothing_of_it(self, study):
@@ -326,15 +330,15 @@ class TestDrawing:
         assert figures.coefficient_heatmaps(study[0], width=3.5).get_figheight() == 7  # one above the other
 
     def test_svg(self, study):
-        text = figures.svg(figures.accuracy_curves(study), "accuracy")
+        text = svg(figures.accuracy_curves(study), "accuracy")
         assert text.startswith("<svg")
         assert ">Mean accuracy of the clients</text>" in text
         assert "var(--ink)" in text
-        assert looks.INK not in text
+        assert style.INK not in text
         ids = re.findall(r'\bid="([^"]+)"', text)
         assert len(set(ids)) == len(ids)
         assert all(name.startswith("accuracy-") for name in ids)
         used = re.findall(r'(?:href="#|url\(#)([^")]+)', text)
         assert used
         assert set(used) <= set(ids)
-        assert text == figures.svg(figures.accuracy_curves(study), "accuracy")
+        assert text == svg(figures.accuracy_curves(study), "accuracy")

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from written import column, rows
 
 from ktpfl_pipeline.analysis.results import MethodResult, summarise
+from ktpfl_pipeline.analysis.sweeps import Point, chosen, touched
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import sweep
+from ktpfl_pipeline.reports.figures import accuracy_by_value
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.sweep import Point
 
 SETTINGS: dict[str, Any] = {
     "seeds": [0, 1, 2],
@@ -75,32 +77,32 @@ def without(points: Sequence[Point], method: str) -> list[Point]:
 
 class TestChoice:
     def test_validation_chooses_and_test_does_not(self, points: list[Point]) -> None:
-        assert sweep.chosen(points, "kt_pfl") is points[1]
+        assert chosen(points, "kt_pfl") is points[1]
 
     def test_a_method_that_the_setting_does_not_touch_has_no_choice(self, points: list[Point]) -> None:
-        assert not sweep.touched(points, "local")
-        assert sweep.chosen(points, "local") is None
+        assert not touched(points, "local")
+        assert chosen(points, "local") is None
 
     def test_the_first_of_equals(self, made: Make) -> None:
         equal = [Point(e, SETTINGS, {"local": made("local", 0.1 * e, validation=0.5, key=e)}) for e in (1, 2)]
-        assert sweep.chosen(equal, "local") is equal[0]
+        assert chosen(equal, "local") is equal[0]
 
     def test_without_validation_images_nothing_is_chosen(self, made: Make) -> None:
         blind = [Point(e, SETTINGS, {"local": made("local", 0.1 * e, key=e)}) for e in (1, 2)]
-        assert sweep.chosen(blind, "local") is None
+        assert chosen(blind, "local") is None
         assert "test accuracy must not choose" in sweep.summary(blind, "E")
         shown = sweep.table(sweep.table_rows(blind), "E")
-        assert shown["Validation (%)"].tolist() == ["–", "–"]
-        assert "Chosen" not in shown
+        assert column(shown, "Validation (%)") == ["–", "–"]
+        assert "Chosen" not in shown.columns
 
     def test_one_value_is_no_choice(self, points: list[Point]) -> None:
-        assert sweep.chosen(points[:1], "kt_pfl") is None
-        assert sweep.summary(points[:1], "ρ") == "No value of ρ was chosen: there is only one."
+        assert chosen(points[:1], "kt_pfl") is None
+        assert sweep.summary(points[:1], RHO) == "No value of ρ was chosen: there is only one."
 
     def test_runs_of_their_own_with_the_same_accuracy_are_no_choice(self, made: Make) -> None:
         """Local-only runs with each |D_r|, which is among its settings, and comes out the same."""
         same = [Point(b, SETTINGS, {"local": made("local", 0.5, 0.6, validation=0.5, key=b)}) for b in (100, 500)]
-        assert sweep.chosen(same, "local") is None
+        assert chosen(same, "local") is None
         assert [row.value for row in sweep.table_rows(same)] == ["any"]
         assert sweep.summary(same, "|D_r|") == "No value of |D_r| was chosen: it made no difference to any method."
 
@@ -110,12 +112,12 @@ class TestChoice:
             Point(source, SETTINGS, {"local": made("local", test, validation=0.5, key=source)})
             for source, test in (("mnist", 0.5), ("open_part", 0.4))
         ]
-        assert sweep.chosen(points, "local") is points[0]
+        assert chosen(points, "local") is points[0]
         result = points[1].methods["local"]
         (run,) = result.runs
         fewer = replace(run, label_counts=[[count // 2 for count in row] for row in run.label_counts])
         points[1] = replace(points[1], methods={"local": replace(result, runs=[fewer])})
-        assert sweep.chosen(points, "local") is None
+        assert chosen(points, "local") is None
         assert "which images the clients own" in sweep.summary(points, "Public data")
 
     @pytest.mark.parametrize(("best", "said"), [(0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")])
@@ -124,7 +126,7 @@ class TestChoice:
             Point(v, SETTINGS, {"local": made("local", v, validation=0.9 if n == best else 0.5, key=v)})
             for n, v in enumerate((0.1, 0.3, 0.7))
         ]
-        text = sweep.summary(points, "ρ")
+        text = sweep.summary(points, RHO)
         assert ("value tried" in text) == bool(said)
         assert said in text
 
@@ -133,11 +135,11 @@ class TestTable:
     def test_by_hand(self, points: list[Point]) -> None:
         """At 0.3 the differences are 2, 3 and 4 points: 3 ± t(2) · 1 / √3 = 3 ± 2.48."""
         shown = sweep.table(sweep.table_rows(points), "ρ")
-        assert list(shown.columns) == [
+        assert shown.columns == [
             *("Method", "ρ", "After distillation (%)", "Validation (%)"),
             *("Minus local-only (points)", "Chosen"),
         ]
-        assert shown.to_numpy().tolist() == [
+        assert rows(shown) == [
             ["KT-pFL", "0.1", "80.0 ± 0.0", "70.0 ± 0.0", "−1.0 [−3.5, +1.5]", ""],
             ["KT-pFL", "0.3", "84.0 ± 2.0", "95.0 ± 0.0", "**+3.0** [+0.5, +5.5]", "chosen"],
             ["KT-pFL", "0.7", "91.0 ± 1.0", "85.0 ± 0.0", "**+10.0** [+10.0, +10.0]", ""],
@@ -149,19 +151,19 @@ class TestTable:
             Point(e, SETTINGS, {name: made(name, 0.5 / e, validation=0.5, key=e) for name in ("kt_pfl", "local")})
             for e in (1, 2)
         ]
-        shown = sweep.table(sweep.table_rows(points), "E").to_numpy().tolist()
+        shown = rows(sweep.table(sweep.table_rows(points), "E"))
         assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
         assert sweep.summary(points, "E").endswith("With one seed this decides nothing.")
 
     def test_without_local_only(self, points: list[Point]) -> None:
         alone = without(points, "local")
         assert {row.minus_local for row in sweep.table_rows(alone)} == {None}
-        assert sweep.summary(alone, "ρ") == (
+        assert sweep.summary(alone, RHO) == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after distillation."
         )
 
     def test_the_summary_reports_the_chosen_value(self, points: list[Point]) -> None:
-        assert sweep.summary(points, "ρ") == (
+        assert sweep.summary(points, RHO) == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after distillation, +3.0 [+0.5, +5.5] points "
             "against local-only at the same value."
         )
@@ -225,7 +227,7 @@ class TestFigure:
         return [label.get_text() for label in figure.axes[0].get_xticklabels()]
 
     def test_the_values_are_the_ticks(self, points: list[Point]) -> None:
-        figure = sweep.accuracy_by_value(points, "ρ")
+        figure = accuracy_by_value(points, "ρ")
         (axes,) = figure.axes
         assert self.ticks(figure) == ["0.1", "0.3", "0.7"]
         assert axes.get_xscale() == "linear"
@@ -237,13 +239,13 @@ class TestFigure:
 
     def test_a_wide_range_is_logarithmic(self, made: Make) -> None:
         points = [Point(b, SETTINGS, {"local": made("local", 0.5, 0.6, key=b)}) for b in (100, 500, 3000)]
-        figure = sweep.accuracy_by_value(points, "|D_r|")
+        figure = accuracy_by_value(points, "|D_r|")
         assert figure.axes[0].get_xscale() == "log"
         assert self.ticks(figure) == ["100", "500", "3000"]
 
     def test_names_stand_side_by_side_unconnected(self, made: Make) -> None:
         points = [Point(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
-        figure = sweep.accuracy_by_value(points, "Public data")
+        figure = accuracy_by_value(points, "Public data")
         assert self.ticks(figure) == ["mnist", "open_part"]
         assert figure.axes[0].lines[0].get_linewidth() == 0
 
@@ -252,21 +254,23 @@ class TestFigure:
             Point(s, SETTINGS, {method: made(method, 0.5, 0.6, key=s) for method in ("kt_pfl", "local")})
             for s in ("mnist", "open_part")
         ]
-        first, second = sweep.accuracy_by_value(points, "Public data").axes[0].lines
+        first, second = accuracy_by_value(points, "Public data").axes[0].lines
         assert [b - a for a, b in zip(first.get_xdata(), second.get_xdata(), strict=True)] == pytest.approx([0.08] * 2)
 
-    def test_the_caption_speaks_of_what_is_drawn(self, points: list[Point], made: Make) -> None:
-        assert "Rings" in sweep._caption(points, "ρ")
-        assert "dashed" in sweep._caption(points, "ρ")
+    def test_the_caption_speaks_of_what_is_drawn(self, built: Report, made: Make) -> None:
+        assert "Rings mark" in built.markdown
+        assert "A dashed line" in built.markdown
         named = [Point(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
-        assert sweep._caption(named, "Public data") == (
+        text = sweep.build("sweep_public", "public.source", named).markdown
+        assert (
             "Mean test accuracy over the clients at the end of the round, by value of Public data; the bar is the "
             "standard deviation over 2 seeds."
-        )
+        ) in text
+        assert not {"Rings mark", "A dashed line"} & set(text.splitlines())
 
     def test_one_value_and_one_seed(self, made: Make) -> None:
         points = [Point(3, SETTINGS, {"local": made("local", 0.5, validation=0.5)})]
-        assert self.ticks(sweep.accuracy_by_value(points, "E")) == ["3"]
+        assert self.ticks(accuracy_by_value(points, "E")) == ["3"]
 
 
 class TestComparable:
@@ -284,7 +288,9 @@ class TestComparable:
         }
 
     def test_equal_settings(self, points: list[Point]) -> None:
-        assert sweep.comparable("sweep_rho", self.content(points), SWEEP, [SETTINGS] * 3) == points
+        assert sweep.comparable("sweep_rho", self.content(points), SWEEP, [SETTINGS] * 3) == [
+            replace(p, methods={n: replace(r, settings=SETTINGS) for n, r in p.methods.items()}) for p in points
+        ]
 
     def test_another_sweep(self, points: list[Point]) -> None:
         now = {**SWEEP, "experiment": "other"}
@@ -306,13 +312,13 @@ def test_adversaries(made: Make) -> None:
         lied = summarise(runs, {}) if share else result
         settings = {**SETTINGS, "adversaries": {"share": share, "kind": "flipped"}}
         points.append(Point(share, settings, {"kt_pfl": lied}))
-    rows = sweep.table_rows(points)
-    assert not any(row.chosen for row in rows)
+    found = sweep.table_rows(points)
+    assert not any(row.chosen for row in found)
     assert "nobody chooses" in sweep.summary(points, "share")
-    shown = sweep.table(rows, "share")
-    assert list(shown[sweep.TRUST]) == ["–", "0.60 [−0.67, 1.87]"]  # 0.6 ± 12.706 · 0.1414 / √2
-    assert {"Adversaries", sweep.TRUST} <= sweep.notes(rows, "share").keys()
-    assert sweep.TRUST not in sweep.table(rows[:1], "share")
+    shown = sweep.table(found, "share")
+    assert column(shown, sweep.TRUST) == ["–", "0.60 [−0.67, 1.87]"]  # 0.6 ± 12.706 · 0.1414 / √2
+    assert {"Adversaries", sweep.TRUST} <= sweep.notes(found, "share").keys()
+    assert sweep.TRUST not in sweep.table(found[:1], "share").columns
     first, second = csv.DictReader(sweep.build("sweep", "adversaries.share", points).files["table.csv"].splitlines())
     assert first["trust"] == first["trust_low"] == ""
     assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx([0.6, -0.67062, 1.87062])

@@ -1,15 +1,18 @@
 import io
+import re
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+from written import column, records, row, rows
 
-from ktpfl_pipeline.analysis.results import Difference, summarise
-from ktpfl_pipeline.reports import tables
-
-
-def row(table, title):
-    return table.set_index("Method").loc[title].to_dict()
+from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.reports import comparison, numbers, tables
+from ktpfl_pipeline.reports.model import Table
+from ktpfl_pipeline.reports.numbers import percent, points
+from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
+from ktpfl_pipeline.reports.words import transfer
 
 
 class TestComparison:
@@ -32,24 +35,24 @@ class TestComparison:
 
     def test_the_papers_numbers_only_in_its_setting(self, study, paper_settings):
         table = tables.comparison_table(study, {**paper_settings, "clients": 8})
-        assert set(table["Paper (%)"]) == {"–"}
-        assert "8 clients instead of 20" in tables.notes(study, {**paper_settings, "clients": 8})["Paper"]
-        assert "landmark" in tables.notes(study, paper_settings)["Paper"]
+        assert set(column(table, "Paper (%)")) == {"–"}
+        assert "8 clients instead of 20" in comparison.notes(study, {**paper_settings, "clients": 8})["Paper"]
+        assert "landmark" in comparison.notes(study, paper_settings)["Paper"]
         other = {**paper_settings, "partition": {"scheme": "all_labels"}}
-        assert "cite" in tables.notes(study, other)["Paper"]
+        assert "cite" in comparison.notes(study, other)["Paper"]
 
     def test_one_seed_shows_no_spread_and_no_bold(self, result, paper_settings):
         results = [result("kt_pfl", 0.9), result("local", 0.1)]
-        text = tables.to_markdown(tables.comparison_table(results, paper_settings))
+        text = markdown.table(tables.comparison_table(results, paper_settings))
         assert "±" not in text
         assert "**" not in text
         assert "+80.0" in text
-        assert "Bold" not in tables.notes(results, paper_settings)
+        assert "Bold" not in comparison.notes(results, paper_settings)
 
     def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):
             table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
-            return [cell.startswith("**") for cell in table["After distillation (%)"]]
+            return [cell.startswith("**") for cell in column(table, "After distillation (%)")]
 
         assert best((0.9, 0.9), (0.8, 0.8)) == [True, False]
         assert best((0.9, 0.7), (0.89, 0.69)) == [True, False]  # ahead by the same with either seed
@@ -63,15 +66,16 @@ class TestComparison:
         behind = summarise([run("fedmd", seed, [(0.6,)]) for seed in (1, 2)], {})  # better with both common seeds
         assert ahead.final["after_transfer"].mean > behind.final["after_transfer"].mean
         table = tables.comparison_table([ahead, behind], paper_settings)
-        assert not any("**" in cell for cell in table["After distillation (%)"])
+        assert not any("**" in cell for cell in column(table, "After distillation (%)"))
 
     def test_without_local_only(self, study, paper_settings):
         table = tables.comparison_table(study[:2], paper_settings)
-        assert set(table["Minus local-only (points)"]) == {"–"}
-        assert "no local-only run" in tables.notes(study[:2], paper_settings)["Minus local-only"]
+        assert set(column(table, "Minus local-only (points)")) == {"–"}
+        assert "no local-only run" in comparison.notes(study[:2], paper_settings)["Minus local-only"]
 
     def test_one_method(self, study, paper_settings):
-        assert list(tables.comparison_table(study[:1], paper_settings)["After distillation (%)"]) == ["90.0 ± 1.0"]
+        table = tables.comparison_table(study[:1], paper_settings)
+        assert column(table, "After distillation (%)") == ["90.0 ± 1.0"]
 
     def test_a_point_that_was_not_evaluated(self, study, run, paper_settings):
         finished = run("fedmd").to_dict()
@@ -81,39 +85,41 @@ class TestComparison:
 
     def test_how_knowledge_comes_back(self, run):
         soft, weights = summarise([run("fedmd")], {}), summarise([run("fedavg", knowledge=0, parameters=8)], {})
-        assert tables.transfer([soft]) == "distillation"
-        assert tables.transfer([weights]) == "aggregation"
-        assert tables.transfer([soft, weights]) == "transfer"
-        assert tables.transfer([summarise([run("local")], {})]) == "transfer"
+        assert transfer([soft]) == "distillation"
+        assert transfer([weights]) == "aggregation"
+        assert transfer([soft, weights]) == "transfer"
+        assert transfer([summarise([run("local")], {})]) == "transfer"
 
     def test_a_few_numbers_beside_models_are_no_predictions(self, run):
         """FedFomo's clients send what they think of each model."""
-        assert tables.transfer([summarise([run("fedfomo", knowledge=24, parameters=1000)], {})]) == "aggregation"
+        assert transfer([summarise([run("fedfomo", knowledge=24, parameters=1000)], {})]) == "aggregation"
 
     def test_methods_whose_two_points_are_one_are_named(self, study, run, paper_settings):
         once = summarise([run("fedamp")], {})
         twice = summarise([run("fedavg", after_transfer=[(0.5, 0.7)], after_local=[(0.6, 0.7)])], {})
-        (note,) = [text for column, text in tables.notes([once, twice], paper_settings).items() if "local tr" in column]
+        (note,) = [
+            text for column, text in comparison.notes([once, twice], paper_settings).items() if "local tr" in column
+        ]
         assert note.endswith("They are one where knowledge comes back only before training: FedAMP.")
-        assert "They are one" not in str(tables.notes(study[:1], paper_settings))
+        assert "They are one" not in str(comparison.notes(study[:1], paper_settings))
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
-        assert tables.inequalities(study) == []
-        (seeds,) = tables.inequalities([study[0], result("local", 0.8)])
+        assert comparison.inequalities(study) == []
+        (seeds,) = comparison.inequalities([study[0], result("local", 0.8)])
         assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local only: 0)"
         other = summarise([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
-        flagged = tables.inequalities([summarise([run()], {}), other])
+        flagged = comparison.inequalities([summarise([run()], {}), other])
         assert flagged == [
             "rounds differ (KT-pFL: 1; Local only: 2)",
             "the clients' data or models differ between methods",
         ]
-        assert next(iter(tables.notes([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
+        assert next(iter(comparison.notes([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
 
 
 class TestDifferences:
     def test_the_subject_minus_each_other(self, study):
         """To FedMD 11, 10 and 9 points: 10 ± 4.303 · 1 / √3; after local training 3, 4 and 5."""
-        assert tables.difference_table(study).to_numpy().tolist() == [
+        assert rows(tables.difference_table(study)) == [
             ["FedMD", "**+10.0** [+7.5, +12.5]", "1.0", "**+4.0** [+1.5, +6.5]", "3"],
             ["Local only", "**+2.0** [+2.0, +2.0]", "0.0", "**+3.0** [+3.0, +3.0]", "3"],
         ]
@@ -121,40 +127,37 @@ class TestDifferences:
 
     def test_an_interval_with_zero_is_not_bold(self, result):
         table = tables.difference_table([result("kt_pfl", 0.9, 0.9), result("fedmd", 0.89, 0.87)])
-        assert table.iloc[0, 1] == "+2.0 [−10.7, +14.7]"
+        assert rows(table)[0][1] == "+2.0 [−10.7, +14.7]"
 
     def test_one_seed_and_no_seed_in_common(self, result, run):
         other = summarise([run("local", 7)], {})
-        rows = tables.difference_table([result("kt_pfl", 0.9), result("fedmd", 0.8), other]).to_numpy().tolist()
-        assert rows == [["FedMD", "+10.0", "–", "+10.0", "1"], ["Local only", "–", "–", "–", "0"]]
+        found = rows(tables.difference_table([result("kt_pfl", 0.9), result("fedmd", 0.8), other]))
+        assert found == [["FedMD", "+10.0", "–", "+10.0", "1"], ["Local only", "–", "–", "–", "0"]]
 
     def test_alone(self, study):
-        assert tables.difference_table(study[:1]).empty
+        assert not tables.difference_table(study[:1]).rows
 
 
 class TestTheorem:
     def test_by_hand(self, whole):
         """Own losses on the fitted half are 0.25 and 1 with the first seed, 0.25 and 2 with the second."""
-        table = tables.theorem_table(whole).set_index("Mixture")
-        assert table.loc["Fitted"].tolist() == [
+        table = tables.theorem_table(whole)
+        assert list(row(table, "Fitted").values()) == [
             *("0.688 ± 0.265", "0.875 ± 0.000", "75.0 ± 0.0"),  # 0.5 and 0.875
             *("4 of 4", "2 of 4"),
         ]
         # Learned is 1: above 0.25, level with 1 in the first seed, below both 2 and 1.5 in the second.
-        assert table.loc["Learned", ["No worse, fitted half (clients)", "No worse, other half (clients)"]].tolist() == [
-            "2 of 4",
-            "2 of 4",
-        ]
-        assert table.loc["Own"].tolist()[-2:] == ["–", "–"]
-        assert list(table.index) == ["Fitted", "Own", "Average", "Learned"]
+        assert list(row(table, "Learned").values())[-2:] == ["2 of 4", "2 of 4"]
+        assert list(row(table, "Own").values())[-2:] == ["–", "–"]
+        assert column(table, "Mixture") == ["Fitted", "Own", "Average", "Learned"]
 
     def test_a_violation_beyond_the_certificate_is_counted(self, whole):
         check = whole.runs[0].theorem
         worse = replace(check, fit={**check.fit, "fitted": [0.2501, 0.75]})
         result = replace(whole, runs=[replace(whole.runs[0], theorem=worse)])
-        assert tables.theorem_table(result).loc[0, "No worse, fitted half (clients)"] == "1 of 2"
+        assert column(tables.theorem_table(result), "No worse, fitted half (clients)")[0] == "1 of 2"
         covered = replace(result, runs=[replace(whole.runs[0], theorem=replace(worse, certificate=[0.001, 0.0]))])
-        assert tables.theorem_table(covered).loc[0, "No worse, fitted half (clients)"] == "2 of 2"
+        assert column(tables.theorem_table(covered), "No worse, fitted half (clients)")[0] == "2 of 2"
 
     def test_without_learned_coefficients_or_check(self, whole, study):
         check = whole.runs[0].theorem
@@ -164,8 +167,9 @@ class TestTheorem:
             if isinstance(each, dict)
         ]
         run = replace(whole.runs[0], theorem=replace(check, fit=fewer[0], test=fewer[1], accuracy=fewer[2]))
-        assert list(tables.theorem_table(replace(whole, runs=[run]))["Mixture"]) == ["Fitted", "Own", "Average"]
-        assert tables.theorem_table(study[0]).empty
+        table = tables.theorem_table(replace(whole, runs=[run]))
+        assert column(table, "Mixture") == ["Fitted", "Own", "Average"]
+        assert not tables.theorem_table(study[0]).rows
 
 
 class TestDataFiles:
@@ -229,15 +233,13 @@ class TestOtherTables:
 
     def test_a_phase_that_a_method_does_not_have(self, study):
         fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
-        assert tables.phase_table([study[0], fine_tuned])[["Distill", "Fine tune"]].to_numpy().tolist() == [
-            ["1.0 s", "–"],
-            ["–", "0 s"],
-        ]
+        table = tables.phase_table([study[0], fine_tuned])
+        assert (column(table, "Distill"), column(table, "Fine tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
         runs = tables.run_table(study)
-        assert list(runs["Seed"]) == ["0", "1", "2"] * 3
-        assert runs.iloc[1].to_dict() == {
+        assert column(runs, "Seed") == ["0", "1", "2"] * 3
+        assert records(runs)[1] == {
             "Method": "KT-pFL",
             "Seed": "1",
             "After distillation (%)": "90.0",
@@ -247,17 +249,17 @@ class TestOtherTables:
         }
 
     def test_an_untracked_run(self, run):
-        assert list(tables.run_table([summarise([run()], {})])["MLflow run"]) == ["–"]
+        assert column(tables.run_table([summarise([run()], {})]), "MLflow run") == ["–"]
 
 
 class TestRenderings:
     @pytest.fixture
     def table(self):
-        cells = {"Method": ["A|B <i> & 5% of_x", "C"], "After x (%)": ["**96.9** ± 0.3", "1.0"]}
-        return pd.DataFrame({**cells, "Minus y (points)": ["−1.0", "–"]}, dtype=object)
+        rows = [["A|B <i> & 5% of_x", percent(0.969, 0.003, bold=True), points(-0.01)], ["C", "1.0", None]]
+        return Table("x", ["Method", "After x (%)", "Minus y (points)"], rows)
 
     def test_markdown(self, table):
-        assert tables.to_markdown(table).splitlines() == [
+        assert markdown.table(table).splitlines() == [
             "| Method             |    After x (%) | Minus y (points) |",
             "| ------------------ | -------------: | ---------------: |",
             r"| A\|B <i> & 5% of_x | **96.9** ± 0.3 |             −1.0 |",
@@ -265,7 +267,7 @@ class TestRenderings:
         ]
 
     def test_latex(self, table):
-        assert tables.to_latex(table).splitlines() == [
+        assert latex.table(table).splitlines() == [
             r"\begin{tabular}{lrr}",
             r"\toprule",
             r"Method & \shortstack[r]{After x\\(\%)} & \shortstack[r]{Minus y\\(points)} \\",
@@ -277,37 +279,40 @@ class TestRenderings:
         ]
 
     def test_latex_escapes_every_special_character(self):
-        escaped = tables.latex_escape("\\ & % $ # _ { } ~ ^")
+        escaped = latex.escape("\\ & % $ # _ { } ~ ^")
         assert escaped == (
             r"\textbackslash{} \& \% \$ \# \_ \{ \} \textasciitilde{} \textasciicircum{}"  # each once
         )
 
-    def test_latex_writes_powers(self):
-        assert tables.latex_escape("10⁶ bytes") == "10$^{6}$ bytes"
+    def test_latex_writes_powers_and_greek(self):
+        assert latex.escape("10⁶ bytes, ρ") == r"10$^{6}$ bytes, $\rho$"
 
     def test_html(self, table):
-        text = tables.to_html(table)
-        assert '<th scope="row">A|B &lt;i&gt; &amp; 5% of_x</th>' in text
-        assert '<td><strong>96.9</strong><span class="spread"> ± 0.3</span></td>' in text
-        assert '<td><strong>+1.2</strong><span class="spread"> [+0.4, +2.0]</span></td>' in tables.to_html(
-            pd.DataFrame([["A", "**+1.2** [+0.4, +2.0]"]])
-        )
-        assert '<th scope="col">After x <span class="unit">(%)</span></th>' in text
+        text = html.table(table)
+        assert "<th >A|B &lt;i&gt; &amp; 5% of_x</th>" in text
+        assert '<td ><strong>96.9</strong><span class="spread"> ± 0.3</span></td>' in text
+        assert "<td >−1.0</td>" in text
+        assert '<th >After x <span class="unit">(%)</span></th>' in text
 
-    def test_console(self, table):
-        assert tables.to_console(table) == (
+    def test_html_escapes_titles_and_names_of_columns(self):
+        text = html.table(Table("x", ["<a>", "<b> (<c>)"], [["<d>", "<e>"], ["<d>", "<f>"]]))
+        assert not {"<a>", "<b>", "<c>", "<d>", "<e>", "<f>"} & set(re.findall("<.>", text))
+        assert text.count("&lt;d&gt;") == 2
+
+    def test_terminal(self, table):
+        assert terminal.table(table) == (
             "                                 Minus y\n"
             "Method             After x (%)  (points)\n"
-            "─────────────────  ───────────  ────────\n"
-            "A|B <i> & 5% of_x   96.9 ± 0.3      -1.0\n"
-            "C                          1.0         -\n"
+            "────────────────────────────────────────\n"
+            "A|B <i> & 5% of_x   96.9 ± 0.3      −1.0\n"
+            "C                          1.0         –\n"
         )
 
-    def test_console_is_at_most_100_wide(self, study, paper_settings):
-        table = tables.comparison_table(study, paper_settings)
-        assert "Paper" not in tables.to_console(table)
-        table.loc[0, "Method"] = "word " * 40
-        lines = tables.to_console(table).splitlines()
+    def test_the_terminals_table_is_at_most_100_wide(self, study, paper_settings):
+        long = [replace(study[0], title="word " * 40), *study[1:]]
+        shown = tables.comparison_table(long, paper_settings).without(*comparison.TERMINAL)
+        assert "Paper (%)" not in shown.columns
+        lines = terminal.table(shown).splitlines()
         assert max(map(len, lines)) == 100
         assert any("…" in line and "90.0 ± 1.0" in line for line in lines)
 
@@ -325,7 +330,7 @@ class TestNumbers:
         ],
     )
     def test_megabytes(self, count, text):
-        assert tables.megabytes(count) == text
+        assert str(numbers.megabytes(count)) == text
 
     @pytest.mark.parametrize(
         ("seconds", "text"),
@@ -340,24 +345,27 @@ class TestNumbers:
         ],
     )
     def test_duration(self, seconds, text):
-        assert tables.duration(seconds) == text
+        assert numbers.duration(seconds) == text
 
     def test_interval(self):
-        assert tables.interval(Difference(0.012, 0.01, 0.004, 0.02, 3)) == "**+1.2** [+0.4, +2.0]"
-        assert tables.interval(Difference(0.012, 0.01, -0.004, 0.028, 3)) == "+1.2 [−0.4, +2.8]"
-        assert tables.interval(Difference(0.012, None, None, None, 1)) == "+1.2"
-        assert tables.interval(None) == "–"
+        written = [
+            markdown.entry(numbers.interval(difference))
+            for difference in (
+                Difference(0.012, 0.01, 0.004, 0.02, 3),
+                Difference(0.012, 0.01, -0.004, 0.028, 3),
+                Difference(0.012, None, None, None, 1),
+                None,
+            )
+        ]
+        assert written == ["**+1.2** [+0.4, +2.0]", "+1.2 [−0.4, +2.8]", "+1.2", "–"]
 
     def test_signs(self):
-        assert tables.signed(0.012, 0.004) == "+1.2 ± 0.4"
-        assert tables.signed(-0.012, None) == "−1.2"
-        assert tables.signed(-0.0004, None) == "0.0"
-        assert tables.signed(None, None) == "–"
+        assert [str(points(value)) for value in (0.012, -0.012, -0.0004)] == ["+1.2", "−1.2", "0.0"]
 
     def test_percent(self):
-        assert tables.percent(0.969, 0.003) == "96.9 ± 0.3"
-        assert tables.percent(1, None) == "100.0"
+        assert str(percent(0.969, 0.003)) == "96.9 ± 0.3"
+        assert str(percent(1)) == "100.0"
 
 
-def test_columns_of_the_terminal_exist(study, paper_settings):
-    assert set(tables.COMPACT) <= set(tables.comparison_table(study, paper_settings).columns)
+def test_columns_that_the_terminal_leaves_out_exist(study, paper_settings):
+    assert set(comparison.TERMINAL) <= set(tables.comparison_table(study, paper_settings).columns)

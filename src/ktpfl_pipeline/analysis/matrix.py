@@ -22,15 +22,15 @@ def snapshots(coefficients: Tensor, number: int = 5) -> dict[int, list[list[floa
 
 
 def trust(c: Tensor, adversaries: Sequence[int]) -> float:
-    """Return the mean weight that honest rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
+    """Return the mean weight that benign rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
 
     Args:
         c: (N, N), rows that sum to one.
         adversaries: their rows, at least one and not all.
     """
-    lies = torch.zeros(len(c), dtype=torch.bool)
-    lies[list(adversaries)] = True
-    return float(c.double()[~lies][:, lies].mean() * len(c))
+    adversary = torch.zeros(len(c), dtype=torch.bool)
+    adversary[list(adversaries)] = True
+    return float(c.double()[~adversary][:, adversary].mean() * len(c))
 
 
 def attention(coefficients: Tensor, similarity: Tensor) -> dict[str, list[float]]:

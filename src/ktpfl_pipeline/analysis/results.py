@@ -6,26 +6,33 @@ aggregation); ``after_local`` comes before it, when no knowledge has come back y
 in which reports show them.
 """
 
-import math
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from statistics import fmean, pstdev, stdev
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.statistics import (
+    Difference,
+    Final,
+    benign,
+    difference,
+    final,
+    mean_by_place,
+    mean_over_clients,
+)
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.identity import differences
+from ktpfl_pipeline.core.identity import differences, flat
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.analysis.theorem import TheoremCheck
 
 HEADLINE = "after_transfer"
-ORDER = (HEADLINE, "after_local", "validation")
+VALIDATION = "validation"
+ORDER = (HEADLINE, "after_local", VALIDATION)
 LAST = 5
 """Evaluations whose mean is the final value of a run."""
-CONFIDENCE = 0.95
-"""Of the intervals of differences."""
 
 
 @dataclass(frozen=True)
@@ -100,64 +107,37 @@ class FinishedRun:
 
     def final(self, point: str) -> list[float]:
         """Return each client's accuracy at `point`, the mean of the last five evaluations, (N,)."""
-        return _by_client(record.accuracy[point] for record in self.evaluated[-LAST:])
+        return mean_by_place(record.accuracy[point] for record in self.evaluated[-LAST:])
 
-    def honest(self, point: str) -> list[float]:
+    def benign(self, point: str) -> list[float]:
         """Return the same without the adversaries."""
-        return honest(self.final(point), self.adversaries)
+        return benign(self.final(point), self.adversaries)
 
-
-@dataclass(frozen=True)
-class Final:
-    """Final accuracy of a method at one evaluation point. Adversaries count in `per_client` alone.
-
-    Attributes:
-        mean: over seeds, of the mean over clients.
-        seed_std: sample standard deviation over seeds of the mean over clients; None with one seed.
-        client_std: mean over seeds of the standard deviation over the federation's clients.
-        per_client: (N,) mean over seeds.
-        per_seed: mean over clients for each seed, in the order of the seeds.
-        worst_decile: mean over seeds of the mean over the worst tenth of that seed's clients, at least one client.
-        best: the best round's mean over clients and seeds: recorded, never the headline.
-        client_std_spread: sample standard deviation over seeds of what `client_std` is the mean of; None with one seed.
-        worst_decile_spread: the same for `worst_decile`.
-    """
-
-    mean: float
-    seed_std: float | None
-    client_std: float
-    per_client: list[float]
-    per_seed: list[float]
-    worst_decile: float
-    best: float
-    client_std_spread: float | None = None
-    worst_decile_spread: float | None = None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of two accuracies, paired by seed, in 0..1, with its 95 % t interval over the seeds.
-
-    Attributes:
-        mean: of the differences by seed.
-        std: their sample standard deviation; None with one seed.
-        low: lower end of the interval; None with one seed.
-        high: upper end.
-        seeds: how many seeds both have.
-    """
-
-    mean: float
-    std: float | None
-    low: float | None
-    high: float | None
-    seeds: int
+    def means(self, record: RoundRecord) -> dict[str, float]:
+        """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""
+        return {point: mean_over_clients(values, self.adversaries) for point, values in record.accuracy.items()}
 
     @property
-    def sign(self) -> int:
-        """1 or -1 where the interval excludes zero: the seeds carry the difference. Else 0."""
-        if self.low is None or self.high is None:
-            return 0
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+    def traffic(self) -> dict[str, int]:
+        """Bytes by traffic category, summed over clients and rounds."""
+        return {name: sum(sum(record.traffic.get(name, [])) for record in self.history) for name in LEDGERS}
+
+    def seconds(self, phase: str) -> float:
+        """Return the wall time of a phase, summed over the rounds."""
+        return sum(record.seconds.get(phase, 0.0) for record in self.history)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Accuracy by round at one evaluation point.
+
+    Attributes:
+        rounds: those that every seed evaluated.
+        by_seed: (seeds, rounds) mean over the clients that are not adversaries.
+    """
+
+    rounds: list[int]
+    by_seed: list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -167,40 +147,42 @@ class MethodResult:
     Attributes:
         method: registry name.
         title: its name in tables and figures.
-        hyperparameters: their values.
-        runs: one finished run per seed, seeds ascending.
         final: final accuracy by evaluation point.
-        traffic: bytes by ledger, summed over clients and rounds, mean over seeds.
+        traffic: bytes by category, summed over clients and rounds, mean over seeds.
         seconds: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round.
         rounds: how many were run.
-        settings: of the experiment, which all its methods share.
+        seeds: ascending.
+        run_ids: MLflow's id of each seed's run; empty texts without tracking.
+        curve: accuracy by round, by evaluation point.
+        hyperparameters: their values.
+        settings: the experiment's, which all methods of a comparison share.
+        runs: one finished run a seed; none in what a comparison leaves for the overview.
     """
 
     method: str
     title: str
-    hyperparameters: dict[str, Any]
-    runs: list[FinishedRun]
     final: dict[str, Final]
     traffic: dict[str, float]
     seconds: dict[str, float]
     rounds: int
+    seeds: list[int]
+    run_ids: list[str]
+    curve: dict[str, Curve]
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    runs: list[FinishedRun] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result in plain values."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> "MethodResult":
+    def from_dict(cls, content: Mapping[str, Any]) -> "MethodResult":
         """Return the result that `to_dict` wrote."""
         runs = [FinishedRun.from_dict(run) for run in content["runs"]]
         final = {point: Final(**values) for point, values in content["final"].items()}
-        return cls(**{**content, "runs": runs, "final": final})
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds of the runs, ascending."""
-        return [run.seed for run in self.runs]
+        curve = {point: Curve(**values) for point, values in content["curve"].items()}
+        return cls(**{**content, "runs": runs, "final": final, "curve": curve})
 
     @property
     def clients(self) -> int:
@@ -212,41 +194,32 @@ class MethodResult:
         """Wall time of the rounds in seconds, mean over seeds."""
         return self.seconds["round"] if "round" in self.seconds else sum(self.seconds.values())
 
-    def curve(self, point: str) -> tuple[list[int], list[list[float]]]:
-        """Return the rounds that every seed evaluated, and each seed's mean over clients there, (seeds, rounds)."""
-        return curve(self.runs, point)
+    @property
+    def turns(self) -> float:
+        """How often a client was in a round's cohort, summed over clients and rounds, mean over seeds."""
+        return sum(len(record.cohort) for run in self.runs for record in run.history) / len(self.runs)
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
         """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""
         by_round = [{record.round: record.accuracy[point] for record in run.evaluated} for run in self.runs]
-        rounds = sorted(set.intersection(*map(set, by_round)))
-        return rounds, [_by_client(accuracy[t] for accuracy in by_round) for t in rounds]
+        rounds = self.curve[point].rounds
+        return rounds, [mean_by_place(accuracy[t] for accuracy in by_round) for t in rounds]
 
 
-def honest(values: Sequence[float], adversaries: Sequence[int]) -> list[float]:
-    """Return one value a client without those of the adversaries, whose places are given."""
-    return [value for place, value in enumerate(values) if place not in adversaries]
-
-
-def curve(runs: Sequence[FinishedRun], point: str) -> tuple[list[int], list[list[float]]]:
-    """Return the rounds that every run evaluated, and each run's mean over clients there, (runs, rounds)."""
-    means = [
-        {record.round: fmean(honest(record.accuracy[point], run.adversaries)) for record in run.evaluated}
-        for run in runs
-    ]
-    rounds = sorted(set.intersection(*map(set, means)))
-    return rounds, [[by_round[t] for t in rounds] for by_round in means]
-
-
-def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> MethodResult:
+def summarise(
+    runs: Sequence[FinishedRun], hyperparameters: dict[str, Any], settings: dict[str, Any] | None = None
+) -> MethodResult:
     """Summarise the runs of one method, one per seed.
+
+    Args:
+        runs: in any order.
+        hyperparameters: of the method.
+        settings: of the experiment, which all its methods share.
 
     Raises:
         ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was
             never evaluated.
     """
-    from ktpfl_pipeline.methods import title as title_of  # it imports torch
-
     kinds = {(run.experiment, run.method, run.partition, len(run.architectures), len(run.history)) for run in runs}
     if len(kinds) != 1:
         listed = "; ".join(", ".join(map(str, kind)) for kind in sorted(kinds)) or "none"
@@ -255,30 +228,74 @@ def summarise(runs: Sequence[FinishedRun], hyperparameters: dict[str, Any]) -> M
             f"{listed}."
         )
     runs = sorted(runs, key=lambda run: run.seed)
-    seeds = [run.seed for run in runs]
+    method, seeds = runs[0].method, [run.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"Runs to summarise must have one run a seed; the seeds are {seeds}.")
-    unevaluated = [run.seed for run in runs if not run.evaluated]
-    if unevaluated:
-        raise ValueError(f"{runs[0].method} was never evaluated with seed {unevaluated[0]}.")
+    if unevaluated := [run.seed for run in runs if not run.evaluated]:
+        raise ValueError(f"{method} was never evaluated with seed {unevaluated[0]}.")
     known = set.intersection(*(set(record.accuracy) for run in runs for record in run.evaluated))
+    curve = {point: _curve(runs, point) for point in ORDER if point in known}
+    traffic = [run.traffic for run in runs]
     phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
     return MethodResult(
-        method=runs[0].method,
-        title=title_of(runs[0].method),
-        hyperparameters=dict(hyperparameters),
-        runs=list(runs),
-        final={point: _final(runs, point) for point in ORDER if point in known},
-        traffic={
-            ledger: fmean(sum(sum(record.traffic.get(ledger, [])) for record in run.history) for run in runs)
-            for ledger in LEDGERS
+        method=method,
+        title=methods.title(method),
+        final={
+            point: final(
+                [run.final(point) for run in runs], [run.adversaries for run in runs], max(mean_by_place(by.by_seed))
+            )
+            for point, by in curve.items()
         },
-        seconds={
-            phase: fmean(sum(record.seconds.get(phase, 0.0) for record in run.history) for run in runs)
-            for phase in phases
-        },
+        traffic={name: fmean(sent[name] for sent in traffic) for name in LEDGERS},
+        seconds={phase: fmean(run.seconds(phase) for run in runs) for phase in phases},
         rounds=len(runs[0].history),
+        seeds=seeds,
+        run_ids=[run.run_id for run in runs],
+        curve=curve,
+        hyperparameters=dict(hyperparameters),
+        settings=settings or {},
+        runs=runs,
     )
+
+
+def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
+    means = [{record.round: run.means(record)[point] for record in run.evaluated} for run in runs]
+    rounds = sorted(set.intersection(*map(set, means)))
+    return Curve(rounds, [[by_round[t] for t in rounds] for by_round in means])
+
+
+def parse(content: Any) -> MethodResult:
+    """Return the result that `MethodResult.to_dict` wrote, as it was read from a file.
+
+    Raises:
+        InputError: if it is no result.
+    """
+    try:
+        result = MethodResult.from_dict(content)
+        flat(result.settings)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"A result under data/07_model_output does not read as one ({error!r}): delete it and run the comparison "
+            "again."
+        ) from error
+    return result
+
+
+def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that something was made with the settings of now.
+
+    Args:
+        what: the beginning of the message: ``The results of sweep_rho were``.
+        then: settings that it was made with.
+        now: settings to have.
+
+    Raises:
+        InputError: naming what differs.
+    """
+    if changes := differences(then, now):
+        raise InputError(
+            f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
+        )
 
 
 def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[MethodResult]:
@@ -292,11 +309,7 @@ def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> lis
         InputError: naming the method and what differs.
     """
     for result in results:
-        if changes := differences(result.settings, settings):
-            raise InputError(
-                f"The result of {result.method} was made with other settings ({changes}); run it again with these, "
-                "or put the settings back: a comparison needs equal ones."
-            )
+        check_settings(f"The result of {result.method} was", result.settings, settings)
     seen: dict[int, str] = {}
     for result in results:
         for run in result.runs:
@@ -313,6 +326,12 @@ def paired_difference(
 ) -> Difference | None:
     """Return a minus b, from the difference of the final means for each seed that both have.
 
+    Args:
+        a: a method.
+        b: another.
+        point_a: evaluation point of the first.
+        point_b: evaluation point of the second.
+
     Returns:
         The difference in 0..1; None where the two have no seed in common, or one was not evaluated at its point.
     """
@@ -324,98 +343,12 @@ def paired_difference(
     )
 
 
-def difference(values: Sequence[float]) -> Difference | None:
-    """Return the mean of differences by seed with its two-sided 95 % interval, mean ± t(n - 1) · std / √n.
-
-    Student's t interval takes the differences for independent draws of one normal distribution. None without values;
-    with one there is no interval.
-    """
-    if not values:
-        return None
-    mean, std = fmean(values), _seed_std(values)
-    if std is None:
-        return Difference(mean, None, None, None, 1)
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2)) * std / math.sqrt(len(values))
-    return Difference(mean, std, mean - half, mean + half, len(values))
-
-
-def worst_decile(clients: Sequence[float]) -> float:
-    """Return the mean over the lowest tenth of the clients, at least one."""
-    return fmean(sorted(clients)[: max(1, len(clients) // 10)])
-
-
-def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a comparison in plain values: what an overview over many comparisons needs of this one.
-
-    Args:
-        name: of the experiment.
-        results: the methods, in the order in which they are shown.
-        settings: what all methods share.
-
-    Returns:
-        ``name``, ``settings`` and ``methods``; of each method, by registry name, its ``title``, the `Final` of each
-        evaluation point, ``traffic`` in bytes and ``seconds``, both as in `MethodResult`, the number of ``rounds``, its
-        ``seeds`` with their ``run_ids``, and the ``curve`` of each point: ``rounds`` and ``by_seed``, (seeds, rounds).
-    """
-    return {
-        "name": name,
-        "settings": settings,
-        "methods": {
-            result.method: {
-                "title": result.title,
-                "final": {point: asdict(final) for point, final in result.final.items()},
-                "traffic": result.traffic,
-                "seconds": result.seconds,
-                "rounds": result.rounds,
-                "seeds": result.seeds,
-                "run_ids": [run.run_id for run in result.runs],
-                "curve": {
-                    point: dict(zip(("rounds", "by_seed"), result.curve(point), strict=True)) for point in result.final
-                },
-            }
-            for result in results
-        },
-    }
-
-
-def variant(settings: dict[str, Any]) -> str:
-    """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
-
-    Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
-    Where some upload false predictions, which and their share: ``two_labels-open_part-flipped-0.1``.
-    Where hyperparameters were tuned, that: ``two_labels-open_part-tuned``.
-    Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
-    """
-    partition, public = settings.get("partition", {}), settings.get("public", {})
-    scheme = partition.get("scheme")
-    parts = [scheme, partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
-    if settings.get("participation", 1) < 1:
-        parts += [f"{settings['clients']}_clients", settings["participation"]]
-    if settings.get("adversaries", {}).get("share"):
-        parts += [settings["adversaries"]["kind"], settings["adversaries"]["share"]]
-    if settings.get("hyperparameters") == "tuned":
-        parts.append("tuned")
-    return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
-
-
-def adversaries_in_words(settings: dict[str, Any]) -> list[str]:
-    """Return what a report must say of adversaries: nothing without them."""
-    given = settings.get("adversaries", {})
-    if not given.get("share"):
-        return []
-    return [
-        f"{100 * given['share']:g} % of the clients are adversaries and upload {given['kind']} predictions; means are "
-        "over the others"
-    ]
-
-
-def divergences_in_words(results: "Sequence[MethodResult]") -> list[str]:
-    """Return what a report must say of clients whose training diverged and that were skipped or restored."""
-    times = {result.title: sum(len(t.diverged) for run in result.runs for t in run.history) for result in results}
-    told = ", ".join(f"{title} {count}" for title, count in times.items() if count)
-    return [f"training diverged and a client was skipped or restored: {told}"] if told else []
+def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:
+    """Return the best method if the interval of its difference to the runner-up, paired by seed, is above zero."""
+    known = [result for result in results if point in result.final]
+    ranked = sorted(known, key=lambda result: -result.final[point].mean)
+    lead = paired_difference(ranked[0], ranked[1], point, point) if len(ranked) > 1 else None
+    return ranked[0] if lead and lead.sign > 0 else None
 
 
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
@@ -429,28 +362,30 @@ def subject(results: Sequence[MethodResult]) -> MethodResult:
     return next((result for result in exchanging if result.method == "kt_pfl"), (exchanging or list(results))[0])
 
 
-def _final(runs: Sequence[FinishedRun], point: str) -> Final:
-    finals = [run.honest(point) for run in runs]
-    per_seed = [fmean(clients) for clients in finals]
-    per_client = _by_client(run.final(point) for run in runs)
-    stds, worst = [pstdev(clients) for clients in finals], [worst_decile(clients) for clients in finals]
-    _, means = curve(runs, point)
-    return Final(
-        mean=fmean(per_seed),
-        seed_std=_seed_std(per_seed),
-        client_std=fmean(stds),
-        per_client=per_client,
-        per_seed=per_seed,
-        worst_decile=fmean(worst),
-        best=max(fmean(seeds) for seeds in zip(*means, strict=True)),
-        client_std_spread=_seed_std(stds),
-        worst_decile_spread=_seed_std(worst),
-    )
+KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
+"""What a comparison leaves of each method for the overview."""
 
 
-def _by_client(rows: Iterable[Sequence[float]]) -> list[float]:
-    return [fmean(values) for values in zip(*rows, strict=True)]
+def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a comparison in plain values: what an overview over many comparisons needs of this one.
+
+    Args:
+        name: of the experiment.
+        results: the methods, in the order in which they are shown.
+        settings: what all methods share.
+
+    Returns:
+        ``name``, ``settings`` and ``methods``; of each method, by registry name, `KEPT` of its `MethodResult`.
+    """
+    plain = {result.method: replace(result, runs=[]).to_dict() for result in results}
+    methods = {method: {part: values[part] for part in KEPT} for method, values in plain.items()}
+    return {"name": name, "settings": settings, "methods": methods}
 
 
-def _seed_std(values: Sequence[float]) -> float | None:
-    return stdev(values) if len(values) > 1 else None
+def compared(content: Mapping[str, Any]) -> list[MethodResult]:
+    """Return the results, without their runs, that `comparison` wrote."""
+    settings = content["settings"]
+    return [
+        MethodResult.from_dict({**values, "method": method, "settings": settings, "runs": []})
+        for method, values in content["methods"].items()
+    ]

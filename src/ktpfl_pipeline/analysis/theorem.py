@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.matrix.objectives import Likelihood
+from ktpfl_pipeline.core.matrix.updates import exact
 from ktpfl_pipeline.core.rng import stream
 
 MIXTURES = ("fitted", "own", "average", "learned")
@@ -80,23 +82,19 @@ def check(
 def fit_mixture(likelihoods: Tensor, gap: float = 1e-8, limit: int = 10_000) -> tuple[Tensor, float]:
     """Return the mixture of the greatest likelihood, (N,), and a bound on what is missing to the best one, in nats.
 
-    Expectation maximisation has no step size: c_m ← c_m g_m with g_m = mean_i P[i, m] / (P c)_i. The loss is convex,
-    and log max_m g_m bounds its distance from the least.
+    It is one row of the matrix's likelihood objective without a penalty. The loss is convex, and log max_m g_m with
+    g_m = mean_i P[i, m] / (P c)_i bounds its distance from the least.
 
     Args:
         likelihoods: P, (M, N), the probability of image i's true label under model m, above zero.
         gap: the bound to reach.
         limit: at most this many steps all the same.
     """
-    c = torch.full((likelihoods.shape[1],), 1.0 / likelihoods.shape[1], dtype=likelihoods.dtype)
-    for _ in range(limit):
-        g = (likelihoods / (likelihoods @ c)[:, None]).mean(dim=0)
-        if float(g.max().log()) <= gap:
-            break
-        c = c * g
-    c = c / c.sum()
-    bound = (likelihoods / (likelihoods @ c)[:, None]).mean(dim=0).max().log()
-    return c, max(0.0, float(bound))
+    images, n = likelihoods.shape
+    one = likelihoods.new_ones(1)
+    objective = Likelihood(likelihoods[None], images=images * one, weights=one, rho=0.0)
+    c = exact(objective, likelihoods.new_full((1, n), 1.0 / n), limit=limit, gap=gap)
+    return c[0], max(0.0, float((-objective.gradient(c)).max().log()))
 
 
 def _loss(likelihoods: Tensor, c: Tensor) -> float:

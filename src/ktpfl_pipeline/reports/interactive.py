@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from ktpfl_pipeline.reports.looks import NAMED, label_colours
+from ktpfl_pipeline.reports.style import NAMED, label_colours
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,7 @@ def labels_per_client(table: "pd.DataFrame") -> go.Figure:
     """
     labels = sorted(table["label"].unique())
     margin = {"l": 60, "r": 20, "t": 30, "b": 50}
-    layout = go.Layout(template="simple_white", xaxis_title="LabelledDataset", yaxis_title="Client", margin=margin)
+    layout = go.Layout(template="simple_white", xaxis_title="Samples", yaxis_title="Client", margin=margin)
     figure = go.Figure(layout=layout)
     for label, colour in zip(labels, label_colours(len(labels)), strict=True):
         own = table[table["label"] == label]

@@ -1,6 +1,6 @@
 """Nodes that evaluate."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from ktpfl_pipeline.config.parsing import create_method
@@ -13,4 +13,4 @@ def evaluate(experiment: Experiment, runs: list[Any]) -> Any:
 
     method = runs[0].method
     hyperparameters = asdict(create_method(method, experiment.methods.get(method, {})))
-    return replace(summarise(runs, hyperparameters), settings=experiment.settings())
+    return summarise(runs, hyperparameters, experiment.settings())

@@ -8,7 +8,8 @@ from typing import Any
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import FinishedRun, honest, summarise
+from ktpfl_pipeline.analysis.results import FinishedRun, summarise
+from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
@@ -161,7 +162,7 @@ def _tags(job: Job, seed: int) -> dict[str, str]:
 
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int]) -> None:
     """Tell of a round; accuracies are those of the benign clients."""
-    benign = {point: honest(values, adversaries) for point, values in record.accuracy.items()}
-    record = replace(record, accuracy=benign)
+    accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
+    record = replace(record, accuracy=accuracy)
     shown.round(record)
     tracked.round(record)

@@ -20,7 +20,7 @@ def report(name: str, experiment: Experiment, *results: Any) -> Any:
     """
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.analysis.results import comparable
-    from ktpfl_pipeline.reports.report import build, identity
+    from ktpfl_pipeline.reports.comparison import build, identity
 
     methods = comparable(results, experiment.settings())
     made = build(name, methods, experiment.settings())

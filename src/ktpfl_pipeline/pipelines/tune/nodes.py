@@ -37,18 +37,20 @@ def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
         InputError: if the trials were made with other settings.
     """
     from ktpfl_pipeline.config.tuned import to_text
-    from ktpfl_pipeline.pipelines.tune.trials import chosen
-    from ktpfl_pipeline.reports.tune import comparable
+    from ktpfl_pipeline.pipelines.tune.trials import chosen, parse
 
-    return to_text(chosen(comparable(name, trials, tune, experiment), name.removeprefix(TUNE)))
+    return to_text(chosen(parse(name, trials, tune, experiment), name.removeprefix(TUNE)))
 
 
 def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> Any:
     """Return the `Report` on a tuning, and log it to the tuning's own run; arguments and errors as of `choose`."""
     from ktpfl_pipeline import tracking
-    from ktpfl_pipeline.reports.tune import build, comparable
+    from ktpfl_pipeline.config.tuned import to_text
+    from ktpfl_pipeline.pipelines.tune.trials import chosen, parse
+    from ktpfl_pipeline.reports.tuning import build
 
-    made = build(name, comparable(name, trials, tune, experiment))
+    tuning = parse(name, trials, tune, experiment)
+    made = build(name, tuning, to_text(chosen(tuning, name.removeprefix(TUNE))))
     tracking.current().log_report(name, name, trials["key"], made.files, made.figures)
     return made
 

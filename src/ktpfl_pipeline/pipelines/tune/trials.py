@@ -1,13 +1,14 @@
 """All trials of a tuning, below one run of its own in the tracker."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import VALIDATION, check_settings, summarise
+from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
@@ -18,7 +19,6 @@ from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity_o
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.search import search, stream
-from ktpfl_pipeline.reports.tune import VALIDATION, Trial, Tuning, highest
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,25 @@ def run_trial(job: Job, values: dict[str, Any], changes: dict[str, Any], number:
         return Trial(changes, values, [], [])
     per_seed = summarise(runs, values).final[VALIDATION].per_seed
     return Trial(changes, values, per_seed, [run.run_id for run in runs])
+
+
+def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experiment) -> Tuning:
+    """Return the tuning that `run_all` left.
+
+    Args:
+        name: the tuning's.
+        content: what the trials left.
+        tune: its settings now.
+        experiment: what is tuned, now.
+
+    Raises:
+        InputError: if it was made with other settings, naming what differs.
+    """
+    methods = {method: [Trial(**trial) for trial in trials] for method, trials in content["methods"].items()}
+    made = Tuning(**{**content, "methods": methods})
+    now = {"tune": tune.model_dump(), **tune.applied(experiment).shared()}
+    check_settings(f"The trials of {name} were", {"tune": made.tune, **made.settings}, now)
+    return made
 
 
 def chosen(tuning: Tuning, experiment: str) -> Tuned:

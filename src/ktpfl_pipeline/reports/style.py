@@ -5,9 +5,10 @@ Nothing that draws is imported here: a run needs interactive figures before it t
 
 from typing import NamedTuple
 
-from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.methods import METHODS, ONE_ARCHITECTURE
 
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
+GREEN, VERMILION = "#009e73", "#d55e00"
 
 NAMED = 30
 """Clients up to which each is named on an axis."""
@@ -20,37 +21,17 @@ class Look(NamedTuple):
     marker: str
 
 
-LOOKS = {
-    "kt_pfl": Look(BLUE, "o"),
-    "kt_pfl_likelihood": Look("#332288", "s"),
-    "kt_pfl_paper_literal": Look("#56b4e9", "v"),
-    "kt_pfl_authors": Look("#cc79a7", "^"),
-    "sim_pfl": Look("#009e73", "s"),
-    "topk_pfl": Look("#117733", "d"),
-    "fedmd": Look("#d55e00", "D"),
-    "feddf": Look("#e69f00", "X"),
-    "feddf_soft": Look("#999933", "p"),
-    "pfeddf": Look("#882255", "h"),
-    "ds_fl": Look("#aa4499", "*"),
-    "comet": Look("#44aa99", "P"),
-    "fedproto": Look("#661100", "<"),
-    "fml": Look("#ee8866", ">"),
-    "local": Look(NEUTRAL, "o"),
-    # Seldom in one figure with those above: the same colours, with other markers.
-    "kt_pfl_params": Look(BLUE, "D"),
-    "fedavg": Look("#d55e00", "o"),
-    "fedavg_ft": Look("#e69f00", "s"),
-    "per_fedavg": Look("#117733", "^"),
-    "per_fedavg_hf": Look("#117733", "v"),
-    "pfedme": Look("#882255", "p"),
-    "fedamp": Look("#009e73", "P"),
-    "heur_fedamp": Look("#44aa99", "X"),
-    "fedfomo": Look("#aa4499", "s"),
-    "pfedhn": Look("#661100", "h"),
-    "ditto": Look("#cc79a7", "d"),
-    "fedrep": Look("#56b4e9", ">"),
-    "apple": Look("#332288", "<"),
-}
+# In the registry's order. The two are seldom in one figure: the second has colours of the first, with other markers.
+_ANY_ARCHITECTURE = (
+    *(Look(BLUE, "o"), Look("#332288", "s"), Look("#56b4e9", "v"), Look("#cc79a7", "^"), Look(GREEN, "s")),
+    *(Look("#117733", "d"), Look(VERMILION, "D"), Look("#e69f00", "X"), Look("#999933", "p"), Look("#882255", "h")),
+    *(Look("#aa4499", "*"), Look("#44aa99", "P"), Look("#661100", "<"), Look("#ee8866", ">"), Look(NEUTRAL, "o")),
+)
+_ONE_ARCHITECTURE = (
+    *(Look(BLUE, "D"), Look(VERMILION, "o"), Look("#e69f00", "s"), Look("#117733", "^"), Look("#117733", "v")),
+    *(Look("#882255", "p"), Look(GREEN, "P"), Look("#44aa99", "X"), Look("#aa4499", "s"), Look("#661100", "h")),
+    *(Look("#cc79a7", "d"), Look("#56b4e9", ">"), Look("#332288", "<")),
+)
 _SPARE = ("#000000", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
 _SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
 
@@ -71,12 +52,19 @@ _ARCHITECTURES = {
 
 
 def look(method: str) -> Look:
-    """Return the colour and marker of a method; one without its own takes a spare, by its place in the registry."""
-    if method in LOOKS:
-        return LOOKS[method]
-    others = [name for name in METHODS if name not in LOOKS]
-    place = others.index(method) if method in others else len(others)
+    """Return the colour and marker of a method: by its place in the registry, or a spare one if it has none there."""
+    kinds = _registered()
+    alike = [name for name in kinds if kinds[name] == kinds.get(method)]
+    palette = _ONE_ARCHITECTURE if kinds.get(method) else _ANY_ARCHITECTURE
+    if method in alike and alike.index(method) < len(palette):
+        return palette[alike.index(method)]
+    place = alike.index(method) - len(palette) if method in alike else sum(method.encode())
     return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
+
+
+def _registered() -> dict[str, bool]:
+    """Return the registered methods in order, and whether each needs clients of one architecture."""
+    return {name: name in ONE_ARCHITECTURE for name in METHODS}
 
 
 def architecture_title(architecture: str) -> str:

@@ -6,11 +6,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from written import column, records
 
+from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.reports import tune
-from ktpfl_pipeline.reports.tune import Trial, Tuning
+from ktpfl_pipeline.pipelines.tune import trials
+from ktpfl_pipeline.reports import tuning as report
 
 EXPERIMENT = parsing.parse(
     "homo_mine",
@@ -51,19 +53,19 @@ def tuning() -> Tuning:
 
 class TestHighest:
     def test_the_mean_over_seeds(self, tuning: Tuning) -> None:
-        assert tune.highest(tuning.methods["ditto"]).changes == {"coupling": 2.0}
+        assert highest(tuning.methods["ditto"]).changes == {"coupling": 2.0}
 
     def test_the_first_of_equals(self, tuning: Tuning) -> None:
         """So configured values stay where nothing is better."""
-        assert tune.highest(tuning.methods["topk_pfl"]).changes == {"k": 2}
+        assert highest(tuning.methods["topk_pfl"]).changes == {"k": 2}
 
     def test_none_that_diverged(self, tuning: Tuning) -> None:
         first, _, diverged = tuning.methods["ditto"]
-        assert tune.highest([diverged, first]) is first
+        assert highest([diverged, first]) is first
 
 
 def test_what_comparisons_read(tuning: Tuning) -> None:
-    made = tuning.tuned("homo_mine")
+    made = trials.chosen(tuning, "homo_mine")
     ditto = made.methods["ditto"]
     assert (ditto.values, ditto.configured) == ({"coupling": 2.0}, {"coupling": 0.1})
     assert (ditto.validation, ditto.configured_validation) == (pytest.approx(0.75), pytest.approx(0.6))
@@ -76,7 +78,7 @@ def test_what_comparisons_read(tuning: Tuning) -> None:
 
 class TestTable:
     def test_a_row_a_method(self, tuning: Tuning) -> None:
-        rows = tune.table(tuning).to_dict("records")
+        rows = records(report.table(tuning))
         assert rows[0] == {
             "Method": "Ditto",
             "Chosen": "coupling=2.0",
@@ -89,32 +91,32 @@ class TestTable:
         assert [row["Gain (points)"] for row in rows] == ["+15.0", "0.0", "–"]
 
     def test_a_row_a_trial(self, tuning: Tuning) -> None:
-        table = tune.trial_table(tuning)
-        assert list(table["Chosen"]) == ["", "chosen", "", "chosen", "", "", "chosen"]
-        assert list(table["Validation (%)"])[:3] == ["60.0 ± 14.1", "75.0 ± 7.1", "diverged"]
-        assert table["MLflow runs"][1] == "coupling-2.0-0, coupling-2.0-1"
+        table = report.trial_table(tuning)
+        assert column(table, "Chosen") == ["", "chosen", "", "chosen", "", "", "chosen"]
+        assert column(table, "Validation (%)")[:3] == ["60.0 ± 14.1", "75.0 ± 7.1", "diverged"]
+        assert column(table, "MLflow runs")[1] == "coupling-2.0-0, coupling-2.0-1"
 
     def test_configured_values_that_diverged(self, tuning: Tuning) -> None:
         first, second, diverged = tuning.methods["ditto"]
         made = replace(tuning, methods={"ditto": [diverged, first, second]})
-        (row,) = tune.table(made).to_dict("records")
+        (row,) = records(report.table(made))
         assert (row["Configured: validation (%)"], row["Gain (points)"]) == ("diverged", "–")
 
 
 class TestSummary:
     def test_what_moved_and_what_lies_at_an_end(self, tuning: Tuning) -> None:
-        text = tune.summary(tuning)
+        text = report.summary(tuning)
         assert "for 1 of 2 methods with hyperparameters to choose, among at most 3 candidates each." in text
         assert "better ones may lie beyond: Ditto's coupling=2.0." in text
         assert "With one seed" not in text
 
     def test_one_seed(self, tuning: Tuning) -> None:
-        assert "With one seed" in tune.summary(replace(tuning, tune={**tuning.tune, "seeds": [100]}))
+        assert "With one seed" in report.summary(replace(tuning, tune={**tuning.tune, "seeds": [100]}))
 
 
 class TestReport:
     def test_every_form_tells_the_choice_and_every_run_is_named(self, tuning: Tuning) -> None:
-        made = tune.build("tune_homo_mine", tuning)
+        made = report.build("tune_homo_mine", tuning, "{}\n")
         assert all("coupling=2.0" in text for text in (made.html, made.markdown, made.latex, made.console))
         assert all("coupling-2.0-1" in text for text in (made.html, made.markdown))
         assert "0.05 to 2.0" in made.html
@@ -126,21 +128,23 @@ class TestReport:
             **tuning.tune["spaces"],
         }
         methods = {"kt_pfl_params": [many], **tuning.methods}
-        made = tune.build("tune_homo_mine", replace(tuning, tune={**tuning.tune, "spaces": spaces}, methods=methods))
+        made = report.build(
+            "tune_homo_mine", replace(tuning, tune={**tuning.tune, "spaces": spaces}, methods=methods), "{}\n"
+        )
         assert "coupling=0.0123, attention=0.456" in made.console
         assert max(map(len, made.console.splitlines())) <= 100
 
     def test_csv(self, tuning: Tuning) -> None:
-        rows = list(csv.DictReader(io.StringIO(tune.build("tune_homo_mine", tuning).data["trials.csv"])))
+        rows = list(csv.DictReader(io.StringIO(report.build("tune_homo_mine", tuning, "{}\n").data["trials.csv"])))
         assert [(row["method"], row["values"], row["chosen"]) for row in rows[:3]] == [
             *(("ditto", "coupling=0.1", "0"), ("ditto", "coupling=2.0", "1"), ("ditto", "coupling=1.0", "0")),
         ]
         assert (float(rows[1]["validation"]), rows[2]["validation"]) == (pytest.approx(0.75), "")
 
 
-class TestComparable:
+class TestParse:
     def test_the_same_settings(self, tuning: Tuning) -> None:
-        assert tune.comparable("tune_homo_mine", asdict(tuning), TUNE, EXPERIMENT) == tuning
+        assert trials.parse("tune_homo_mine", asdict(tuning), TUNE, EXPERIMENT) == tuning
 
     def test_other_settings_are_named(self, tuning: Tuning) -> None:
         for tried, experiment, named in (
@@ -148,9 +152,9 @@ class TestComparable:
             (TUNE.model_copy(update={"trials": 5}), EXPERIMENT, "tune.trials=3, now 5"),
         ):
             with pytest.raises(InputError) as refused:
-                tune.comparable("tune_homo_mine", asdict(tuning), tried, experiment)
+                trials.parse("tune_homo_mine", asdict(tuning), tried, experiment)
             assert f"tune_homo_mine were made with other settings ({named}); " in str(refused.value)
 
     def test_the_experiments_own_seeds_do_not_matter(self, tuning: Tuning) -> None:
         other = EXPERIMENT.model_copy(update={"seeds": [7], "hyperparameters": "tuned"})
-        assert tune.comparable("tune_homo_mine", asdict(tuning), TUNE, other) == tuning
+        assert trials.parse("tune_homo_mine", asdict(tuning), TUNE, other) == tuning

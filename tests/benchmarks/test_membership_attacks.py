@@ -6,13 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 import toy
+from ktpfl_pipeline.core.coefficients import soft_predictions
+from membership_attacks import Inference, attack, infer, losses, standardised, surrogates
 from torch import Tensor
 
-from ktpfl_pipeline.analysis.membership import Inference, attack, infer, losses, standardised, surrogates
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.matrix.teachers import soft_predictions
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
 
 
 def of(*values: float) -> Tensor:

@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ktpfl_pipeline.analysis.results import comparison, summarise
-from ktpfl_pipeline.reports import report
+from ktpfl_pipeline.analysis.results import comparison as left
+from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.reports import comparison
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
 
@@ -57,25 +58,25 @@ def settings():
 
 @pytest.fixture(scope="module")
 def built(study, settings):
-    return report.build("compare_hetero_digits", study, settings)
+    return comparison.build("compare_hetero_digits", study, settings)
 
 
 @pytest.fixture(scope="module")
 def alone(result, settings):
     """KT-pFL without local-only, with one seed."""
-    return report.build("hetero_digits", [result("kt_pfl", 0.9)], {**settings, "seeds": [0]})
+    return comparison.build("hetero_digits", [result("kt_pfl", 0.9)], {**settings, "seeds": [0]})
 
 
 class TestSummary:
     def test_above(self, study):
-        assert report.summary(study) == (
+        assert comparison.summary(study) == (
             "KT-pFL is 2.0 points above local-only after distillation, 95 % interval [+2.0, +2.0] over 3 seeds."
         )
 
     def test_below_and_the_other_point_says_otherwise(self, result):
         """At the end -10, -10 and -9.7: -9.9 ± 4.303 · 0.173 / √3; before it always +2."""
         fedmd = result("fedmd", 0.78, 0.79, 0.803, after_local=(0.90, 0.91, 0.92))
-        assert report.summary([fedmd, result("local", 0.88, 0.89, 0.90)]) == (
+        assert comparison.summary([fedmd, result("local", 0.88, 0.89, 0.90)]) == (
             "FedMD is 9.9 points below local-only after distillation, 95 % interval [−10.3, −9.5] over 3 seeds. "
             "After local training, before that round's distillation, the difference is +2.0 points, 95 % interval "
             "[+2.0, +2.0]."
@@ -83,21 +84,21 @@ class TestSummary:
 
     def test_an_interval_with_zero_decides_nothing(self, result):
         """+5 and +3: beyond their standard deviation of 1.4, and within ± 12.7."""
-        assert report.summary([result("kt_pfl", 0.90, 0.88), result("local", 0.85, 0.85)]) == (
+        assert comparison.summary([result("kt_pfl", 0.90, 0.88), result("local", 0.85, 0.85)]) == (
             "KT-pFL and local-only cannot be told apart after distillation: the difference is +4.0 points, 95 % "
             "interval [−8.7, +16.7] over 2 seeds."
         )
 
     def test_one_seed_decides_nothing(self, result):
-        assert report.summary([result("kt_pfl", 0.9), result("local", 0.8)]) == (
+        assert comparison.summary([result("kt_pfl", 0.9), result("local", 0.8)]) == (
             "KT-pFL is 10.0 points above local-only after distillation, with one seed: without an interval this "
             "decides nothing."
         )
-        assert "is level with local-only" in report.summary([result("kt_pfl", 0.8), result("local", 0.8)])
+        assert "is level with local-only" in comparison.summary([result("kt_pfl", 0.8), result("local", 0.8)])
 
     def test_a_better_baseline_is_named(self, result):
         results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.9), result("local", 0.7, 0.7)]
-        assert report.summary(results) == (
+        assert comparison.summary(results) == (
             "KT-pFL is 10.0 points above local-only after distillation, 95 % interval [+10.0, +10.0] over 2 seeds. The "
             "highest mean is FedMD's. FedMD is 10.0 points above KT-pFL after distillation, 95 % interval "
             "[+10.0, +10.0] over 2 seeds."
@@ -105,17 +106,17 @@ class TestSummary:
 
     def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, result):
         results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.81), result("local", 0.7, 0.7)]
-        assert "FedMD and KT-pFL cannot be told apart" in report.summary(results)
+        assert "FedMD and KT-pFL cannot be told apart" in comparison.summary(results)
 
     def test_without_local_only(self, result):
-        assert "no local-only run" in report.summary([result("kt_pfl", 0.8)])
+        assert "no local-only run" in comparison.summary([result("kt_pfl", 0.8)])
 
     def test_local_only_alone(self, result):
-        assert report.summary([result("local", 0.8)]).startswith("Local-only training reaches 80.0 %")
+        assert comparison.summary([result("local", 0.8)]).startswith("Local-only training reaches 80.0 %")
 
     def test_no_common_seed(self, result, run):
         other = summarise([run("local", 7)], {})
-        assert "no seed in common" in report.summary([result("kt_pfl", 0.8), other])
+        assert "no seed in common" in comparison.summary([result("kt_pfl", 0.8), other])
 
 
 class TestPage:
@@ -135,7 +136,7 @@ class TestPage:
 
     def test_content(self, built, study):
         text = " ".join("".join(Page(built.html).text).split())
-        assert report.summary(study) in text
+        assert comparison.summary(study) in text
         assert "digits" in text
         assert all(run.run_id in text and run.key in text for result in study for run in result.runs)
         assert "instead of EMNIST, Fashion-MNIST or CIFAR-10" in text
@@ -147,7 +148,7 @@ class TestPage:
     def test_names_are_escaped(self, run, settings):
         name, source = "<script>alert(1)</script>", "npz:a&b<c>.npz"
         finished = summarise([run("<b>_mine & co")], {})
-        built = report.build(name, [finished], {**settings, "private": {"source": source}})
+        built = comparison.build(name, [finished], {**settings, "private": {"source": source}})
         page = Page(built.html)
         assert not page.tags & {"script", "c", "b_mine"}
         assert "<b>_mine" not in built.html
@@ -155,7 +156,7 @@ class TestPage:
         assert r"<b>\_mine \& co" in built.latex
 
     def test_the_same_results_give_the_same_report(self, built, study, settings):
-        again = report.build("compare_hetero_digits", study, settings)
+        again = comparison.build("compare_hetero_digits", study, settings)
         assert (again.html, again.markdown, again.latex, again.console) == (
             built.html,
             built.markdown,
@@ -170,8 +171,9 @@ class TestOtherForms:
         names = ["accuracy", "spread", "clients", "coefficients_kt_pfl", "communication", "labels"]
         assert sorted(found) == sorted(names)
         assert list(built.figures) == names
-        assert "training.learning_rate: 0.05" in built.markdown
-        assert "kt_pfl.rho: 0.5" in built.markdown
+        assert "training:\n  epochs: 5\n  learning_rate: 0.05\n" in built.markdown
+        assert "KT-pFL:\n  update: eg\n" in built.markdown
+        assert "\n  rho: 0.5\n" in built.markdown
         assert "02-fedmd" in built.markdown
 
     def test_latex(self, built):
@@ -187,7 +189,7 @@ class TestOtherForms:
         assert r"\textbf{+10.0} [+7.5, +12.5]" in built.latex
 
     def test_everything_that_was_kept_is_shown(self, whole, result, settings):
-        built = report.build("x", [whole, result("local", 0.6, 0.6)], settings)
+        built = comparison.build("x", [whole, result("local", 0.6, 0.6)], settings)
         assert list(built.figures) == [
             *("accuracy", "spread", "clients", "coefficients_kt_pfl", "matrix_over_rounds"),
             *("theorem", "communication", "labels"),
@@ -210,7 +212,7 @@ class TestOtherForms:
             summarise([run(method, coefficients=[[0.5, 0.5], [0.5, 0.5]])], {})
             for method in ("sim_pfl", "kt_pfl", "comet")
         ]
-        built = report.build("x", results, settings)
+        built = comparison.build("x", results, settings)
         assert "coefficients_kt_pfl" in built.figures
         assert [axes.get_title(loc="left") for axes in built.figures["coefficients_others"].axes[:2]] == [
             "Sim-pFL",
@@ -218,7 +220,7 @@ class TestOtherForms:
         ]
 
     def test_data(self, built, study, settings):
-        assert json.loads(built.data["comparison.json"]) == comparison("compare_hetero_digits", study, settings)
+        assert json.loads(built.data["comparison.json"]) == left("compare_hetero_digits", study, settings)
         assert built.files.keys() == {
             *("report.html", "report.md", "table.tex", "comparison.json"),
             *("runs.csv", "rounds.csv", "clients.csv", "differences.csv"),
@@ -232,7 +234,7 @@ class TestOtherForms:
         assert "Not like for like" not in built.console
 
     def test_unequal_seeds_are_flagged_everywhere(self, study, result, settings):
-        built = report.build("x", [study[0], result("local", 0.8)], settings)
+        built = comparison.build("x", [study[0], result("local", 0.8)], settings)
         for text in (built.html, built.markdown, built.console):
             assert "Not like for like" in text
 
@@ -241,19 +243,19 @@ class TestOtherForms:
             summarise([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
             for method in ("kt_pfl", "local")
         ]
-        assert list(report.build("x", finished, settings).figures) == [
+        assert list(comparison.build("x", finished, settings).figures) == [
             *("accuracy", "spread", "clients", "communication", "labels")
         ]
 
     def test_settings_may_be_missing(self, result):
-        assert "data None instead of" in report.build("x", [result("kt_pfl", 0.8)], {}).html
+        assert "data None instead of" in comparison.build("x", [result("kt_pfl", 0.8)], {}).html
 
     def test_what_makes_no_report_is_refused(self, study, run, settings):
         with pytest.raises(ValueError, match="at least one"):
-            report.build("x", [], settings)
+            comparison.build("x", [], settings)
         three = summarise([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
         with pytest.raises(ValueError, match="same clients"):
-            report.build("x", [study[0], three], settings)
+            comparison.build("x", [study[0], three], settings)
 
 
 class TestOneArchitecture:
@@ -275,10 +277,10 @@ class TestOneArchitecture:
 
     @pytest.fixture
     def text(self, results, settings):
-        return report.build("compare_homo_digits", results, settings).markdown
+        return comparison.build("compare_homo_digits", results, settings).markdown
 
     def test_the_subject_is_kt_pfl_on_parameters(self, results, text):
-        assert report.summary(results).startswith("KT-pFL (parameters) is level with local-only after aggregation")
+        assert comparison.summary(results).startswith("KT-pFL (parameters) is level with local-only after aggregation")
         assert "After aggregation (%)" in text
         assert "distil" not in text
 
@@ -292,18 +294,66 @@ class TestOneArchitecture:
         assert "with 3 classes, those of 333 public images take as much each way" in text
 
     def test_predictions_are_not_set_against_themselves(self, study, settings):
-        assert "public images take as much" not in report.build("x", study, settings).markdown
+        assert "public images take as much" not in comparison.build("x", study, settings).markdown
 
 
 def test_the_same_runs_are_the_same_report(study, result):
-    assert report.identity(study) == report.identity(list(study))
-    assert report.identity(study) != report.identity(study[:2])
-    assert report.identity(study) != report.identity([*study[:2], result("local", 0.8)])
+    assert comparison.identity(study) == comparison.identity(list(study))
+    assert comparison.identity(study) != comparison.identity(study[:2])
+    assert comparison.identity(study) != comparison.identity([*study[:2], result("local", 0.8)])
 
 
 @pytest.mark.parametrize(("origin", "word"), [("tuned", "Tuned, every method's"), ("configured", "Configured, every")])
 def test_where_the_hyperparameters_are_from(study, settings, origin, word):
-    made = report.build("compare_hetero_digits", study, {**settings, "hyperparameters": origin})
+    made = comparison.build("compare_hetero_digits", study, {**settings, "hyperparameters": origin})
     assert word in "".join(Page(made.html).text)
     assert word in made.markdown
     assert ("tuned hyperparameters" in made.markdown) == (origin == "tuned")
+
+
+@pytest.mark.parametrize(
+    ("partition", "public", "name"),
+    [
+        ({"scheme": "two_labels", "alpha": 0.5}, "mnist", "two_labels-mnist"),
+        ({"scheme": "dirichlet", "alpha": 0.3}, "open_part", "dirichlet-0.3-open_part"),
+        ({"scheme": "all_labels"}, "npz:../my images/a.npz", "all_labels-npz_.._my_images_a.npz"),
+    ],
+)
+def test_variant_is_a_folder_name(partition, public, name):
+    assert comparison.variant({"partition": partition, "public": {"source": public}}) == name
+
+
+def test_absent_clients_are_in_the_variant():
+    """So that 20 clients and 100 of which a tenth is in a round have reports side by side."""
+    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}, "clients": 100}
+    assert comparison.variant({**settings, "participation": 1.0}) == "two_labels-mnist"
+    assert comparison.variant({**settings, "participation": 0.1}) == "two_labels-mnist-100_clients-0.1"
+
+
+def test_tuned_hyperparameters_are_in_the_variant():
+    """So that the same comparison with configured ones stands beside it."""
+    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}}
+    assert comparison.variant({**settings, "hyperparameters": "configured"}) == "two_labels-mnist"
+    assert comparison.variant({**settings, "hyperparameters": "tuned"}) == "two_labels-mnist-tuned"
+
+
+def test_settings_without_partition_have_no_variant():
+    assert comparison.variant({}) == ""
+
+
+class TestFacts:
+    def test_divergences_are_counted_by_method(self, run, settings):
+        made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
+        diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
+        results = [summarise([diverged], {}), summarise([run("fedmd", 0, [(0.5, 0.7)] * 2)], {})]
+        told = "training diverged and a client was skipped or restored: KT-pFL 2"
+        assert told in comparison.build("x", results, settings).facts
+        assert "diverged" not in str(comparison.build("x", results[1:], settings).facts)
+
+    def test_adversaries_are_named_where_there_are_some(self, result, settings):
+        given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
+        told = "10 % of the clients are adversaries and upload flipped predictions; means are over the others"
+        assert told in comparison.build("x", [result("kt_pfl", 0.8)], given).facts
+        assert comparison.variant(given) == "two_labels-open_part-flipped-0.1"
+        none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
+        assert "adversaries" not in str(comparison.build("x", [result("kt_pfl", 0.8)], none).facts)

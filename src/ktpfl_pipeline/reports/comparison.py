@@ -1,0 +1,348 @@
+"""The report on the methods of one experiment."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, local_only, paired_difference, subject
+from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.reports import figures, paper, tables, words
+from ktpfl_pipeline.reports.figures.accuracy import FEW, emphasised
+from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.numbers import accuracy, between, percent, points
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.style import architecture_title
+from ktpfl_pipeline.reports.words import over_seeds, plain, plural, transfer
+
+TERMINAL = ("Spread over clients (points)", "Paper (%)")
+"""Columns that the terminal does not show."""
+ALONE = "there is no local-only run beside it, so nothing here tells whether exchanging knowledge helped."
+
+
+def build(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> Report:
+    """Return the report on the methods of one experiment.
+
+    Args:
+        name: of the experiment.
+        results: the methods, in the order in which they are shown; at least one.
+        settings: the experiment's, a nested dict of plain values; what all methods share.
+
+    Raises:
+        ValueError: without results, or if the methods have different numbers of clients.
+    """
+    if not results:
+        raise ValueError("A report needs the result of at least one method.")
+    if len({result.clients for result in results}) > 1:
+        raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
+    told, facts, said = summary(results), _facts(results, settings), notes(results, settings)
+    caption = f"{told} Setting: {'; '.join(facts)}. Accuracy: {said['Final values']} Bold: {words.BOLD}"
+    main = tables.comparison_table(results, settings, caption)
+    return Report(
+        name=name,
+        kind="Experiment report",
+        summary=told,
+        facts=facts,
+        sections=[
+            Section("", [main, Notes(said)]),
+            *(section for section in _sections(results) if section.blocks),
+            Section("Settings", [Settings(_groups(settings))]),
+            Section("Hyperparameters", _hyperparameters(results, settings)),
+            Section("Runs", [tables.run_table(results), Text(words.RUNS)]),
+        ],
+        brief=[main.without(*TERMINAL), *([Text(f"{ALERT}: {said[ALERT]}")] if ALERT in said else [])],
+        variant=variant(settings),
+        data={
+            "comparison.json": json.dumps(comparison(name, results, settings), indent=1) + "\n",
+            **tables.data_files(results),
+        },
+    )
+
+
+def identity(results: Sequence[MethodResult]) -> str:
+    """Return a hash of the runs that a report is about: that of the same runs is the same report, made again."""
+    return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in results])}"
+
+
+def variant(settings: dict[str, Any]) -> str:
+    """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
+
+    Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
+    Where some upload false predictions, which and their share: ``two_labels-open_part-flipped-0.1``.
+    Where hyperparameters were tuned, that: ``two_labels-open_part-tuned``.
+    Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
+    """
+    partition, public, adversaries = (settings.get(group, {}) for group in ("partition", "public", "adversaries"))
+    scheme = partition.get("scheme")
+    parts = [scheme, partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
+    if settings.get("participation", 1) < 1:
+        parts += [f"{settings['clients']}_clients", settings["participation"]]
+    if adversaries.get("share"):
+        parts += [adversaries["kind"], adversaries["share"]]
+    if settings.get("hyperparameters") == "tuned":
+        parts.append("tuned")
+    return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
+
+
+def summary(results: Sequence[MethodResult]) -> str:
+    """Say what came out: first of all how the report's subject stands to local-only, and whether the seeds carry it."""
+    main, local, how = subject(results), local_only(results), transfer(results)
+    reached = accuracy(main.final[HEADLINE])
+    if main is local:
+        return f"Local-only training reaches {reached} %; no method that exchanges knowledge stands beside it."
+    if local is None:
+        first = f"{main.title} reaches {reached} % after {how}; {ALONE}"
+    else:
+        first = _verdict(main, local, "local-only", how) + _other_point(main, local, how)
+    best = max(results, key=lambda result: result.final[HEADLINE].mean)
+    if best is main or best is local:
+        return first
+    return f"{first} The highest mean is {best.title}'s. {_verdict(best, main, main.title, how)}"
+
+
+def _verdict(a: MethodResult, b: MethodResult, name: str, how: str) -> str:
+    found = paired_difference(a, b)
+    if found is None:
+        return f"{a.title} and {name} have no seed in common, so they cannot be compared."
+    over = f"95 % interval {between(found)} over {found.seeds} seeds"
+    if found.low is not None and not found.sign:
+        level = f"{a.title} and {name} cannot be told apart after {how}: the difference is"
+        return f"{level} {points(found.mean)} points, {over}."
+    stands = f"{percent(abs(found.mean))} points {'above' if found.mean > 0 else 'below'}"
+    if found.low is None:
+        stands = "level with" if round(100 * found.mean, 1) == 0 else stands
+        over = "with one seed: without an interval this decides nothing"
+    return f"{a.title} is {stands} {name} after {how}, {over}."
+
+
+def _other_point(main: MethodResult, local: MethodResult, how: str) -> str:
+    """Add the comparison after local training where it says something else."""
+    headline, other = paired_difference(main, local), paired_difference(main, local, "after_local", "after_local")
+    if headline is None or other is None:
+        return ""
+    one = headline.low is None  # seed: then the means say it
+    said = [(found.mean > 0) - (found.mean < 0) if one else found.sign for found in (headline, other)]
+    over = "" if one else f", 95 % interval {between(other)}"
+    before = f" After local training, before that round's {how}, the difference is {points(other.mean)} points{over}."
+    return before if said[0] != said[1] else ""
+
+
+def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
+    main, adversaries = subject(results), settings.get("adversaries", {})
+    first, source = main.runs[0].history[0], str(settings.get("private", {}).get("source", ""))
+    models = Counter(map(architecture_title, main.runs[0].architectures))
+    present, share, kind = len({*first.cohort, *first.diverged}), adversaries.get("share"), adversaries.get("kind")
+    diverged = {r.title: sum(len(t.diverged) for run in r.runs for t in run.history) for r in results}
+    told = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
+    facts = [
+        paper.DATASETS.get(source.partition(":")[0], source),
+        f"partition {plain(main.runs[0].partition)}",
+        f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
+        f"{present} of them in a round" if present < main.clients else "",
+        plural(main.rounds, "round"),
+        words.listed_seeds(sorted({seed for result in results for seed in result.seeds})),
+        f"{100 * share:g} % of the clients are adversaries and upload {kind} predictions; means are over the others"
+        if share
+        else "",
+        f"training diverged and a client was skipped or restored: {told}" if told else "",
+        "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
+    ]
+    return [fact for fact in facts if fact]
+
+
+def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
+    """Return what the columns of the main table mean, by column; and first whatever makes the rows unequal."""
+    how, seeds, unequal = transfer(results), len(results[0].seeds), inequalities(results)
+    worst = plural(max(1, results[0].clients // 10), "client")
+    alike = ", ".join(result.title for result in results if _one_point(result))
+    one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
+    return {
+        **({ALERT: "; ".join(unequal) + "."} if unequal else {}),
+        f"After {how}": f"{words.HEADLINE} once knowledge has come back, in the round's cohort or not. The headline.",
+        "After local training": "the same clients before any knowledge came back in that round. The two points can be "
+        f"far apart: compare methods at one of them.{one}",
+        "Final values": f"{words.averaged(seeds)} The best round is recorded with the results and never the headline.",
+        **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
+        "Minus local-only": ALONE if local_only(results) is None else f"after {how}, {words.INTERVAL}",
+        "Spread over clients, worst decile": f"standard deviation over the {results[0].clients} clients, and mean over "
+        f"the {worst} of lowest accuracy, after {how}; each in every seed{over_seeds(seeds)}.",
+        "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time of the rounds with their "
+        f"evaluations{over_seeds(seeds)}.",
+        "Paper": _paper(results, settings),
+    }
+
+
+def _one_point(result: MethodResult) -> bool:
+    """Say whether nothing comes back after a method's training, so that both evaluation points are one."""
+    records = [record.accuracy for run in result.runs for record in run.evaluated]
+    both = result.method != "local" and "after_local" in result.final
+    return both and all(record["after_local"] == record[HEADLINE] for record in records)
+
+
+def _paper(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
+    if other := "; ".join(paper.differences(settings)):
+        return f"no number of the paper stands beside ours, because the setting is another: {other}."
+    known = any(paper.number(settings, result.method) is not None for result in results)
+    return words.LANDMARK if known else "we have no number of the paper for this setting that we can cite."
+
+
+def inequalities(results: Sequence[MethodResult]) -> list[str]:
+    """Return in what the methods of a comparison were not treated alike, in words; empty in nothing."""
+    found = []
+    for what in ("seeds", "rounds"):
+        given = [words.setting(getattr(result, what)) for result in results]
+        if len(set(given)) > 1:
+            each = "; ".join(f"{result.title}: {value}" for result, value in zip(results, given, strict=True))
+            found.append(f"{what} differ ({each})")
+    data: dict[int, set[str]] = {}
+    for run in (run for result in results for run in result.runs):
+        data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
+    unlike = any(len(kinds) > 1 for kinds in data.values())
+    return [*found, *(["the clients' data or models differ between methods"] if unlike else [])]
+
+
+def _sections(results: Sequence[MethodResult]) -> list[Section]:
+    """Return everything between the main table and the settings; a section without data is empty."""
+    main, how, seeds = subject(results), transfer(results), max(len(result.seeds) for result in results)
+    mean, run = over_seeds(seeds), main.runs[0]
+    one_deal = len({str(each.label_counts) for each in main.runs}) == 1
+    thick, present = " and ".join(result.title for result in emphasised(results)), len(run.history[0].cohort)
+    curves = (
+        f"Mean test accuracy over the clients by round{mean}. Solid: at the end of the round, after {how}. Dashed: "
+        f"after local training, before that. Bands: the range over seeds. Thick: {thick}"
+        + ("; only these have dashed lines and bands." if len(results) > FEW else ".")
+        + " Local-only has one line, because nothing comes back to it." * (local_only(results) is not None)
+    )
+    if present < main.clients:
+        curves += f" {present} of {main.clients} clients are in a round; the others are evaluated as they are."
+    clients = f"Each client's final accuracy after {how}{mean}."
+    if local_only(results) not in (None, main):
+        clients += f" Rows are sorted by what {main.title} gains over local-only, in points at the right."
+    if not one_deal:
+        clients += " Every seed deals other data to a client, so a row averages over several."
+    spread = (
+        f"Test accuracy after {how} by round. Thin lines are clients{mean}; the band holds their middle half, the "
+        "thick line is their mean."
+    )
+    gained = f"{main.title} minus each other method, after {how} and after local training, {words.INTERVAL}"
+    labels = (
+        f"Private images by label, all splits together, partition {plain(run.partition)}, "
+        f"{'the same for every seed' if one_deal else f'seed {run.seed}'}."
+    )
+    bars = figures.labels_per_client(run.label_counts, "Images of each client by label")
+    return [
+        Section("Differences", _captioned(tables.difference_table, results, caption=gained)),
+        Section("Accuracy by round", [Picture("accuracy", figures.accuracy_curves(results), curves)]),
+        Section("Spread over the clients", [Picture("spread", figures.spread_over_clients(results), spread)]),
+        Section("Accuracy by client", [Picture("clients", figures.client_accuracy(results), clients)]),
+        Section("Who learns from whom", _matrix(results)),
+        Section("Theorem 1", _theorem(main)),
+        Section("Communication and time", _communication(results, mean)),
+        Section("Data of the clients", [Picture("labels", bars, labels)]),
+    ]
+
+
+def _captioned(table: Callable[..., Table], given: Any, caption: str) -> list[Block]:
+    """Return a table with its caption; nothing where it has no rows."""
+    made = table(given, latex=caption)
+    return [made, Text(caption)] if made.rows else []
+
+
+def _matrix(results: Sequence[MethodResult]) -> list[Block]:
+    main, seed = subject(results), f"seed {results[0].seeds[0]}"
+    found = [result for result in results if result.runs[0].coefficients is not None and result.clients > 1]
+    blocks: list[Block] = []
+    for first in sorted(found, key=lambda result: result is not main)[:1]:
+        caption = (
+            f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with; right, "
+            "how alike the clients' label distributions are. Clients stand in the same order in both, by their two "
+            f"most frequent labels. After the last round, {seed}."
+        )
+        blocks.append(Picture(f"coefficients_{first.method}", figures.coefficient_heatmaps(first), caption))
+        if others := [result for result in found if result is not first]:
+            caption = f"The weights that the other methods with a matrix end with, {seed}; rows and columns as above."
+            blocks.append(Picture("coefficients_others", figures.coefficient_panels(others), caption))
+    if main in found and main.runs[0].matrices and all(run.attention for run in main.runs):
+        equal = "plain average" if transfer([main]) == "aggregation" else "consensus of FedMD"
+        caption = (
+            f"Above, the weights of {main.title} after a few rounds, {seed}; rows and columns as above. Below, the "
+            "weight that a row puts on the client itself, on clients alike (cosine similarity of the label "
+            "distributions above 0.5) and on other clients, mean over students and seeds, with the range over seeds. "
+            f"Dotted is what equal weights of 1/N give, the {equal}."
+        )
+        blocks.append(Picture("matrix_over_rounds", figures.matrix_over_rounds(main), caption))
+    return blocks
+
+
+def _theorem(main: MethodResult) -> list[Block]:
+    checks = [run.theorem for run in main.runs if run.theorem is not None]
+    if len(checks) < len(main.runs):
+        return []
+    figure = (
+        f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of the client's own "
+        "model and of the average of all models' predictions; upward, the loss of the mixture that fits best (filled) "
+        "and of the coefficients that the method learned (open): no worse than both on the line and below it."
+    )
+    if transfer([main]) == "aggregation":
+        figure += " The method learned them for models; here they weigh predictions, as the theorem has it."
+    largest = max(value for check in checks for value in check.certificate)
+    fit, test = (f"{fmean(n[half] for check in checks for n in check.samples):.0f}" for half in (0, 1))
+    caption = (
+        "Theorem 1: some mixture of the clients' models is, for each client, no worse than its own model and than "
+        "their average. The best one is fitted by maximum likelihood to half of each client's test images "
+        f"({fit} on average). There the theorem must hold; it promises nothing on the other half ({test}), nor for the "
+        f"learned coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No "
+        f"worse: by at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over "
+        "clients, ± the standard deviation over seeds."
+    )
+    return [
+        Picture("theorem", figures.theorem(main), figure),
+        *_captioned(tables.theorem_table, main, caption=caption),
+    ]
+
+
+def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
+    main, blocks = subject(results), []
+    sent = f"all clients over all rounds{mean}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
+    if any(sum(result.traffic.values()) for result in results):
+        caption = f"Bytes of {sent}. Knowledge is soft predictions or class means, parameters are models."
+        blocks.append(Picture("communication", figures.communication(results), caption))
+    traffic = f"Sums over {sent}."
+    if transfer([main]) == "aggregation" and len(set(main.runs[0].architectures)) == 1:
+        size, classes = main.traffic["parameters_up"] / main.turns, len(main.runs[0].label_counts[0])
+        traffic += (
+            f" A model ({architecture_title(main.runs[0].architectures[0])}) is {size / 1e3:,.0f} kB. Soft predictions "
+            f"are 4 bytes an image and class: with {classes} classes, those of {size / 4 / classes:,.0f} public images "
+            "take as much each way, plus the images."
+        )
+    time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
+    return [
+        *blocks,
+        *_captioned(tables.communication_table, results, caption=traffic),
+        *_captioned(tables.phase_table, results, caption=time),
+    ]
+
+
+def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the settings by group, those outside any group first."""
+    single = {key: value for key, value in settings.items() if not isinstance(value, dict)}
+    nested = {key: value for key, value in settings.items() if isinstance(value, dict)}
+    return {group: words.settings(values) for group, values in {"": single, **nested}.items() if values}
+
+
+def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[Block]:
+    """Say where they are from, of all methods alike, and list them, those left at their defaults too."""
+    origins = {
+        "configured": "Configured, every method's: as they stand under conf/, not chosen for this comparison.",
+        "tuned": "Tuned, every method's: chosen for this experiment on validation data, from at most as many "
+        "candidates for each method.",
+    }
+    values: dict[str, dict[str, str]] = {}
+    for result in results:
+        made: Any = result.method in methods.METHODS and methods.create(result.method, result.hyperparameters)
+        values[result.title] = words.settings(asdict(made) if made else result.hyperparameters)
+    return [Text(origins[settings.get("hyperparameters", "configured")]), Settings(values)]

@@ -1,0 +1,219 @@
+"""What all figures share: the style, the axes, the legend above them, names at the ends of lines, SVG for a page.
+
+Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
+and saved in any format. Each method keeps its colour and marker in all of them; the colours are told apart with every
+common kind of colour blindness (Okabe and Ito's, Tol's for labels).
+"""
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from typing import Any, Literal, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, NEUTRAL, PAPER, RULE
+
+P = ParamSpec("P")
+
+TOKENS = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    RULE: "var(--rule)",
+    PAPER: "var(--paper)",
+    NEUTRAL: "var(--neutral)",
+    BLUE: "var(--blue)",
+}
+"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables."""
+
+WIDTH = 7.0
+"""Inches: a page's width. 3.5, a column's, works too."""
+PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
+_STYLE: Any = {  # matplotlib's names
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "font.size": 8.5,
+    "text.color": INK,
+    "figure.dpi": 200,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": RULE,
+    "ytick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.solid_capstyle": "round",
+}
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw with the style of this module, and leave matplotlib's settings as they were."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with mpl.rc_context(_STYLE):
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()  # ticks are made when first drawn: now, in this style
+            return figure
+
+    return drawn
+
+
+def blank(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def grid_of_panels(
+    titles: Sequence[str], across: int, size: tuple[float, float], wrap: int, above: float = 0.0, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a titled panel for each title.
+
+    Args:
+        titles: in reading order.
+        across: panels in a row.
+        size: width of the figure and height of a row, in inches.
+        wrap: characters in a line of a title.
+        above: room for a legend above all, in inches.
+        **shared: ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
+    """
+    down = -(-len(titles) // across)
+    figure = blank(size[0], down * size[1] + above)
+    panels = list(figure.subplots(down, across, squeeze=False, **shared).flatten())
+    for axes in panels[len(titles) :]:
+        axes.set_visible(False)
+    for axes, title in zip(panels, titles, strict=False):
+        axes.set_title(textwrap.fill(title, wrap))
+    return figure, panels[: len(titles)]
+
+
+def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
+    """Leave of the axes the grid and the line at the bottom."""
+    axes.grid(axis=grid)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
+    """Let whole rounds be the ticks across, and percent those upward."""
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(PERCENT)
+    plain(axes, grid="y")
+
+
+def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> None:
+    """Draw the range over seeds around a line: nothing with one seed."""
+    if len(by_seed) > 1:
+        axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), color=colour, alpha=0.15, linewidth=0)
+
+
+def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
+    """Put a title over a legend over the axes, both as wide as the axes at most.
+
+    Args:
+        axes: below both.
+        title: of the axes.
+        handles: what the legend shows, by name.
+        **options: of the legend.
+    """
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
+    for columns in range(min(20, len(handles)), 0, -1):
+        legend = axes.legend(
+            handles.values(),
+            handles.keys(),
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=columns,
+            borderaxespad=0.5,
+            borderpad=0,
+            **{"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, **options},
+        )
+        if legend.get_window_extent().width <= width:
+            break
+    legend.set_in_layout(False)  # the title's padding keeps its place
+    axes.set_title(textwrap.fill(title, int(width * scale / 4.8)), pad=legend.get_window_extent().height * scale + 9)
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None) -> None:
+    """Write each line's name at its end, moved apart where names would overlap.
+
+    Args:
+        axes: with the lines.
+        ends: name, colour and last point of each line.
+        bold: the names to write in bold; None writes all of them so.
+    """
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    low, high = axes.get_ylim()
+    points = axes.get_window_extent().height / axes.figure.dpi * 72
+    ends = sorted(ends, key=lambda end: end[3])
+    heights = apart([end[3] for end in ends], 11 * (high - low) / points, low, high)
+    for (name, colour, x, y), height in zip(ends, heights, strict=True):
+        moved = abs(height - y) > 2 * (high - low) / points
+        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}
+        axes.annotate(
+            name,
+            xy=(x, y),
+            xytext=(1.025, height),
+            textcoords=axes.get_yaxis_transform(),
+            color=colour,
+            fontweight="bold" if bold is None or name in bold else "normal",
+            va="center",
+            arrowprops={**leader, "color": colour} if moved else None,
+            annotation_clip=False,
+        )
+
+
+def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return ascending values moved as little as possible, in least squares, to be at least `gap` apart.
+
+    Args:
+        values: ascending.
+        gap: the least distance of two.
+        low: where the lowest may be.
+        high: where the highest may be, as far as there is room.
+    """
+    from scipy.optimize import isotonic_regression
+
+    steps = gap * np.arange(len(values))
+    free = np.maximum(np.minimum(values, high - steps[::-1]), low + steps) - steps
+    return list(map(float, isotonic_regression(free).x + steps))
+
+
+def svg(figure: Figure, name: str) -> str:
+    """Return the figure as an ``svg`` element to put into a page: text stays text, and `TOKENS` are CSS variables.
+
+    Args:
+        figure: a figure of this module.
+        name: prefix of its ids, which must be unique in the page.
+    """
+    buffer = io.StringIO()
+    nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context({**_STYLE, "svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r' id="image\w+"', "", text)  # nobody refers to them, and equal images have equal ones
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    for colour, variable in TOKENS.items():
+        text = text.replace(colour, variable)
+    return text

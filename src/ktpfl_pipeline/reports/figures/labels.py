@@ -1,0 +1,53 @@
+"""The clients' labels."""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from ktpfl_pipeline.reports.figures.base import WIDTH, blank, head, plain, styled
+from ktpfl_pipeline.reports.style import NAMED, PAPER, label_colours
+
+
+@styled
+def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: float = WIDTH) -> Figure:
+    """Draw how many samples of each class every client has, as stacked bars.
+
+    Args:
+        label_counts: (N, K).
+        title: above the figure.
+        width: in inches.
+    """
+    counts = np.array(label_counts)
+    n, classes = counts.shape
+    named = n <= NAMED
+    figure = blank(width, min(8.0, 0.17 * n + 1.0))
+    axes = figure.add_subplot()
+    starts = np.cumsum(counts, axis=1) - counts
+    longest = counts.sum(axis=1).max()
+    for label, colour in enumerate(label_colours(classes)):
+        axes.barh(
+            range(n), counts[:, label], left=starts[:, label], height=0.8, color=colour, edgecolor=PAPER, linewidth=0.4
+        )
+        for client in range(n) if named else ():
+            if counts[client, label] * width > 0.14 * len(str(label)) * longest:  # the number fits
+                middle = starts[client, label] + counts[client, label] / 2
+                axes.text(middle, client, str(label), fontsize=6, color=_on(colour), ha="center", va="center_baseline")
+    axes.set_ylim(n - 0.4, -0.6)
+    axes.set_yticks(list(range(n)) if named else [], [str(client) for client in range(n)] if named else [])
+    axes.set(xlabel="Samples", ylabel="Client", xlim=(0, 1.01 * longest))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    plain(axes, grid="x")
+    names = ["label 0", *map(str, range(1, classes))]
+    patches = [Patch(color=colour) for colour in label_colours(classes)]
+    head(axes, title, dict(zip(names, patches, strict=True)), handlelength=0.9, columnspacing=1.0)
+    return figure
+
+
+def _on(colour: str) -> str:
+    """Return black or white, whichever reads better on a colour."""
+    red, green, blue = mpl.colors.to_rgb(colour)
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"

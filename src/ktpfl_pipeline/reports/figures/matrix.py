@@ -1,0 +1,190 @@
+"""The matrix of knowledge coefficients: after the last round, and from round to round."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from ktpfl_pipeline.analysis.matrix import attention
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.analysis.statistics import mean_by_place
+from ktpfl_pipeline.reports.figures import base
+from ktpfl_pipeline.reports.figures.accuracy import client_title
+from ktpfl_pipeline.reports.figures.base import WIDTH, styled
+from ktpfl_pipeline.reports.style import BLUE, GREEN, MUTED, NAMED, VERMILION
+
+ATTENTION = {
+    "own": ("the client itself", BLUE),
+    "alike": ("clients alike", GREEN),
+    "others": ("other clients", VERMILION),
+}
+"""Groups of `analysis.matrix.attention`: what they are called, and their colours."""
+
+
+@styled
+def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
+    """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
+
+    Row = student, column = teacher. Clients stand in the same order in both, by their two most frequent labels, so that
+    clients with like data are neighbours.
+
+    Raises:
+        ValueError: if the method has no such matrix.
+    """
+    import torch
+
+    from ktpfl_pipeline.data.partition import label_similarity
+
+    run = result.runs[0]
+    if run.coefficients is None:
+        raise ValueError(f"{result.title} has no coefficient matrix to draw.")
+    order = _by_labels(run.label_counts)
+    learned = _ordered(run.coefficients, order)
+    similar = _ordered(label_similarity(torch.tensor(run.label_counts)).numpy(), order)
+    n, beside = len(order), width >= 5
+    figure = base.blank(width, 0.5 * width + 0.3 if beside else 2 * width)
+    left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
+    size = min(8.0, max(4.0, 0.62 * 72 * (0.38 if beside else 0.7) * width / n))
+    for axes, matrix, norm, title, scale in (
+        (left, learned, _weights([learned]), f"Coefficients of {result.title}", "teacher's weight, square-root scale"),
+        (right, similar, Normalize(0, 1), "Similarity of label distributions", "cosine similarity"),
+    ):
+        image = _heatmap(axes, matrix, norm)
+        axes.set_title(title)
+        if n <= NAMED:
+            names = [client_title(result, client) if axes is left or not beside else str(client) for client in order]
+            axes.set_xticks(range(n), [str(client) for client in order], fontsize=size)
+            axes.set_yticks(range(n), names, fontsize=size)
+            axes.tick_params(length=0, pad=2)
+        bar = figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
+        bar.locator = MaxNLocator(5)
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(length=2.5)
+        if axes is left:
+            bar.ax.axvline(1 / n, color=VERMILION, linewidth=1.5)
+            mark = bar.ax.text(1 / n, 1.15, "1/N", color=VERMILION, fontsize=7, ha="center")
+            mark.set(transform=bar.ax.get_xaxis_transform(), in_layout=False)  # else this bar sits lower than the other
+    left.set(xlabel="Teacher", ylabel="Student")
+    right.set(xlabel="Client", ylabel="Client")
+    return figure
+
+
+@styled
+def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+    """Draw the matrices of several methods after the last round of the first seed, four in a row, on one scale.
+
+    Rows, columns and colours are those of `coefficient_heatmaps`.
+    """
+    order = _by_labels(results[0].runs[0].label_counts)
+    matrices = [_ordered(result.runs[0].coefficients, order) for result in results]
+    figure, panels = base.grid_of_panels([result.title for result in results], 4, (width, 0.23 * width + 0.35), 18)
+    images = [_heatmap(axes, matrix, _weights(matrices)) for axes, matrix in zip(panels, matrices, strict=True)]
+    panels[0].set(xlabel="Teacher", ylabel="Student")
+    _weight_bar(figure, images[0], panels)
+    return figure
+
+
+@styled
+def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
+    """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
+
+    Below are the mean over students of the weight on the client itself, on clients whose label distributions are alike
+    and on all others, by round; dotted is what weights of 1/N would put there. Clients stand in the order of
+    `coefficient_heatmaps`. Bands are ranges over seeds.
+
+    Raises:
+        ValueError: if the runs kept no matrices.
+    """
+    run = result.runs[0]
+    if not run.matrices or not run.attention:
+        raise ValueError(f"{result.title} kept no coefficient matrices by round.")
+    order = _by_labels(run.label_counts)
+    heights = [0.8 * width / max(4, len(run.matrices)), 0.25 * width]
+    figure = base.blank(width, sum(heights) + 1.6)
+    grid = figure.add_gridspec(2, len(run.matrices), height_ratios=heights)
+    matrices = {t: _ordered(matrix, order) for t, matrix in sorted(run.matrices.items())}
+    panels = [figure.add_subplot(grid[0, place]) for place in range(len(matrices))]
+    for axes, (t, matrix) in zip(panels, matrices.items(), strict=True):
+        image = _heatmap(axes, matrix, _weights(matrices.values()))
+        axes.set_title(f"Round {t}")
+        axes.set(anchor="W")
+    panels[0].set(xlabel="Teacher", ylabel="Student")
+    _weight_bar(figure, image, panels)
+    _attention(figure.add_subplot(grid[1, :]), result)
+    return figure
+
+
+def _attention(axes: Axes, result: MethodResult) -> None:
+    """Draw the lower half of `matrix_over_rounds`."""
+    by_run = [even_attention(run.label_counts) for run in result.runs]
+    ends = []
+    for group, (name, colour) in ATTENTION.items():
+        even = fmean(one[group] for one in by_run)
+        if not even:  # no clients are alike, or all are
+            continue
+        by_seed = [run.attention[group] for run in result.runs]
+        rounds, means = range(1, len(by_seed[0]) + 1), mean_by_place(by_seed)
+        axes.plot(rounds, means, color=colour, linewidth=2, label=name, marker="o" if len(rounds) < 4 else "")
+        base.band(axes, rounds, by_seed, colour)
+        axes.axhline(even, color=colour, linewidth=0.9, linestyle=":")
+        ends.append((name, colour, float(rounds[-1]), means[-1]))
+    axes.set(xlabel="Round", ylim=(-0.02, 1.02))
+    axes.margins(x=0.01)
+    base.rounds_across(axes)
+    handles: dict[str, Any] = {
+        "learned": Line2D([], [], color=MUTED, linewidth=2),
+        "if all weights were 1/N": Line2D([], [], color=MUTED, linewidth=0.9, linestyle=":"),
+    }
+    if len(result.runs) > 1:
+        handles[f"range over {len(result.runs)} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
+    base.head(axes, "Weight of a row, mean over the students", handles)
+    base.label_ends(axes, ends)
+
+
+def even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Return what `analysis.matrix.attention` makes of a matrix whose entries are all 1/N."""
+    import torch
+
+    from ktpfl_pipeline.data.partition import label_similarity
+
+    n = len(label_counts)
+    even = torch.full((1, n, n), 1.0 / n, dtype=torch.float64)
+    by_group = attention(even, label_similarity(torch.tensor(label_counts)))
+    return {group: by_round[0] for group, by_round in by_group.items()}
+
+
+def _heatmap(axes: Axes, matrix: Any, norm: Normalize) -> Any:
+    """Draw a matrix without ticks and frame."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    return axes.imshow(matrix, cmap="Blues", norm=norm, interpolation="nearest")
+
+
+def _weights(matrices: Iterable[Any]) -> PowerNorm:
+    """Return the scale of colours for matrices of weights, (N, N) each: from 0 to the largest, at least to 2/N."""
+    matrices = list(matrices)
+    return PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / len(matrices[0]), *(float(each.max()) for each in matrices))))
+
+
+def _weight_bar(figure: Figure, image: Any, panels: list[Axes]) -> None:
+    """Put the scale of weights at the right of panels."""
+    bar = figure.colorbar(image, ax=panels, shrink=0.85, aspect=14, pad=0.02, label="weight,\nsquare-root scale")
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2.5)
+
+
+def _by_labels(label_counts: Sequence[Sequence[int]]) -> Any:
+    """Return the clients ordered by their two most frequent labels, so that clients with like data are neighbours."""
+    counts = np.array(label_counts)
+    return np.lexsort((*np.sort(np.argsort(-counts, axis=1, kind="stable")[:, :2], axis=1).T[::-1],))
+
+
+def _ordered(matrix: Any, order: Any) -> Any:
+    return np.array(matrix)[np.ix_(order, order)]

@@ -1,0 +1,63 @@
+"""Theorem 1, client by client."""
+
+from matplotlib.figure import Figure
+
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.reports.figures.base import WIDTH, blank, styled
+from ktpfl_pipeline.reports.style import BLUE, MUTED, VERMILION
+
+THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coefficients", VERMILION, "D")}
+"""Mixtures of `analysis.theorem.check` that are compared with the other two: what they are called, colour, marker."""
+
+
+@styled
+def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
+    """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against the one that bounds it.
+
+    Across is the smaller loss of the client's own model and of the average of all clients' predictions, upward that of
+    the fitted mixture and of the learned coefficients. On the line and below it a mixture is no worse than both.
+    Left on the half of the held-out images that the mixture was fitted to, right on the other half.
+
+    Raises:
+        ValueError: if no run of the method was checked.
+    """
+    checks = [run.theorem for run in result.runs if run.theorem is not None]
+    if not checks:
+        raise ValueError(f"Theorem 1 was not checked for {result.title}.")
+    figure = blank(width, 0.5 * width + 0.5)
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    shown: list[float] = []
+    for axes, title, halves in zip(
+        panels,
+        ("The half that was fitted", "The other half"),
+        ([check.fit for check in checks], [check.test for check in checks]),
+        strict=True,
+    ):
+        bound = [min(pair) for half in halves for pair in zip(half["own"], half["average"], strict=True)]
+        for mixture, (name, colour, marker) in THEOREM.items():
+            if any(mixture not in half for half in halves):
+                continue
+            losses = [loss for half in halves for loss in half[mixture]]
+            axes.plot(
+                bound,
+                losses,
+                marker,
+                color=colour,
+                markersize=4.5,
+                alpha=0.75,
+                markeredgewidth=0.9,
+                label=name,
+                markerfacecolor=colour if mixture == "fitted" else "none",
+            )
+            shown += [*bound, *losses]
+        axes.set_title(title)
+    reach = (0.0, 1.05 * max(shown))
+    for axes in panels:
+        axes.plot(reach, reach, color=MUTED, linewidth=0.8, zorder=1)
+        axes.set(xlim=reach, ylim=reach, xlabel="better of own model and average, loss (nats)", aspect="equal")
+        axes.grid()
+        axes.tick_params(length=0)
+    panels[0].set_ylabel("mixture, loss (nats)")
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=len(names), handletextpad=0.2)
+    return figure

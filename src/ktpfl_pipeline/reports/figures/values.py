@@ -1,0 +1,87 @@
+"""Accuracy by the value of a setting."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
+
+from ktpfl_pipeline.analysis.results import HEADLINE
+from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, touched
+from ktpfl_pipeline.reports import style
+from ktpfl_pipeline.reports.figures.base import PERCENT, WIDTH, blank, head, label_ends, plain, styled
+from ktpfl_pipeline.reports.words import setting
+
+DECADE = 10
+"""Positive values that span as much are drawn on a logarithmic axis."""
+
+
+@styled
+def accuracy_by_value(points: Sequence[Point], title: str, width: float = WIDTH) -> Figure:
+    """Draw each method's mean accuracy against the swept setting, with the standard deviation over seeds.
+
+    The value that the validation data choose is ringed. Values that are no numbers stand side by side, unconnected.
+
+    Args:
+        points: the sweep at each value.
+        title: what the setting is called.
+        width: in inches.
+    """
+    figure = blank(width, 0.3 * width + 1.2)
+    axes = figure.add_subplot()
+    values, numbers = [point.value for point in points], numeric(points)
+    places = [float(value) if numbers else float(n) for n, value in enumerate(values)]
+    methods, ends = list(points[0].methods), []
+    handles: dict[str, Any] = {}
+    for n, method in enumerate(methods):
+        apart = 0.0 if numbers else 0.08 * (n - (len(methods) - 1) / 2)
+        handles |= _draw(axes, points, method, [place + apart for place in places])
+        last = points[-1].methods[method]
+        ends.append((last.title, style.look(method).colour, places[-1], last.final[HEADLINE].mean))
+    if numbers and min(values) > 0 and max(values) >= DECADE * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(places, list(map(setting, values)))
+    axes.set_xlabel(title)
+    axes.margins(x=0.04 if numbers else 0.12)
+    axes.yaxis.set_major_formatter(PERCENT)
+    plain(axes, grid="y")
+    head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=style.MUTED)})
+    label_ends(axes, ends)
+    return figure
+
+
+def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[float]) -> dict[str, Any]:
+    """Draw one method at its places, and return what the legend says of it."""
+    look, numbers = style.look(method), numeric(points)
+    finals = [point.methods[method].final[HEADLINE] for point in points]
+    means, own = [final.mean for final in finals], touched(points, method)
+    axes.plot(
+        places,
+        means,
+        color=look.colour,
+        linewidth=2 if numbers else 0,
+        linestyle="-" if own else (0, (4, 2.5)),
+        marker=look.marker if own or not numbers else "",
+        markersize=4.5,
+        zorder=3,
+    )
+    handles: dict[str, Any] = {}
+    if all(final.seed_std is not None for final in finals):
+        low, high = ([final.mean + side * (final.seed_std or 0) for final in finals] for side in (-1, 1))
+        if numbers:
+            axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        else:
+            axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
+        shown = Patch(color=style.MUTED, alpha=0.2, linewidth=0) if numbers else Line2D([], [], color=style.MUTED)
+        handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = shown
+    best = chosen(points, method)
+    if best is not None:
+        ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
+        at = points.index(best)
+        axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
+        handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=style.MUTED, **ring)
+    return handles

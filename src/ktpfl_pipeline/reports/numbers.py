@@ -1,0 +1,114 @@
+"""Numbers as reports write them: a mean with its spread or its interval, bytes, times."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ktpfl_pipeline.analysis.statistics import Difference, Final
+
+NONE = "–"
+MINUS = "−"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a table.
+
+    Attributes:
+        value: the number itself, unrounded.
+        written: how it and its spread are written.
+        spread: what stands behind ±; None where it is not known.
+        ends: of its interval; None where there is none.
+        bold: whether it stands out: where the seeds decide that it is the best, or not zero.
+    """
+
+    value: float
+    written: Callable[[float], str]
+    spread: float | None = None
+    ends: tuple[float, float] | None = None
+    bold: bool = False
+
+    @property
+    def main(self) -> str:
+        """The number."""
+        return self.written(self.value)
+
+    @property
+    def beside(self) -> str:
+        """Its spread or interval: ``± 0.3``, ``[+0.4, +2.0]``; empty without one."""
+        if self.ends is not None:
+            return f"[{', '.join(map(self.written, self.ends))}]"
+        return "" if self.spread is None else f"± {self.written(self.spread)}"
+
+    def __str__(self) -> str:
+        """Return both, in plain text."""
+        return f"{self.main} {self.beside}".rstrip()
+
+
+Entry = str | Number | None
+"""What stands in a table: text, a number, or nothing, which is a dash."""
+
+
+def percent(mean: float, std: float | None = None, bold: bool = False) -> Number:
+    """Return an accuracy, or a spread of accuracies, of 0..1 in percent: ``96.9 ± 0.3``."""
+    return Number(mean, _percent, std, bold=bold)
+
+
+def accuracy(final: Final | None, bold: bool = False) -> Number | None:
+    """Return the mean of a final accuracy in percent with its standard deviation over seeds."""
+    return None if final is None else percent(final.mean, final.seed_std, bold)
+
+
+def points(difference: float) -> Number:
+    """Return a difference of accuracies in points, with its sign: ``+1.0``."""
+    return Number(difference, _points)
+
+
+def interval(difference: Difference | None) -> Number | None:
+    """Return a difference in points with its 95 % interval, bold where that excludes zero: ``+1.2 [+0.4, +2.0]``."""
+    if difference is None:
+        return None
+    return Number(difference.mean, _points, ends=difference.ends, bold=difference.sign != 0)
+
+
+def between(difference: Difference) -> str:
+    """Return the interval of a difference in points: ``[+0.4, +2.0]``."""
+    return Number(difference.mean, _points, ends=difference.ends).beside
+
+
+def weight(difference: Difference | None) -> Number | None:
+    """Return a weight in units of 1/N with its 95 % interval: ``0.60 [0.40, 0.80]``."""
+    return None if difference is None else Number(difference.mean, _hundredths, ends=difference.ends)
+
+
+def megabytes(count: float) -> Number:
+    """Return bytes in MB of 10⁶ bytes, to three digits."""
+    return Number(count / 1e6, three_digits)
+
+
+def three_digits(value: float) -> str:
+    """Return a number to three digits at least: ``0.12``, ``12.0``, ``5,640``."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: ``8.3 s``, ``42 s``, ``12.3 min``, ``2.4 h``."""
+    if seconds == 0:
+        return "0 s"
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3597 else f"{seconds / 3600:.1f} h"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _points(difference: float) -> str:
+    value = round(100 * difference, 1)
+    return f"{'+' if value > 0 else MINUS if value < 0 else ''}{abs(value):.1f}"
+
+
+def _hundredths(value: float) -> str:
+    return f"{value:.2f}".replace("-", MINUS)

@@ -1,0 +1,73 @@
+r"""A report's tables as LaTeX, which needs ``\usepackage{booktabs}``."""
+
+import textwrap
+
+from pandas import DataFrame
+from pandas.io.formats.style import Styler
+
+from ktpfl_pipeline.reports.model import Content, Table
+from ktpfl_pipeline.reports.numbers import MINUS, NONE, Number
+
+_SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{special: rf"\{special}" for special in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "ρ": r"$\rho$",
+        "·": r"$\cdot$",
+        MINUS: "$-$",
+        NONE: "--",
+        "…": r"\ldots{}",
+        **{raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    }
+)
+
+
+def tables(report: Content) -> str:
+    """Return those of the report's tables that have a caption, each as a ``table``."""
+    lines = ["% needs \\usepackage{booktabs}"]
+    label = f"tab:{report.name.lower().replace('_', '-')}"
+    for given in report.tables.values():
+        if given.latex:
+            lines += [
+                r"\begin{table}",
+                r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+                *_wrapped(rf"\caption{{{escape(given.latex)}}}", 110),
+                rf"\label{{{label if given.name == 'table' else f'{label}-{given.name}'}}}",
+                table(given).strip(),
+                r"\end{table}",
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def table(given: Table) -> str:
+    """Return a table as a ``tabular``."""
+    frame = DataFrame(given.rows, columns=list(map(_head, given.columns)), dtype=object)
+    columns = "l" + "r" * (len(given.columns) - 1)
+    text: str = Styler(frame).hide(axis="index").format(_entry).to_latex(hrules=True, column_format=columns)
+    return text
+
+
+def escape(text: str) -> str:
+    """Return text with LaTeX's special characters escaped, and signs that it has no letters for as mathematics."""
+    return text.translate(_SIGNS)
+
+
+def _entry(given: object) -> str:
+    if not isinstance(given, Number):
+        return escape(NONE if given is None else str(given))
+    main = escape(given.main)
+    return " ".join(filter(None, (rf"\textbf{{{main}}}" if given.bold else main, escape(given.beside))))
+
+
+def _head(column: str) -> str:
+    """Return a column's title, several narrow lines one below the other."""
+    lines = [escape(line) for line in _wrapped(column, 9)]
+    return r"\shortstack[r]{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,61 @@
+"""A report as Markdown, aligned so that its source can be read too."""
+
+from collections.abc import Mapping
+
+from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
+
+
+def document(report: Content) -> str:
+    """Return the whole report."""
+    parts = [f"# {report.heading}", f"**{report.summary}**", " · ".join(report.facts)]
+    for section in report.sections:
+        parts += _section(section)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    return [f"## {section.title}" if section.title else "", *map(_block, section.blocks)]
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text):
+            return text
+        case Notes(entries):
+            return "\n".join(f"- *{term}:* {text}" for term, text in entries.items())
+        case Links(addresses):
+            return "\n".join(f"- [{title}]({address})" for title, address in addresses.items())
+        case Settings(groups):
+            return "\n".join(["```yaml", *(line for group in groups.items() for line in _group(*group)), "```"])
+        case Picture(name, _, caption):
+            return f"![{name}](figures/{name}.png)\n\n{caption}"
+        case Table():
+            return table(block)
+
+
+def _group(title: str, values: Mapping[str, str]) -> list[str]:
+    lines = [f"{'  ' * bool(title)}{name}: {value}" for name, value in values.items()]
+    return [f"{title}:", *lines] if title and lines else lines
+
+
+def table(given: Table) -> str:
+    """Return a table in GitHub's Markdown; empty without rows."""
+    if not given.rows:
+        return ""
+    rows = [given.columns, *given.rows]
+    written = [[entry(each).replace("|", r"\|") for each in row] for row in rows]
+    widths = [max(3, *map(len, column)) for column in zip(*written, strict=True)]
+    lines = [
+        [cells[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))]
+        for cells in written
+    ]
+    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def entry(given: Entry) -> str:
+    """Return an entry of a table, bold where it stands out: ``**96.9** ± 0.3``."""
+    if not isinstance(given, Number):
+        return NONE if given is None else given
+    return f"**{given.main}** {given.beside}".rstrip() if given.bold else str(given)

@@ -1,0 +1,81 @@
+"""Words that all reports share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ktpfl_pipeline.analysis import results as analysis
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.core.identity import flat
+
+HEADLINE = "each client's own model at the end of the round on that client's test images,"
+INTERVAL = (
+    "paired by seed, with the 95 % t interval over the seeds; bold where it excludes zero. One seed has no interval, "
+    "and intervals are not corrected for their number."
+)
+BOLD = (
+    "the best accuracy of a column, where the 95 % t interval of its difference to the runner-up, paired by seed, "
+    "excludes zero; a difference, where its own does. No bold: the seeds do not decide."
+)
+LANDMARK = (
+    "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
+    "row, and states neither rounds, temperature nor evaluation point: a landmark, not a target."
+)
+RUNS = (
+    "Every number above comes from these runs. In MLflow, a run holds its history, figures and settings; runs with "
+    "equal settings have equal keys."
+)
+
+
+def plural(number: int, word: str) -> str:
+    """Return a number with its noun: ``1 round``, ``3 rounds``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def listed_seeds(seeds: Sequence[int]) -> str:
+    """Return which seeds: ``seed 0``, ``seeds 0, 1``."""
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def over_seeds(seeds: int) -> str:
+    """Return what a caption says of several seeds: ``, mean over 3 seeds``."""
+    return f", mean over {seeds} seeds" if seeds > 1 else ""
+
+
+def averaged(seeds: int) -> str:
+    """Say of what an accuracy is the mean."""
+    over = f", then over {seeds} seeds; ± is the sample standard deviation over seeds" if seeds > 1 else "; one seed"
+    return f"mean over clients of the mean of the last five evaluations{over}."
+
+
+def plain(name: str) -> str:
+    """Return a name of the configuration as words."""
+    return name.replace("_", " ")
+
+
+def setting(value: Any) -> str:
+    """Return a setting as it is written under conf/."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(setting, value))
+    return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+
+
+def settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return nested settings flat, as they are written under conf/."""
+    return {name: setting(value) for name, value in flat(values).items()}
+
+
+def transfer(results: Sequence[MethodResult]) -> str:
+    """Return how knowledge comes back in these methods, in a word: distillation, aggregation, or transfer for both.
+
+    A method whose clients send models, and beside them a few numbers that do not come back, aggregates.
+    """
+    sent = [result.traffic for result in results]
+    parameters = any(each["parameters_up"] or each["parameters_down"] for each in sent)
+    knowledge = any(each["knowledge_down"] or each["knowledge_up"] > each["parameters_up"] for each in sent)
+    return {(True, False): "distillation", (False, True): "aggregation"}.get((knowledge, parameters), "transfer")
+
+
+def point_title(point: str, results: Sequence[MethodResult]) -> str:
+    """Return what an evaluation point is called in a column."""
+    known = {analysis.HEADLINE: f"After {transfer(results)}", "after_local": "After local training"}
+    return known.get(point, point.capitalize())

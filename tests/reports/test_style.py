@@ -1,0 +1,19 @@
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.reports.style import BLUE, NEUTRAL, Look, look
+
+
+def test_every_registered_method_has_its_own():
+    found = [look(method) for method in METHODS]
+    assert len(set(found)) == len(found)
+
+
+def test_an_unknown_method_has_a_fixed_one():
+    assert look("mine") == look("mine")
+    assert look("mine").colour not in {look(method).colour for method in METHODS}
+
+
+def test_what_a_report_is_about_is_blue_and_local_only_grey():
+    """Colours go by the registry's order: a method that is put before others changes theirs."""
+    assert (look("kt_pfl"), look("kt_pfl_params")) == (Look(BLUE, "o"), Look(BLUE, "D"))
+    assert look("local") == Look(NEUTRAL, "o")
+    assert (look("fedmd"), look("apple")) == (Look("#d55e00", "D"), Look("#332288", "<"))
