@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import toy
-from ktpfl_pipeline.core.coefficients import soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from membership_attacks import Inference, attack, infer, losses, standardised, surrogates
 from torch import Tensor
 
