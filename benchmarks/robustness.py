@@ -52,7 +52,7 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
     found: Runs = {}
     for kind in KINDS:
         changes = {**asked["changes"], "seeds": SEEDS, "theorem_samples": 0, "adversaries": {"kind": kind}}
-        parameters = schema.merged(loader["parameters"], {name: changes})
+        parameters = parsing.merged(loader["parameters"], {name: changes})
         values = SHARES if found else [0.0, *SHARES]
         sweep = schema.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
         points = schema.points("robustness", sweep, parameters)

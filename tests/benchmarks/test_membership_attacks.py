@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 import toy
-from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from membership_attacks import Inference, attack, infer, losses, standardised, surrogates
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 
 
 def of(*values: float) -> Tensor:
