@@ -23,7 +23,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
 from ktpfl_pipeline.analysis.statistics import difference, mean_over_clients
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
 from ktpfl_pipeline.reports import style

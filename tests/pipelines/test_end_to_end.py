@@ -347,7 +347,7 @@ class TestInvariants:
         frozen, fedmd = untracked.checkpoint("kt_pfl"), first.checkpoints["fedmd", 0]
         assert same(frozen["state"]["models"], fedmd["state"]["models"])
         assert timeless(frozen["history"]) == timeless(fedmd["history"])
-        assert (frozen["state"]["knowledge"] == 1 / CLIENTS).all()
+        assert (frozen["state"]["coefficients"] == 1 / CLIENTS).all()
         learned = first.checkpoints["kt_pfl", 0]
         assert not same(frozen["state"]["models"], learned["state"]["models"])
 
