@@ -23,10 +23,10 @@ AT_ONCE = 2**27
 
 
 def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
-    """Run DP-SGD on client n's cross-entropy for E epochs; return its new weights and the last epoch's mean loss.
+    """Run DP-SGD on client n's cross-entropy for E epochs.
 
-    As `local.train`, but for each step every image is drawn by itself (Poisson sampling, which the accountant takes
-    for granted), so that an epoch is one only in expectation.
+    As `operations.train`, but each step draws every image by itself (Poisson sampling, which the accountant takes for
+    granted), so that an epoch is one only in expectation.
     """
     from opacus.grad_sample import GradSampleHooks
     from opacus.optimizers import DPOptimizer

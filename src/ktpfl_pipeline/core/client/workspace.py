@@ -1,7 +1,4 @@
-"""What one process keeps between client operations: its device, one module per architecture, images on the device.
-
-Pixels become numbers in one place, `Workspace.pixels`, for private and public images alike.
-"""
+"""What one process keeps between client operations."""
 
 from collections.abc import Callable
 from typing import Any

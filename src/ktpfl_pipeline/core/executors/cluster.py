@@ -5,9 +5,9 @@ it makes stays on its machine as an object of Ray, and the server holds a handle
 tensor is looked at: to mix models, and for the checkpoint. The next operation for this client is given the handle back.
 Knowledge, losses and accuracies travel.
 
-A worker that dies is replaced, given its clients' images anew, and goes on with what it had not answered: an operation
-changes nothing but what it returns. Its models survive it, in the memory of its machine. With the machine they are
-gone; `LostError` then takes the engine back to its checkpoint. Only this file and `ray_session.py` know of Ray, and
+A worker that dies is replaced, given its clients' images anew, and goes on with what it had not answered. Its models
+survive it, in the memory of its machine. With the machine they are gone; `LostError` then takes the engine back to its
+checkpoint. Only this file and `ray_session.py` know of Ray, and
 they load it when needed.
 """
 
@@ -22,14 +22,14 @@ from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, checked
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
-from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.weights import Handle
 
-ATTEMPTS = 2
-"""How often one client's call is given to a worker before the run gives up."""
+Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
+"""Dtype and shape of a model's tensors."""
 PATIENCE = 120
 """Seconds in which the workers must have started: each loads torch, from a slow disk perhaps."""
 
@@ -49,7 +49,7 @@ class ClusterExecutor(SerialExecutor):
         self.address, self.workers = address, workers
         self._session: Session | None = None
         self._pool: list[Any] = []  # handles of the actors
-        self._homes: dict[int, int] = {}  # position in the pool by client
+        self._homes: dict[Any, int] = {}  # position in the pool by client
         self._setting: Setting | None = None
         self._public: Any = None  # the public images, once for all workers
 
@@ -90,7 +90,8 @@ class ClusterExecutor(SerialExecutor):
         outcomes: dict[Key, Outcome[Value]] = {}
         attempts: dict[Key, int] = dict.fromkeys(calls, 0)
         waiting: dict[Any, _Asked[Key]] = {}  # by the reference of the answer, each worker's in the order of its work
-        homes = {n: self._home(n, place) for place, n in enumerate(calls)}
+        # models of the server have no home and go to one worker after another
+        homes = {n: self._homes.get(n, place % len(self._pool)) for place, n in enumerate(calls)}
         for position in range(len(self._pool)):
             waiting |= self._ask(position, operation, {n: calls[n] for n in calls if homes[n] == position})
         while waiting:
@@ -103,7 +104,9 @@ class ClusterExecutor(SerialExecutor):
                 raise
             except ray.exceptions.RayError as error:
                 attempts[asked.n] += 1  # the first without an answer is the one that was at work
-                self._replace(asked, phase, attempts[asked.n], error)
+                if attempts[asked.n] >= ATTEMPTS:
+                    raise starved(asked.n, phase, "workers of the cluster", type(error).__name__) from error
+                self._renew(asked.position)
                 waiting = {key: other for key, other in waiting.items() if other.position != asked.position}
                 mine = [n for n in calls if homes[n] == asked.position and n not in outcomes]
                 waiting |= self._ask(asked.position, operation, {n: calls[n] for n in mine})
@@ -114,10 +117,6 @@ class ClusterExecutor(SerialExecutor):
             outcomes[asked.n] = replace(answer, value=_attached(answer.value, asked.models, self._session))
             progress(phase, len(outcomes), len(calls))
         return outcomes
-
-    def _home(self, n: int | str, place: int) -> int:
-        """Return the worker of a client; models of the server have none and go to one after another."""
-        return self._homes[n] if isinstance(n, int) else place % len(self._pool)
 
     def _ask(self, position: int, operation: Operation[Any], calls: Calls[Key]) -> "dict[Any, _Asked[Key]]":
         """Send a worker its calls in one message, in which what they share stands once; return what will answer."""
@@ -172,15 +171,6 @@ class ClusterExecutor(SerialExecutor):
         self._pool[position] = _actor(cpus=0)
         return self._set_up(position)
 
-    def _replace(self, asked: "_Asked[Any]", phase: str, attempts: int, error: Exception) -> None:
-        """Put a new worker in the place of one that has died with a call, or give up."""
-        if attempts >= ATTEMPTS:
-            raise InputError(
-                f"Client {asked.n}'s {phase} ended two workers of the cluster, the last by {type(error).__name__}; "
-                "this is mostly too little memory: set compute.workers lower, and give the same command again."
-            ) from error
-        self._renew(asked.position)
-
     def _stop(self) -> None:
         """End the workers; models that they made stay until the session ends."""
         for worker in self._pool:
@@ -226,13 +216,7 @@ def share_out(setting: Setting, workers: int) -> dict[int, int]:
 class RemoteParams(Handle):
     """A model on the machine of the worker that made it."""
 
-    def __init__(
-        self,
-        models: Any,
-        place: int,
-        kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]],
-        session: "Session | None" = None,
-    ) -> None:
+    def __init__(self, models: Any, place: int, kinds: Kinds, session: Session | None = None) -> None:
         """Fetch nothing yet.
 
         Args:
@@ -242,8 +226,7 @@ class RemoteParams(Handle):
             session: that the reference is good for; None in a worker, which does not outlive it.
         """
         self.shapes = {name: torch.empty(shape, dtype=dtype, device="meta") for name, (dtype, shape) in kinds.items()}
-        self._given = (models, place, kinds)
-        self._session = session
+        self._given, self._session = (models, place, kinds), session
         self._here: dict[str, Tensor] | None = None
 
     def open(self) -> dict[str, Tensor]:
@@ -257,7 +240,7 @@ class RemoteParams(Handle):
         """Travel as a reference: a worker fetches the model from where it is."""
         return RemoteParams, self._reference()
 
-    def _reference(self) -> tuple[Any, int, dict[str, tuple[torch.dtype, tuple[int, ...]]]]:
+    def _reference(self) -> tuple[Any, int, Kinds]:
         if self._session is not None and not self._session.alive:
             raise LostError("A model was on a cluster that has been left since.")
         return self._given
@@ -283,7 +266,7 @@ class _Left:
     """Stands for a model in what an operation returned: the model stays with the worker."""
 
     place: int
-    kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]]
+    kinds: Kinds
 
 
 def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
@@ -296,7 +279,7 @@ def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
     return _Left(len(models) - 1, {name: (part.dtype, tuple(part.shape)) for name, part in value.items()})
 
 
-def _attached(value: Any, models: Any, session: "Session") -> Any:
+def _attached(value: Any, models: Any, session: Session) -> Any:
     """Return an operation's value with handles in the place of its models."""
     if isinstance(value, tuple):
         return tuple(_attached(part, models, session) for part in value)
