@@ -71,10 +71,8 @@ class Compute:
 
     def place(self) -> torch.device:
         """Return the device that is meant."""
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(name)
+        auto = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(auto if self.device == "auto" else self.device)
 
 
 @dataclass(frozen=True, eq=False)

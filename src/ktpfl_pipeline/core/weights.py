@@ -86,13 +86,7 @@ def matrix_of(models: Sequence[Params], names: Sequence[str]) -> Tensor:
 
 
 def with_vector(params: Params, names: Sequence[str], vector: Tensor) -> Params:
-    """Return the model with some tensors taken from a vector and all others as they are.
-
-    Args:
-        params: the model.
-        names: of the tensors that are taken, in the vector's order.
-        vector: (d,).
-    """
+    """Return the model with the tensors `names` taken from a vector, (d,), in this order, and all others kept."""
     parts = torch.split(vector, [params[name].numel() for name in names])
     return {**params, **{name: part.view_as(params[name]) for name, part in zip(names, parts, strict=True)}}
 

@@ -1,7 +1,7 @@
 """The operations for one client.
 
 An operation is called as ``operation(space, n, params, ...)`` by an executor and returns an `Outcome`. Arguments that
-all of them share, beside which each documents its own under Other Args:
+all of them share, and that each does not repeat:
 
     space: the workspace of the process.
     n: the client's id; the architecture, for a model of the server.

@@ -66,7 +66,7 @@ def train(
 ) -> Outcome[tuple[Params, Vectors]]:
     """Take the rule's steps on client n's data.
 
-    Other Args:
+    Arguments of its own:
         rule: how a step goes.
         others: what the rule needs beside the model.
         epochs: passes over the training split.

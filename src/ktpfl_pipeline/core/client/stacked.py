@@ -182,13 +182,9 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
 
 @torch.inference_mode()  # no wider, as in `operations.predict`
 def predict(space: Workspace, stack: Stack, images: Callable[[slice], Tensor], number: int) -> Tensor:
-    """Return each model's logits on so many images, (S, number, K).
+    """Return each model's logits in eval mode on a `number` of images, (S, number, K).
 
-    Args:
-        space: the workspace of the process.
-        stack: the models, in eval mode.
-        images: returns a part of the images, all models' or each model's own; see `Stack.logits`.
-        number: of each model's images.
+    `images` returns a part of them, all models' or each model's own; see `Stack.logits`.
     """
     size = max(1, space.setting.compute.prediction_batch // len(stack))
     parts = [slice(start, start + size) for start in range(0, number, size)]
@@ -204,14 +200,8 @@ def descend(
 ) -> list[float]:
     """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch.
 
-    The models' losses are added up: each model's own is then all that its gradient knows of.
-
-    Args:
-        stack: what is trained.
-        loss: of the samples at the given indices.
-        sizes: how many samples each client has.
-        settings: passes over them, batch size and step size; as in `sgd.descend`.
-        shuffles: each client's stream.
+    The models' losses are added up: each model's own is then all that its gradient knows of. Arguments are those of
+    `sgd.descend`, with one size (a number of samples) and one shuffling stream for each client.
     """
     device = next(iter(stack.tensors.values())).device
     total = torch.zeros(len(stack), device=device, dtype=torch.float64)

@@ -80,7 +80,16 @@ class Session:
         if self._joined:
             if address == LOCAL:
                 self._folder = tempfile.TemporaryDirectory(prefix="ktpfl-ray-", ignore_cleanup_errors=True)
-                _start_ray(workers, self._folder.name)
+                ray.init(
+                    address=LOCAL,
+                    num_cpus=resources.default_workers() if workers == "auto" else workers,
+                    num_gpus=0,
+                    include_dashboard=False,
+                    object_store_memory=object_store(),
+                    _temp_dir=self._folder.name,
+                    logging_level=logging.ERROR,
+                    log_to_driver=False,
+                )
             else:
                 _join_ray(address)
         carry_tensors()
@@ -139,21 +148,6 @@ def check_versions(found: list[dict[str, str]]) -> None:
             )
 
 
-def _start_ray(workers: int | Literal["auto"], folder: str) -> None:
-    import ray
-
-    ray.init(
-        address=LOCAL,
-        num_cpus=resources.default_workers() if workers == "auto" else workers,
-        num_gpus=0,
-        include_dashboard=False,
-        object_store_memory=object_store(),
-        _temp_dir=folder,
-        logging_level="ERROR",
-        log_to_driver=False,
-    )
-
-
 def object_store(shared: Path = Path("/dev/shm")) -> int:
     """Return the bytes that a cluster of this machine keeps models in: what does not fit goes to the disk."""
     free = resources.free_memory() // 3
@@ -170,7 +164,7 @@ def _join_ray(address: str) -> None:
     try:
         if host:
             socket.create_connection((host, int(port)), timeout=REACH).close()  # Ray itself would try for a minute
-        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # of many kinds: no such cluster, another version of Ray or Python, not one of its hosts
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
