@@ -76,9 +76,6 @@ def run(
         observer: told of progress, and of each finished round after its checkpoint; of the rounds before the
             checkpoint again when a run is resumed.
 
-    Returns:
-        The final state, one record a round, and the coefficient matrix over the rounds.
-
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
             diverge, or if a model of the server does.

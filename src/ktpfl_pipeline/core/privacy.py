@@ -42,13 +42,7 @@ class Privacy:
 def check_possible(
     architectures: Collection[str], build: Callable[[str], nn.Module], dtype: str, memory_format: str
 ) -> None:
-    """Check that private training is possible at all.
-
-    Args:
-        architectures: of the clients.
-        build: makes a module from an architecture's name.
-        dtype: `Compute.dtype`, one of float32, float64, bfloat16.
-        memory_format: `Compute.memory_format`, contiguous or channels_last.
+    """Check that private training is possible with these `architectures`, and `dtype` and `memory_format` of `Compute`.
 
     Raises:
         InputError: naming the architectures with BatchNorm, if bfloat16 or channels last is asked for, or without

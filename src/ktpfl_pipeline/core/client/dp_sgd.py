@@ -91,13 +91,6 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
 
 
 def poisson(samples: int, steps: int, share: float, stream: torch.Generator) -> Iterator[Tensor]:
-    """Yield the indices of each step's images, (b,), drawn independently of one another.
-
-    Args:
-        samples: how many images there are.
-        steps: of an epoch.
-        share: q, the chance of an image in a step.
-        stream: draws them.
-    """
+    """Yield the indices of each step's images, (b,): each of the `samples` has the chance q = `share` to be drawn."""
     for _ in range(steps):
         yield (torch.rand(samples, generator=stream, dtype=torch.float64) < share).nonzero().squeeze(1)

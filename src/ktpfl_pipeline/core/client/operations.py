@@ -47,15 +47,10 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return T²·KL(teacher ‖ softmax(logits / T)), summed over classes, averaged over samples.
+    """Return T²·KL(teacher ‖ softmax(logits / T)) of (b, K) each, summed over classes, averaged over samples.
 
     Its gradient with respect to the logits is T·(softmax(logits / T) - teacher) / samples, so T changes the shape of
     the teacher and not the size of the step.
-
-    Args:
-        logits: (b, K) of the student.
-        teacher: (b, K) probabilities.
-        temperature: T.
     """
     student = F.log_softmax(logits / temperature, dim=1)
     return temperature**2 * F.kl_div(student, teacher, reduction="batchmean")

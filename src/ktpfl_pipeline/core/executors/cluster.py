@@ -180,19 +180,12 @@ class ClusterExecutor(SerialExecutor):
 
 @dataclass(frozen=True)
 class _Asked(Generic[Key]):
-    """A call that a worker has been given.
+    """A call that a worker has been given."""
 
-    Attributes:
-        n: whose.
-        position: the worker's, in the pool.
-        taken: reference of what it said when it was sent its calls: nothing, or why it could not read them.
-        models: reference of the models of its answer.
-    """
-
-    n: Key
-    position: int
-    taken: Any
-    models: Any
+    n: Key  # whose
+    position: int  # of the worker in the pool
+    taken: Any  # reference of what it said when it was sent its calls: nothing, or why it could not read them
+    models: Any  # reference of the models of its answer
 
 
 def share_out(setting: Setting, workers: int) -> dict[int, int]:
@@ -217,13 +210,9 @@ class RemoteParams(Handle):
     """A model on the machine of the worker that made it."""
 
     def __init__(self, models: Any, place: int, kinds: Kinds, session: Session | None = None) -> None:
-        """Fetch nothing yet.
+        """Fetch nothing yet; this model has a `place` in the list of models of which `models` is a reference.
 
-        Args:
-            models: reference of a list of models.
-            place: of this one in it.
-            kinds: dtype and shape of its tensors.
-            session: that the reference is good for; None in a worker, which does not outlive it.
+        The reference is good for a `session`, which is None in a worker: it does not outlive it.
         """
         self.shapes = {name: torch.empty(shape, dtype=dtype, device="meta") for name, (dtype, shape) in kinds.items()}
         self._given, self._session = (models, place, kinds), session

@@ -31,13 +31,7 @@ QUIET = {
 
 
 def check(address: str, threads: int, device: str, stacked: int = 1) -> None:
-    """Check that a cluster is possible with these settings, that its address means something, and that Ray is there.
-
-    Args:
-        address: ``local``, ``auto``, or the head's ``host:port``.
-        threads: torch threads of a worker.
-        device: ``cpu`` or ``cuda``.
-        stacked: how many clients are computed as one.
+    """Check that the cluster at `address` is possible with these settings, those of `executors.create`.
 
     Raises:
         InputError: naming the setting and what it must be.

@@ -17,12 +17,7 @@ def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
-    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) (Eq. 6).
-
-    Args:
-        c: (N, N) weights, row = student.
-        soft: (N, B, K) soft predictions s.
-    """
+    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) as `soft` (Eq. 6)."""
     return (c @ soft.flatten(1)).view_as(soft)
 
 
