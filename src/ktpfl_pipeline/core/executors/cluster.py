@@ -92,8 +92,18 @@ class ClusterExecutor(SerialExecutor):
         waiting: dict[Any, _Asked[Key]] = {}  # by the reference of the answer, each worker's in the order of its work
         # models of the server have no home and go to one worker after another
         homes = {n: self._homes.get(n, place % len(self._pool)) for place, n in enumerate(calls)}
+
+        def ask(position: int) -> None:
+            """Send a worker all calls that it has not answered in one message, in which what they share stands once."""
+            if mine := {n: calls[n] for n in calls if homes[n] == position and n not in outcomes}:
+                worker = self._pool[position]
+                taken = worker.take.remote(operation, mine)
+                for n in mine:
+                    answer, models = worker.run.options(num_returns=2).remote(n)
+                    waiting[answer] = _Asked(n, position, taken, models)
+
         for position in range(len(self._pool)):
-            waiting |= self._ask(position, operation, {n: calls[n] for n in calls if homes[n] == position})
+            ask(position)
         while waiting:
             (ready,), _ = ray.wait(list(waiting), num_returns=1)
             asked: _Asked[Key] = waiting.pop(ready)
@@ -108,8 +118,7 @@ class ClusterExecutor(SerialExecutor):
                     raise starved(asked.n, phase, "workers of the cluster", type(error).__name__) from error
                 self._renew(asked.position)
                 waiting = {key: other for key, other in waiting.items() if other.position != asked.position}
-                mine = [n for n in calls if homes[n] == asked.position and n not in outcomes]
-                waiting |= self._ask(asked.position, operation, {n: calls[n] for n in mine})
+                ask(asked.position)
                 continue
             if isinstance(answer, BaseException):
                 raise answer
@@ -117,18 +126,6 @@ class ClusterExecutor(SerialExecutor):
             outcomes[asked.n] = replace(answer, value=_attached(answer.value, asked.models, self._session))
             progress(phase, len(outcomes), len(calls))
         return outcomes
-
-    def _ask(self, position: int, operation: Operation[Any], calls: Calls[Key]) -> "dict[Any, _Asked[Key]]":
-        """Send a worker its calls in one message, in which what they share stands once; return what will answer."""
-        if not calls:
-            return {}
-        worker = self._pool[position]
-        taken = worker.take.remote(operation, calls)
-        asked = {}
-        for n in calls:
-            answer, models = worker.run.options(num_returns=2).remote(n)
-            asked[answer] = _Asked(n, position, taken, models)
-        return asked
 
     def _start(self, setting: Setting) -> None:
         """Bring the federation's data to the workers, which are started where there are none."""
