@@ -1,7 +1,6 @@
 """What a federation is: clients, public set, model builder, settings, and the named random streams. Plain data.
 
-Client operations and executors know this and no more; `Federation` adds the executor, and the operations on many
-clients that methods call.
+Client operations and executors know this and no more; `Federation` adds the operations on many clients.
 """
 
 from collections.abc import Callable

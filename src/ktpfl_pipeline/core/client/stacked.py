@@ -55,13 +55,9 @@ class Stack:
         return {name: tensor[rows].detach() for name, tensor in self.tensors.items()}
 
     def logits(self, tensors: Params, images: Tensor) -> Tensor:
-        """Return each model's logits, (m, b, K).
+        """Return the logits, (m, b, K), of m models on uint8 images, (m, b, C, H, W), or (b, C, H, W) the same for all.
 
         In training mode the running statistics among `tensors` move, in place.
-
-        Args:
-            tensors: m models.
-            images: uint8, (m, b, C, H, W) of each its own, or (b, C, H, W) of all the same.
         """
         own = images.dim() == 5
         pixels = self._space.pixels(images.flatten(end_dim=-4))

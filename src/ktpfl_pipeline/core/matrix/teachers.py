@@ -22,11 +22,7 @@ def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
 
 
 def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
-    """Check that teachers are distributions over the classes.
-
-    Args:
-        soft: (n, B, K), or (B, K) the same for all.
-        whose: the n students, a client's id or the name of a model of the server.
+    """Check that the teachers of n students, (n, B, K), or (B, K) the same for all, are distributions.
 
     Raises:
         InputError: naming the first student whose teacher is none, and what it is instead.
