@@ -1,1 +1,1 @@
-"""The engine: federation, verbs over many clients, round loop, checkpoints."""
+"""The engine: federation, operations on many clients, round loop, checkpoints."""

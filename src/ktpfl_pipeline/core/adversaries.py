@@ -39,12 +39,7 @@ class Adversaries:
         return sorted(ids[place] for place in order[: round(self.share * len(ids))])
 
     def uploaded(self, logits: Tensor, stream: torch.Generator) -> Tensor:
-        """Return what an adversary uploads in the place of its logits, (B, K).
-
-        Args:
-            logits: what its model predicts.
-            stream: of the noise.
-        """
+        """Return what an adversary uploads in the place of its logits, (B, K); noise is drawn from `stream`."""
         if self.kind == "flipped":
             return logits.flip(-1)
         if self.kind == "scaled":

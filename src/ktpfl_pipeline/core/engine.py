@@ -56,24 +56,6 @@ class Observer:
     round: Callable[[RoundRecord], None] = lambda record: None
 
 
-@dataclass
-class _Once:
-    """Tells an observer of each round once, also where rounds had to be repeated.
-
-    Attributes:
-        observer: who is told.
-        told: the last round that it was told of.
-    """
-
-    observer: Observer
-    told: int = 0
-
-    def __call__(self, record: RoundRecord) -> None:
-        if record.round > self.told:
-            self.told = record.round
-            self.observer.round(record)
-
-
 def run(
     method: Method[State],
     fed: Federation,
@@ -87,15 +69,12 @@ def run(
 
     Args:
         method: what happens in a round.
-        fed: the clients, the data, the verbs.
+        fed: the clients, the data, the operations.
         schedule: rounds, participation, evaluation.
         settings: what defines the run, in plain values; a checkpoint with others is refused.
         checkpoint_file: written after each round, with an atomic replace; None keeps nothing.
         observer: told of progress, and of each finished round after its checkpoint; of the rounds before the
             checkpoint again when a run is resumed.
-
-    Returns:
-        The final state, one record a round, and the coefficient matrix over the rounds.
 
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
@@ -104,18 +83,25 @@ def run(
             again.
     """
     observer = observer or Observer()
-    tell = _Once(observer)
     fed.log.progress = observer.progress
-    losses = 0
+    told = losses = 0
+
+    def tell(record: RoundRecord) -> None:
+        """Tell of each round once, also where rounds had to be repeated."""
+        nonlocal told
+        if record.round > told:
+            told = record.round
+            observer.round(record)
+
     while True:
-        before = tell.told
+        before = told
         try:
             return _run(method, fed, schedule, settings or {}, checkpoint_file, tell)
         except LostError as error:
-            losses = losses + 1 if tell.told == before else 1
+            losses = losses + 1 if told == before else 1
             if losses == RECOVERIES:
                 raise InputError(
-                    f"Round {tell.told + 1} was begun {RECOVERIES} times, and each time a model was lost with its "
+                    f"Round {told + 1} was begun {RECOVERIES} times, and each time a model was lost with its "
                     f"worker, the last time so: {error} See what ends the machines, and give the same command again."
                 ) from error
             logger.warning("%s Going back to %s.", error, "the last checkpoint" if checkpoint_file else "round 1")
@@ -141,7 +127,8 @@ def _run(
         before = state
         state, report, cohort, skipped = _round(method, before, cohort, t, fed)
         loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
-        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=_ledgers(report, cohort))
+        traffic = {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
+        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=traffic)
         if t % schedule.evaluate_every == 0 or t == schedule.rounds:
             earlier = history[-1].accuracy.get("after_transfer", []) if history else []
             try:
@@ -171,9 +158,7 @@ def _round(
 
     Every stream is named by client and round, so the round without them is the one in which they were not sampled, to
     the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out.
-
-    Returns:
-        The state, the report, the cohort of the round that ended, and who left it.
+    Returns state, report, the cohort of the round that ended, and who left it.
 
     Raises:
         DivergedError: if the run must stop, or if nobody of the cohort is left.
@@ -199,13 +184,7 @@ def _round(
 
 
 def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
-    """Return the ids of a round's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order.
-
-    Args:
-        fed: the federation.
-        participation: r.
-        t: the round, which names the stream.
-    """
+    """Return the ids of round t's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order."""
     ids = sorted(fed.by_id)  # the draw is of ids: listing the clients in another order changes nothing
     size = max(1, round(participation * len(ids)))
     chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}
@@ -227,18 +206,9 @@ def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
     return ours or [losses[name] for name in sorted(losses, key=str)]
 
 
-def _ledgers(report: RoundReport, cohort: list[int]) -> dict[str, list[int]]:
-    return {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
-
-
 def _save(file: Path, settings: dict[str, Any], state: Any, history: list[RoundRecord], matrices: list[Tensor]) -> None:
-    content = {
-        "settings": settings,
-        "state": _entries(state),
-        "history": [asdict(record) for record in history],
-        "coefficients": matrices,
-    }
-    checkpoint.save(file, content)
+    entries, records = _entries(state), [asdict(record) for record in history]
+    checkpoint.save(file, {"settings": settings, "state": entries, "history": records, "coefficients": matrices})
 
 
 def _entries(state: Any) -> dict[str, Any]:
@@ -254,8 +224,5 @@ def _restore(
     if content is None:
         return state, [], []
     restored: State = replace(state, **content["state"])  # type: ignore[type-var]
-    return (
-        restored,
-        [RoundRecord(**record) for record in content["history"]],
-        [matrix.cpu() for matrix in content["coefficients"]],
-    )
+    history = [RoundRecord(**record) for record in content["history"]]
+    return restored, history, [matrix.cpu() for matrix in content["coefficients"]]

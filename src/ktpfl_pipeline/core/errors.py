@@ -1,7 +1,8 @@
-"""The one exception for what a user can mend."""
+"""The one exception for what a user can fix."""
 
 import difflib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
 
@@ -9,10 +10,9 @@ MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
 class InputError(ValueError):
     """Something the user gave cannot be used.
 
-    The message is one sentence or two: the value, what is allowed, and how to mend it. The command line shows the
-    message alone, without a traceback. It quotes names and values from files and settings, so line breaks, escape
-    sequences and whatever else does not print are written as `repr` writes them, and the middle of a very long one is
-    left out.
+    The message is one sentence or two: the value, what is allowed, and how to fix it. The command line shows it without
+    a traceback. It quotes names and values from files and settings, so what does not print is written as `repr` writes
+    it, and the middle of a very long one is left out.
     """
 
     def __init__(self, message: str) -> None:
@@ -34,19 +34,14 @@ class DivergedError(InputError):
             server by its name.
     """
 
-    def __init__(self, message: str, found: Mapping[int | str, str] | None = None) -> None:
+    def __init__(self, message: str, found: Mapping[Any, str] | None = None) -> None:
         """Keep who it was beside the message; see `diverged`."""
         super().__init__(message)
-        self.found = dict(found or {})
+        self.found: dict[int | str, str] = dict(found or {})
 
 
-def diverged(found: Mapping[int | str, str], t: int | None = None) -> DivergedError:
-    """Return the error that names who diverged, in which phase, and how to mend it.
-
-    Args:
-        found: as in `DivergedError`; the first is told in full.
-        t: the round, where it is known.
-    """
+def diverged(found: Mapping[Any, str], t: int | None = None) -> DivergedError:
+    """Return the error that names who diverged (the first of `found` in full), in round t, and how to fix it."""
     (first, what), *rest = found.items()
     who = f"Client {first}" if isinstance(first, int) else f"The server's {first}"
     others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
@@ -69,12 +64,7 @@ def system_error(error: BaseException) -> OSError | None:
 
 
 def unwritable(what: str, error: OSError) -> InputError:
-    """Return the error for what the operating system would not let be written.
-
-    Args:
-        what: the file, and what it is.
-        error: what the system said.
-    """
+    """Return the error for `what`, a file and what it is, that the operating system would not let be written."""
     return InputError(
         f"{what} could not be written ({error.strerror}): free some space on the disk, or see that the place may be "
         "written to, and give the same command again. What was finished before is kept."

@@ -21,8 +21,7 @@ AT_ONCE = 20
 class Memory:
     """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
 
-    A model is its tensors, or the handle on it. They are remembered weakly: one that was made to be evaluated may go
-    afterwards.
+    A model's tensors, or its handle, are remembered weakly: one that was made to be evaluated may go afterwards.
     """
 
     known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
@@ -71,7 +70,7 @@ def evaluate(
             the cohort has it still.
 
     Raises:
-        DivergedError: if a model's test loss is not finite.
+        DivergedError: if a model's test loss is not finite, though its weights may be.
     """
     everyone = [client.id for client in fed.clients]
     stands = dict(zip(everyone, earlier, strict=bool(earlier)))
@@ -93,24 +92,7 @@ def evaluate(
         if validated:
             validation = memory.evaluate(fed, personal, "validation")
             accuracy["validation"] += [validation[n].accuracy for n in some]
-    check_test_loss(loss, fed)
-    return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})
-
-
-def check_test_loss(losses: list[float], fed: Federation) -> None:
-    """Check that test losses are finite, whatever `fed.on_divergence` says: weights may be finite and a loss not.
-
-    After mixing, the diverging client cannot be identified; and evaluating must change nothing.
-
-    Args:
-        losses: of all clients, in order.
-        fed: the federation.
-
-    Raises:
-        DivergedError: naming the clients.
-    """
-    found: dict[int | str, str] = {
-        n: f"its test loss is {loss}" for n, loss in zip(fed.by_id, losses, strict=True) if not math.isfinite(loss)
-    }
-    if found:
+    # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
+    if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
+    return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})

@@ -15,11 +15,7 @@ def is_path(name: str) -> bool:
 
 
 def load(path: str, what: str) -> Any:
-    """Return what a dotted path names.
-
-    Args:
-        path: ``package.module:name``.
-        what: what it should be, for the message: ``"method"``.
+    """Return what a dotted path names; messages call it a `what`: ``"method"``.
 
     Raises:
         InputError: if the module cannot be imported, or has no such name.

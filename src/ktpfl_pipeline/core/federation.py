@@ -28,7 +28,7 @@ WEIGHS = "weighs models on private images"
 
 @dataclass
 class RoundLog:
-    """What the phases of one round came to, beside their values: the engine reads it when the round ends.
+    """What the phases of one round came to beside their values.
 
     Attributes:
         progress: told of each client that has finished a phase.
@@ -61,6 +61,10 @@ class RoundLog:
 @dataclass(frozen=True, eq=False)
 class Federation(Setting):
     """A setting, who computes for its clients, and the operations that methods are made of.
+
+    Arguments that these share: `models` by client, |S| of them, never written in place; `t`, the round, which names the
+    random streams; `batch`, (B,) indices of public samples; `teachers`, (|S|, B, K) probabilities in the models' order;
+    `split`, that of private images; `epochs`, passes over the training split, where None takes E.
 
     Attributes:
         executor: how an operation visits many clients.
@@ -107,31 +111,20 @@ class Federation(Setting):
     ) -> tuple[Models, dict[int, rules.Vectors]]:
         """Return each model trained by the method's own rule, and the rule's other vectors after it.
 
-        Args:
+        Arguments of its own:
             rule: how a step goes; see `rules.train`.
-            models: where to start.
-            t: the round, which names the streams.
             others: what each client's rule needs beside its model.
-            epochs: passes over the training split; None takes E.
             part: names the streams of a second training in one round.
         """
-        limit, given = rules.Limit(self.training.epochs if epochs is None else epochs), others or {}
-        calls = {n: (params, rule, given.get(n, ()), t, limit, part) for n, params in models.items()}
+        given, passes = others or {}, self.training.epochs if epochs is None else epochs
+        calls = {n: (params, rule, given.get(n, ()), t, passes, None, part) for n, params in models.items()}
         before = {n: (params, given.get(n, ())) for n, params in models.items()}
         found = self.run_training("train", rules.train, calls, before, uses="trains by a rule of its own")
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
-        """Return each model after a few steps on its client's training images, to be evaluated and thrown away.
-
-        The images are those of round 0, which no round of training has: the same at every evaluation.
-
-        Args:
-            rule: how a step goes; see `rules.train`.
-            models: where to start.
-            steps: how many.
-        """
-        calls = {n: (params, rule, (), 0, rules.Limit(1, steps)) for n, params in models.items()}
+        """Return each model after a few `steps` of a rule, to be evaluated and thrown away; see `fine_tune`."""
+        calls = {n: (params, rule, (), 0, 1, steps) for n, params in models.items()}
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
         uses = "adapts models to private images before they are evaluated"
         found = self.run_training("adapt", rules.train, calls, before, uses=uses, thrown_away=True)
@@ -141,23 +134,13 @@ class Federation(Setting):
         """Return each model trained on its client's private data, to be evaluated and thrown away.
 
         The shuffles are those of round 0, which no round of training has: the same at every evaluation.
-
-        Args:
-            models: where to start.
-            epochs: passes over the training split; None takes E.
         """
         calls = {n: (params, 0, epochs) for n, params in models.items()}
         uses = "fine-tunes models before they are evaluated"
         return self.run_training("fine_tune", operations.train, calls, models, uses=uses, thrown_away=True)
 
     def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
-        """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode.
-
-        Args:
-            models: |S| of them.
-            batch: (B,) indices of the public samples.
-            t: the round, which names the streams of what adversaries make up.
-        """
+        """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode."""
         results = self.run("predict", operations.logits, {n: (params, batch) for n, params in models.items()})
         check_finite("predictions", results)
         false = {
@@ -168,27 +151,13 @@ class Federation(Setting):
         return torch.stack([false.get(n, results[n]) for n in models])
 
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
-        """Return each model fitted to its teacher on the public samples `batch` for R epochs.
-
-        Args:
-            models: the students, |S| of them.
-            teachers: (|S|, B, K) probabilities, in the models' order.
-            batch: (B,) indices of the public samples that the teachers speak of.
-            t: the round, which names the shuffling streams.
-        """
+        """Return each model fitted to its teacher on the public samples for R epochs."""
         check_teachers(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
         return self.run_training("distill", operations.distill, calls, models)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
-        """Return the server's models, one per architecture, each fitted to one teacher for R epochs.
-
-        Args:
-            models: by architecture.
-            teacher: (B, K) probabilities.
-            batch: (B,) indices of the public samples.
-            t: the round, which names the shuffling streams.
-        """
+        """Return the server's models, one per architecture, each fitted to one teacher, (B, K), for R epochs."""
         check_teachers(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
         return self.run_training("fuse", operations.distill, calls, models)
@@ -203,12 +172,8 @@ class Federation(Setting):
     def cross_logits(self, models: Models, split: Split, limit: int | None = None) -> dict[int, Tensor]:
         """Return what every model says of every client's images: by client, (V_n, |S|, K), eval mode.
 
-        The private images do not move in the simulation; in a real federation the models would have to.
-
-        Args:
-            models: |S| of them; the clients whose images are meant are theirs.
-            split: of which images.
-            limit: at most so many a client, those of `held_out`.
+        The private images, those of `held_out`, do not move in the simulation; in a real federation the models would
+        have to.
         """
         parts = [self.held_out(n, split, limit).images for n in models]
         calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
@@ -237,16 +202,12 @@ class Federation(Setting):
         uses: str = "",
         thrown_away: bool = False,
     ) -> dict[Key, Value]:
-        """Run a client operation that trains, and find out whose weights or loss left the finite numbers.
+        """Run a client operation that trains, as `run` does, and find out whose weights or loss are not finite.
 
         This is where divergence is noticed: before anything of that client is mixed with what others have.
 
-        Args:
-            phase: what it is called in measurements.
-            operation: called as ``operation(workspace, n, *arguments)``.
-            calls: arguments by client.
+        Arguments of its own:
             before: what takes the place of each value where it diverged and is restored.
-            uses: as of `run`.
             thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
                 which it may not be; ``skip`` is ``restore`` there.
 
@@ -273,18 +234,15 @@ class Federation(Setting):
 
 
 def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
-    """Check that uploads are numbers before they are mixed with others'; else their clients' training has diverged.
+    """Check that uploads, by client, are numbers before they are mixed with others'.
 
     Args:
         what: the uploads are, such as ``"predictions"``.
         uploads: by client.
 
     Raises:
-        DivergedError: naming the clients.
+        DivergedError: naming the clients whose are not.
     """
     whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
-    found: dict[int | str, str] = {
-        n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite
-    }
-    if found:
+    if found := {n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite}:
         raise diverged(found)

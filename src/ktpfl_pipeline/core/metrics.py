@@ -1,6 +1,6 @@
 """What is measured of a model, of a round, and of the wire."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,6 @@ class Traffic:
         return self.predictions_down + self.prototypes_down + self.coefficients_down
 
 
-KINDS = tuple(entry.name for entry in fields(Traffic))
-"""What travels, as finely as a method tells it."""
 LEDGERS = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down", "public_down")
 """The three ledgers, by direction, that history and reports keep."""
 

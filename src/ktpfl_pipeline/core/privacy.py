@@ -42,41 +42,28 @@ class Privacy:
 def check_possible(
     architectures: Collection[str], build: Callable[[str], nn.Module], dtype: str, memory_format: str
 ) -> None:
-    """Check that private training is possible at all.
-
-    Args:
-        architectures: of the clients.
-        build: makes a module from an architecture's name.
-        dtype: `Compute.dtype`, one of float32, float64, bfloat16.
-        memory_format: `Compute.memory_format`, contiguous or channels_last.
+    """Check that private training is possible with these `architectures`, and `dtype` and `memory_format` of `Compute`.
 
     Raises:
         InputError: naming the architectures with BatchNorm, if bfloat16 or channels last is asked for, or without
             Opacus.
     """
-    if find_spec("opacus") is None:
-        raise InputError(
-            "training.privacy needs Opacus, which is not installed: pip install '.[privacy]', or set it to null."
-        )
-    if dtype == "bfloat16":
-        raise InputError(
-            "compute.dtype is bfloat16; with training.privacy gradients of single images are taken in float32 or "
-            "float64: choose one of these, or set training.privacy to null."
-        )
-    if memory_format == "channels_last":
-        raise InputError(
-            "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
-            "they have: choose contiguous, or set training.privacy to null."
-        )
     with torch.device("meta"):  # no weights are made, and nothing is drawn
         built = {name: build(name) for name in architectures}
     mixing = [name for name, module in built.items() if any(isinstance(part, _BatchNorm) for part in module.modules())]
-    if mixing:
-        raise InputError(
-            f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so "
-            "that no image has a gradient of its own, which training.privacy would clip: take architectures without "
-            "it, such as lenet, or set training.privacy to null."
-        )
+    why = {
+        "training.privacy needs Opacus, which is not installed: pip install '.[privacy]'": find_spec("opacus") is None,
+        "compute.dtype is bfloat16; with training.privacy gradients of single images are taken in float32 or float64: "
+        "choose one of these": dtype == "bfloat16",
+        "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
+        "they have: choose contiguous": memory_format == "channels_last",
+        f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so that no "
+        "image has a gradient of its own, which training.privacy would clip: take architectures without it, such as "
+        "lenet": bool(mixing),
+    }
+    for reason, holds in why.items():
+        if holds:
+            raise InputError(f"{reason}, or set training.privacy to null.")
 
 
 def load_opacus() -> None:
@@ -85,11 +72,7 @@ def load_opacus() -> None:
 
 
 def check_delta(privacy: Privacy, images: int) -> None:
-    """Check that δ is small for the largest client, which has so many training images.
-
-    Raises:
-        InputError: if δ is at least 1 / images.
-    """
+    """Check that δ is below 1 / images, of the largest client's training images; else raise InputError."""
     if privacy.delta >= 1 / images:
         raise InputError(
             f"training.privacy.delta is {privacy.delta} and a client has {images} training images; at 1/{images} a "
@@ -122,13 +105,7 @@ def spent(privacy: Privacy, images: Sequence[int], rounds: Sequence[int], epochs
 
 @cache
 def epsilon(privacy: Privacy, share: float, steps: int) -> float:
-    """Return ε of so many steps: the smallest that an order of Rényi privacy gives for δ, by Opacus.
-
-    Args:
-        privacy: σ and δ.
-        share: q, the chance of an image in a step.
-        steps: how many.
-    """
+    """Return ε of some steps with q = `share`: the smallest that an order of Rényi privacy gives for δ, by Opacus."""
     if steps == 0:
         return 0.0
     if privacy.noise_multiplier == 0:

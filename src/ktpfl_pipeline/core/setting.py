@@ -1,7 +1,6 @@
 """What a federation is: clients, public set, model builder, settings, and the named random streams. Plain data.
 
-Client operations and executors know this and no more; `Federation` adds the executor, and the operations on many
-clients that methods call.
+Client operations and executors know this and no more; `Federation` adds the operations on many clients.
 """
 
 from collections.abc import Callable
@@ -71,10 +70,8 @@ class Compute:
 
     def place(self) -> torch.device:
         """Return the device that is meant."""
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(name)
+        auto = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(auto if self.device == "auto" else self.device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,26 +86,16 @@ def matrix_of(models: Sequence[Params], names: Sequence[str]) -> Tensor:
 
 
 def with_vector(params: Params, names: Sequence[str], vector: Tensor) -> Params:
-    """Return the model with some tensors taken from a vector and all others as they are.
-
-    Args:
-        params: the model.
-        names: of the tensors that are taken, in the vector's order.
-        vector: (d,).
-    """
+    """Return the model with the tensors `names` taken from a vector, (d,), in this order, and all others kept."""
     parts = torch.split(vector, [params[name].numel() for name in names])
     return {**params, **{name: part.view_as(params[name]) for name, part in zip(names, parts, strict=True)}}
 
 
 def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
-    """Return linear combinations of models of one architecture, summed in float64.
+    """Return r linear combinations of n models of one architecture with `weights`, (r, n), summed in float64.
 
     Running means and variances of BatchNorm are combined like parameters; of its counters, being whole numbers, the
     largest among the models that count is taken.
-
-    Args:
-        models: n models.
-        weights: (r, n), one row for each combination.
     """
     mixed: list[dict[str, Tensor]] = [{} for _ in weights]
     for name, first in models[0].items():
@@ -126,14 +116,10 @@ def average(models: Sequence[Params], weights: Tensor) -> Params:
 
 
 def gram(models: Sequence[Params], names: Sequence[str]) -> Tensor:
-    """Return the inner products of models as vectors from their common mean, (n, n) float64.
+    """Return the inner products of n models from their common mean as vectors of the tensors `names`, (n, n) float64.
 
     Distances follow from it, ‖w_i - w_j‖² = G_ii + G_jj - 2 G_ij, and nothing cancels: models that were trained from
     one start are close together and far from zero.
-
-    Args:
-        models: n models of one architecture.
-        names: of the tensors that count, as a rule the trained parameters.
     """
     total = torch.zeros(len(models), len(models), dtype=torch.float64, device=next(iter(models[0].values())).device)
     for name in names:

@@ -23,10 +23,10 @@ AT_ONCE = 2**27
 
 
 def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
-    """Run DP-SGD on client n's cross-entropy for E epochs; return its new weights and the last epoch's mean loss.
+    """Run DP-SGD on client n's cross-entropy for E epochs.
 
-    As `local.train`, but for each step every image is drawn by itself (Poisson sampling, which the accountant takes
-    for granted), so that an epoch is one only in expectation.
+    As `operations.train`, but each step draws every image by itself (Poisson sampling, which the accountant takes for
+    granted), so that an epoch is one only in expectation.
     """
     from opacus.grad_sample import GradSampleHooks
     from opacus.optimizers import DPOptimizer
@@ -91,13 +91,6 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
 
 
 def poisson(samples: int, steps: int, share: float, stream: torch.Generator) -> Iterator[Tensor]:
-    """Yield the indices of each step's images, (b,), drawn independently of one another.
-
-    Args:
-        samples: how many images there are.
-        steps: of an epoch.
-        share: q, the chance of an image in a step.
-        stream: draws them.
-    """
+    """Yield the indices of each step's images, (b,): each of the `samples` has the chance q = `share` to be drawn."""
     for _ in range(steps):
         yield (torch.rand(samples, generator=stream, dtype=torch.float64) < share).nonzero().squeeze(1)

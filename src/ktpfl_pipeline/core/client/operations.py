@@ -1,7 +1,6 @@
 """The operations for one client: local training, distillation, prediction, evaluation.
 
-Each function is called as ``operation(workspace, client id, params, ...)`` by an executor. Batches, devices, dtypes
-and optimizers exist only here.
+Batches, devices, dtypes and optimizers exist only here.
 """
 
 from dataclasses import replace
@@ -20,15 +19,7 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
-    """Run E epochs of SGD on client n's cross-entropy; return its new weights and the last epoch's mean loss.
-
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its weights.
-        t: the round, which names the streams.
-        epochs: passes over the training split; None takes E.
-    """
+    """Run E epochs, or `epochs`, of SGD on client n's cross-entropy; the loss is the last epoch's mean."""
     settings, samples = space.setting.training, space.split(n, "train")
     settings = settings if epochs is None else replace(settings, epochs=epochs)
     module = space.module(n, params).train()
@@ -42,16 +33,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
-    """Run R epochs of SGD on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6).
-
-    Args:
-        space: the process's workspace.
-        n: the client, or the architecture of a model of the server.
-        params: the student's weights.
-        teacher: (B, K) probabilities.
-        batch: (B,) indices of the public samples.
-        t: the round, which names the streams.
-    """
+    """Run R epochs of SGD on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
     settings, images = space.setting.distillation, space.public(batch)
     module = space.module(n, params).train(settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
@@ -65,22 +47,17 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return T²·KL(teacher ‖ softmax(logits / T)), summed over classes, averaged over samples.
+    """Return T²·KL(teacher ‖ softmax(logits / T)) of (b, K) each, summed over classes, averaged over samples.
 
     Its gradient with respect to the logits is T·(softmax(logits / T) - teacher) / samples, so T changes the shape of
     the teacher and not the size of the step.
-
-    Args:
-        logits: (b, K) of the student.
-        teacher: (b, K) probabilities.
-        temperature: T.
     """
     student = F.log_softmax(logits / temperature, dim=1)
     return temperature**2 * F.kl_div(student, teacher, reduction="batchmean")
 
 
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
-    """Return client n's logits, (B, K), on the public samples of the indices `batch`, (B,), in eval mode."""
+    """Return client n's logits, (B, K), on the public samples `batch`, in eval mode."""
     return Outcome(predict(space, space.module(n, params), space.public(batch)))
 
 

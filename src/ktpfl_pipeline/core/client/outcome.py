@@ -1,4 +1,4 @@
-"""What a client operation returns, and whether the weights that it trained are finite."""
+"""What a client operation returns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

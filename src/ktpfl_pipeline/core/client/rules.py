@@ -36,11 +36,7 @@ class Gradient(Protocol):
 
 
 class Rule(Protocol):
-    """How a step goes.
-
-    Attributes:
-        batches: how many mini-batches one step consumes.
-    """
+    """How a step goes."""
 
     @property
     def batches(self) -> int:
@@ -57,14 +53,6 @@ class Rule(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Limit:
-    """How long a training is: passes over the training split, and at most so many steps in each."""
-
-    epochs: int
-    steps: int | None = None
-
-
 def train(
     space: Workspace,
     n: int,
@@ -72,19 +60,17 @@ def train(
     rule: Rule,
     others: Vectors,
     t: int,
-    limit: Limit,
+    epochs: int,
+    steps: int | None = None,
     part: str = "",
 ) -> Outcome[tuple[Params, Vectors]]:
     """Take the rule's steps on client n's data.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its model.
+    Arguments of its own:
         rule: how a step goes.
         others: what the rule needs beside the model.
-        t: the round, which names the streams.
-        limit: how long.
+        epochs: passes over the training split.
+        steps: at most so many in each of them.
         part: names the streams of a second training in one round.
 
     Returns:
@@ -108,10 +94,10 @@ def train(
     names = (t, n, part) if part else (t, n)
     shuffle = setting.stream("private shuffle", *names)
     with rng.seeded(rng.derive(setting.seed, "dropout", *names), space.device):
-        for _ in range(limit.epochs):
+        for _ in range(epochs):
             losses.clear()
             order = batches(len(samples), setting.training.batch_size, shuffle, space.device)
-            for group in islice(groups(order, rule.batches), limit.steps):
+            for group in islice(groups(order, rule.batches), steps):
                 vectors = rule.step(vectors, gradient, group, setting.training.learning_rate)
     load(parameters, vectors[0])
     loss = float(torch.stack(losses).double().mean()) if losses else 0.0
@@ -184,5 +170,5 @@ class Proximal:
 
 
 def sgd(weights: Tensor, direction: Tensor, rate: float) -> Tensor:
-    """Return w - η g, rounded as `local.step` rounds it."""
+    """Return w - η g, rounded as `sgd.step` rounds it."""
     return torch.sub(weights, direction, alpha=rate)

@@ -38,15 +38,10 @@ def descend(
 
 @torch.no_grad()
 def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning_rate: float) -> None:
-    """Take one step of plain SGD, w ← w - η g, in place: `torch.optim.SGD` to the bit.
+    """Take one step of plain SGD, w ← w - η g, on parameters w in place: `torch.optim.SGD` to the bit.
 
     Without momentum there is no state to keep, and making the first `torch.optim` optimizer of a process imports
     torch's compiler: five seconds before the first step.
-
-    Args:
-        parameters: w, written in place.
-        gradients: g, one for each.
-        learning_rate: η.
     """
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.sub_(gradient, alpha=learning_rate)
@@ -56,13 +51,7 @@ def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.dev
     """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
 
     A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped. They
-    are drawn on the CPU, and go to `device` all at once: a GPU would be waited for at each step otherwise.
-
-    Args:
-        samples: how many there are.
-        size: of a batch.
-        shuffle: the stream that orders them.
-        device: where the indices go; None leaves them on the CPU.
+    are drawn from `shuffle` on the CPU and go to `device` all at once: otherwise each step would wait for a GPU.
     """
     order = torch.randperm(samples, generator=shuffle).to(device, non_blocking=True)
     parts = list(torch.split(order, size))

@@ -1,10 +1,10 @@
-"""The verbs for several clients of one architecture in one computation: their tensors stacked, the client first.
+"""Client operations for several clients of one architecture in one computation, their tensors stacked client first.
 
 Made for a GPU, which one client's kernels do not fill and whose launches they wait for. Each client has the batches,
 the pixels, the steps and the BatchNorm statistics of `operations.py`; what differs is the rounding, and which masks
 dropout draws. Inside a phase nothing waits for the device: indices go there once an epoch, losses come back once.
 
-A stacked form is called as ``verb(workspace, calls)``, `calls` being those of `SerialExecutor.run` for clients of one
+A stacked form is called as ``operation(space, calls)``, `calls` being those of `Executor.run` for clients of one
 architecture. They differ in their models and teachers; all other arguments are the first one's.
 """
 
@@ -25,7 +25,7 @@ from ktpfl_pipeline.core.client import operations, sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.metrics import Evaluation
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Split
 from ktpfl_pipeline.core.weights import Params
 
 Calls = Mapping[int, tuple[Any, ...]]
@@ -55,13 +55,9 @@ class Stack:
         return {name: tensor[rows].detach() for name, tensor in self.tensors.items()}
 
     def logits(self, tensors: Params, images: Tensor) -> Tensor:
-        """Return each model's logits, (m, b, K).
+        """Return the logits, (m, b, K), of m models on uint8 images, (m, b, C, H, W), or (b, C, H, W) the same for all.
 
         In training mode the running statistics among `tensors` move, in place.
-
-        Args:
-            tensors: m models.
-            images: uint8, (m, b, C, H, W) of each its own, or (b, C, H, W) of all the same.
         """
         own = images.dim() == 5
         pixels = self._space.pixels(images.flatten(end_dim=-4))
@@ -112,10 +108,7 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     """Do what `operations.train` does for each client."""
     _, t, *epochs = next(iter(calls.values()))
     settings = space.setting.training if epochs in ([], [None]) else replace(space.setting.training, epochs=epochs[0])
-    splits = [space.split(n, "train") for n in calls]
-    images, labels = torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits])
-    sizes = [len(own) for own in splits]
-    starts = _starts(sizes, space.device)
+    images, labels, sizes, starts = _samples(space, calls, "train")
     stack = Stack(space, calls, training=True)
 
     def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
@@ -171,11 +164,10 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
     knows of the others, so that clients need not have equally many.
     """
     _, split = next(iter(calls.values()))
-    splits = [space.split(n, split) for n in calls]
-    images, labels = torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits])
-    sizes = torch.tensor([len(own) for own in splits], device=space.device)[:, None]
-    place = torch.arange(max(map(len, splits)), device=space.device)
-    places = _starts([len(own) for own in splits], space.device) + torch.minimum(place, sizes - 1)  # (S, V)
+    images, labels, numbers, starts = _samples(space, calls, split)
+    sizes = torch.tensor(numbers, device=space.device)[:, None]
+    place = torch.arange(max(numbers), device=space.device)
+    places = starts + torch.minimum(place, sizes - 1)  # (S, V)
     counts = place < sizes  # (S, V)
     found = predict(space, Stack(space, calls, training=False), lambda part: images[places[:, part]], len(place))
     errors = F.cross_entropy(found.transpose(1, 2), labels[places], reduction="none").where(counts, 0.0)
@@ -186,13 +178,9 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
 
 @torch.inference_mode()  # no wider, as in `operations.predict`
 def predict(space: Workspace, stack: Stack, images: Callable[[slice], Tensor], number: int) -> Tensor:
-    """Return each model's logits on so many images, (S, number, K).
+    """Return each model's logits in eval mode on a `number` of images, (S, number, K).
 
-    Args:
-        space: the process's workspace.
-        stack: the models, in eval mode.
-        images: returns a part of the images, all models' or each model's own; see `Stack.logits`.
-        number: of each model's images.
+    `images` returns a part of them, all models' or each model's own; see `Stack.logits`.
     """
     size = max(1, space.setting.compute.prediction_batch // len(stack))
     parts = [slice(start, start + size) for start in range(0, number, size)]
@@ -208,14 +196,8 @@ def descend(
 ) -> list[float]:
     """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch.
 
-    The models' losses are added up: each model's own is then all that its gradient knows of.
-
-    Args:
-        stack: what is trained.
-        loss: of the samples at the given indices.
-        sizes: how many samples each client has.
-        settings: passes over them, batch size and step size; as in `sgd.descend`.
-        shuffles: each client's stream.
+    The models' losses are added up: each model's own is then all that its gradient knows of. Arguments are those of
+    `sgd.descend`, with one size (a number of samples) and one shuffling stream for each client.
     """
     device = next(iter(stack.tensors.values())).device
     total = torch.zeros(len(stack), device=device, dtype=torch.float64)
@@ -261,10 +243,13 @@ def _predictions(space: Workspace, calls: Calls, images: Tensor) -> dict[int, Ou
     return {n: Outcome(row) for n, row in zip(calls, found, strict=True)}
 
 
-def _starts(sizes: Sequence[int], device: torch.device) -> Tensor:
-    """Return where each client's samples begin among those of all, (S, 1)."""
+def _samples(space: Workspace, calls: Calls, split: Split) -> tuple[Tensor, Tensor, list[int], Tensor]:
+    """Return all clients' images and labels, how many each has, and where its own begin among them, (S, 1)."""
+    splits = [space.split(n, split) for n in calls]
+    sizes = [len(own) for own in splits]
     counts = torch.tensor(sizes)
-    return (counts.cumsum(0) - counts)[:, None].to(device)
+    starts = (counts.cumsum(0) - counts)[:, None].to(space.device)
+    return torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits]), sizes, starts
 
 
 def _outcomes(calls: Calls, stack: Stack, means: list[float]) -> dict[int, Outcome[Params]]:
@@ -278,4 +263,4 @@ STACKED: dict[Callable[..., Any], Callable[[Workspace, Calls], dict[int, Outcome
     operations.cross_logits: cross_logits,
     operations.evaluate: evaluate,
 }
-"""The verbs that have a stacked form. The others visit one client after another: their steps are a method's own."""
+"""The operations with a stacked form. The others visit one client after another: their steps are a method's own."""

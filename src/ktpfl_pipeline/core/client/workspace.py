@@ -1,7 +1,4 @@
-"""What one process keeps between client operations: its device, one module per architecture, images on the device.
-
-Pixels become numbers in one place, `Workspace.pixels`, for private and public images alike.
-"""
+"""What one process keeps between client operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,10 +36,7 @@ class Workspace:
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
         """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
 
-        Args:
-            n: a client, or an architecture.
-            params: what is loaded.
-            role: there is one module per architecture and role; two at a time need different ones.
+        There is one module per architecture and `role`; two at a time need different roles.
         """
         name = n if isinstance(n, str) else self.setting.by_id[n].architecture
         if (name, role) not in self._modules:

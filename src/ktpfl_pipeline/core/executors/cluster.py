@@ -5,9 +5,9 @@ it makes stays on its machine as an object of Ray, and the server holds a handle
 tensor is looked at: to mix models, and for the checkpoint. The next operation for this client is given the handle back.
 Knowledge, losses and accuracies travel.
 
-A worker that dies is replaced, given its clients' images anew, and goes on with what it had not answered: an operation
-changes nothing but what it returns. Its models survive it, in the memory of its machine. With the machine they are
-gone; `LostError` then takes the engine back to its checkpoint. Only this file and `ray_session.py` know of Ray, and
+A worker that dies is replaced, given its clients' images anew, and goes on with what it had not answered. Its models
+survive it, in the memory of its machine. With the machine they are gone; `LostError` then takes the engine back to its
+checkpoint. Only this file and `ray_session.py` know of Ray, and
 they load it when needed.
 """
 
@@ -22,14 +22,14 @@ from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, checked
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
-from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.weights import Handle
 
-ATTEMPTS = 2
-"""How often one client's call is given to a worker before the run gives up."""
+Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
+"""Dtype and shape of a model's tensors."""
 PATIENCE = 120
 """Seconds in which the workers must have started: each loads torch, from a slow disk perhaps."""
 
@@ -49,7 +49,7 @@ class ClusterExecutor(SerialExecutor):
         self.address, self.workers = address, workers
         self._session: Session | None = None
         self._pool: list[Any] = []  # handles of the actors
-        self._homes: dict[int, int] = {}  # position in the pool by client
+        self._homes: dict[Any, int] = {}  # position in the pool by client
         self._setting: Setting | None = None
         self._public: Any = None  # the public images, once for all workers
 
@@ -90,9 +90,20 @@ class ClusterExecutor(SerialExecutor):
         outcomes: dict[Key, Outcome[Value]] = {}
         attempts: dict[Key, int] = dict.fromkeys(calls, 0)
         waiting: dict[Any, _Asked[Key]] = {}  # by the reference of the answer, each worker's in the order of its work
-        homes = {n: self._home(n, place) for place, n in enumerate(calls)}
+        # models of the server have no home and go to one worker after another
+        homes = {n: self._homes.get(n, place % len(self._pool)) for place, n in enumerate(calls)}
+
+        def ask(position: int) -> None:
+            """Send a worker all calls that it has not answered in one message, in which what they share stands once."""
+            if mine := {n: calls[n] for n in calls if homes[n] == position and n not in outcomes}:
+                worker = self._pool[position]
+                taken = worker.take.remote(operation, mine)
+                for n in mine:
+                    answer, models = worker.run.options(num_returns=2).remote(n)
+                    waiting[answer] = _Asked(n, position, taken, models)
+
         for position in range(len(self._pool)):
-            waiting |= self._ask(position, operation, {n: calls[n] for n in calls if homes[n] == position})
+            ask(position)
         while waiting:
             (ready,), _ = ray.wait(list(waiting), num_returns=1)
             asked: _Asked[Key] = waiting.pop(ready)
@@ -103,10 +114,11 @@ class ClusterExecutor(SerialExecutor):
                 raise
             except ray.exceptions.RayError as error:
                 attempts[asked.n] += 1  # the first without an answer is the one that was at work
-                self._replace(asked, phase, attempts[asked.n], error)
+                if attempts[asked.n] >= ATTEMPTS:
+                    raise starved(asked.n, phase, "workers of the cluster", type(error).__name__) from error
+                self._renew(asked.position)
                 waiting = {key: other for key, other in waiting.items() if other.position != asked.position}
-                mine = [n for n in calls if homes[n] == asked.position and n not in outcomes]
-                waiting |= self._ask(asked.position, operation, {n: calls[n] for n in mine})
+                ask(asked.position)
                 continue
             if isinstance(answer, BaseException):
                 raise answer
@@ -114,22 +126,6 @@ class ClusterExecutor(SerialExecutor):
             outcomes[asked.n] = replace(answer, value=_attached(answer.value, asked.models, self._session))
             progress(phase, len(outcomes), len(calls))
         return outcomes
-
-    def _home(self, n: int | str, place: int) -> int:
-        """Return the worker of a client; models of the server have none and go to one after another."""
-        return self._homes[n] if isinstance(n, int) else place % len(self._pool)
-
-    def _ask(self, position: int, operation: Operation[Any], calls: Calls[Key]) -> "dict[Any, _Asked[Key]]":
-        """Send a worker its calls in one message, in which what they share stands once; return what will answer."""
-        if not calls:
-            return {}
-        worker = self._pool[position]
-        taken = worker.take.remote(operation, calls)
-        asked = {}
-        for n in calls:
-            answer, models = worker.run.options(num_returns=2).remote(n)
-            asked[answer] = _Asked(n, position, taken, models)
-        return asked
 
     def _start(self, setting: Setting) -> None:
         """Bring the federation's data to the workers, which are started where there are none."""
@@ -172,15 +168,6 @@ class ClusterExecutor(SerialExecutor):
         self._pool[position] = _actor(cpus=0)
         return self._set_up(position)
 
-    def _replace(self, asked: "_Asked[Any]", phase: str, attempts: int, error: Exception) -> None:
-        """Put a new worker in the place of one that has died with a call, or give up."""
-        if attempts >= ATTEMPTS:
-            raise InputError(
-                f"Client {asked.n}'s {phase} ended two workers of the cluster, the last by {type(error).__name__}; "
-                "this is mostly too little memory: set compute.workers lower, and give the same command again."
-            ) from error
-        self._renew(asked.position)
-
     def _stop(self) -> None:
         """End the workers; models that they made stay until the session ends."""
         for worker in self._pool:
@@ -190,19 +177,12 @@ class ClusterExecutor(SerialExecutor):
 
 @dataclass(frozen=True)
 class _Asked(Generic[Key]):
-    """A call that a worker has been given.
+    """A call that a worker has been given."""
 
-    Attributes:
-        n: whose.
-        position: the worker's, in the pool.
-        taken: reference of what it said when it was sent its calls: nothing, or why it could not read them.
-        models: reference of the models of its answer.
-    """
-
-    n: Key
-    position: int
-    taken: Any
-    models: Any
+    n: Key  # whose
+    position: int  # of the worker in the pool
+    taken: Any  # reference of what it said when it was sent its calls: nothing, or why it could not read them
+    models: Any  # reference of the models of its answer
 
 
 def share_out(setting: Setting, workers: int) -> dict[int, int]:
@@ -226,24 +206,13 @@ def share_out(setting: Setting, workers: int) -> dict[int, int]:
 class RemoteParams(Handle):
     """A model on the machine of the worker that made it."""
 
-    def __init__(
-        self,
-        models: Any,
-        place: int,
-        kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]],
-        session: "Session | None" = None,
-    ) -> None:
-        """Fetch nothing yet.
+    def __init__(self, models: Any, place: int, kinds: Kinds, session: Session | None = None) -> None:
+        """Fetch nothing yet; this model has a `place` in the list of models of which `models` is a reference.
 
-        Args:
-            models: reference of a list of models.
-            place: of this one in it.
-            kinds: dtype and shape of its tensors.
-            session: that the reference is good for; None in a worker, which does not outlive it.
+        The reference is good for a `session`, which is None in a worker: it does not outlive it.
         """
         self.shapes = {name: torch.empty(shape, dtype=dtype, device="meta") for name, (dtype, shape) in kinds.items()}
-        self._given = (models, place, kinds)
-        self._session = session
+        self._given, self._session = (models, place, kinds), session
         self._here: dict[str, Tensor] | None = None
 
     def open(self) -> dict[str, Tensor]:
@@ -257,7 +226,7 @@ class RemoteParams(Handle):
         """Travel as a reference: a worker fetches the model from where it is."""
         return RemoteParams, self._reference()
 
-    def _reference(self) -> tuple[Any, int, dict[str, tuple[torch.dtype, tuple[int, ...]]]]:
+    def _reference(self) -> tuple[Any, int, Kinds]:
         if self._session is not None and not self._session.alive:
             raise LostError("A model was on a cluster that has been left since.")
         return self._given
@@ -283,7 +252,7 @@ class _Left:
     """Stands for a model in what an operation returned: the model stays with the worker."""
 
     place: int
-    kinds: dict[str, tuple[torch.dtype, tuple[int, ...]]]
+    kinds: Kinds
 
 
 def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
@@ -296,7 +265,7 @@ def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
     return _Left(len(models) - 1, {name: (part.dtype, tuple(part.shape)) for name, part in value.items()})
 
 
-def _attached(value: Any, models: Any, session: "Session") -> Any:
+def _attached(value: Any, models: Any, session: Session) -> Any:
     """Return an operation's value with handles in the place of its models."""
     if isinstance(value, tuple):
         return tuple(_attached(part, models, session) for part in value)

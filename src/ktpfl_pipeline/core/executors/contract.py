@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Setting
 
 Value = TypeVar("Value")
@@ -23,6 +24,18 @@ Progress = Callable[[str, int, int], None]
 
 def silent(phase: str, done: int, total: int) -> None:
     """Tell nobody."""
+
+
+ATTEMPTS = 2
+"""How often one client's call is given to a worker before the run gives up."""
+
+
+def starved(n: int | str, phase: str, workers: str, how: str) -> InputError:
+    """Return the error for a call of client `n` that ended two `workers`, so called, the last of them by `how`."""
+    return InputError(
+        f"Client {n}'s {phase} ended two {workers}, the last by {how}; this is mostly too little memory: set "
+        "compute.workers lower, 1 for none, and give the same command again."
+    )
 
 
 @dataclass(frozen=True)

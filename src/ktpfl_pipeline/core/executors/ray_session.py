@@ -31,44 +31,27 @@ QUIET = {
 
 
 def check(address: str, threads: int, device: str, stacked: int = 1) -> None:
-    """Check that a cluster is possible with these settings, that its address means something, and that Ray is there.
-
-    Args:
-        address: ``local``, ``auto``, or the head's ``host:port``.
-        threads: torch threads of a worker.
-        device: ``cpu`` or ``cuda``.
-        stacked: how many clients are computed as one.
+    """Check that the cluster at `address` is possible with these settings, those of `executors.create`.
 
     Raises:
         InputError: naming the setting and what it must be.
     """
-    if threads != 1:
-        raise InputError(
-            f"compute.cluster is {address!r} and compute.threads is {threads}; each worker of a cluster has one "
-            "thread: set compute.threads to 1."
-        )
-    if device != "cpu":
-        raise InputError(
-            f"compute.cluster is {address!r}, whose workers compute on CPUs, and compute.device means a GPU; set it to "
-            "cpu, or leave compute.cluster out."
-        )
-    if stacked != 1:
-        raise InputError(
-            f"compute.cluster is {address!r} and compute.stacked is {stacked}; stacked clients are computed in one "
-            "process: set compute.stacked to 1, or leave compute.cluster out."
-        )
-    if address.startswith("ray://"):
-        raise InputError(
-            f"compute.cluster is {address!r}, which is how one talks to a cluster from outside; start the run on one "
-            "of its machines, with auto."
-        )
-    if address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address):
-        raise InputError(f"compute.cluster is {address!r}; choose local, auto, or the head's host:port.")
-    if find_spec("ray") is None:
-        raise InputError(
-            f"compute.cluster is {address!r}, which needs Ray: pip install '.[ray]' in the project's folder; or leave "
-            "it out."
-        )
+    why = {
+        f" and compute.threads is {threads}; each worker has one: set compute.threads to 1.": threads != 1,
+        ", whose workers have CPUs, and compute.device means a GPU; set it to cpu, or leave the cluster out.": (
+            device != "cpu"
+        ),
+        f" and compute.stacked is {stacked}; stacked clients are computed in one process: set compute.stacked to 1, or "
+        "leave compute.cluster out.": stacked != 1,
+        ", an address from outside; start the run on one of its machines, with auto.": address.startswith("ray://"),
+        "; choose local, auto, or the head's host:port.": (
+            address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address)
+        ),
+        ", which needs Ray: pip install '.[ray]' in the project's folder; or leave it out.": find_spec("ray") is None,
+    }
+    for reason, holds in why.items():
+        if holds:
+            raise InputError(f"compute.cluster is {address!r}{reason}")
 
 
 class Session:
@@ -89,12 +72,20 @@ class Session:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._joined = not ray.is_initialized()
         if self._joined:
-            quiet = {"logging_level": "ERROR", "log_to_driver": False}
             if address == LOCAL:
                 self._folder = tempfile.TemporaryDirectory(prefix="ktpfl-ray-", ignore_cleanup_errors=True)
-                _start_ray(workers, self._folder.name, quiet)
+                ray.init(
+                    address=LOCAL,
+                    num_cpus=resources.default_workers() if workers == "auto" else workers,
+                    num_gpus=0,
+                    include_dashboard=False,
+                    object_store_memory=object_store(),
+                    _temp_dir=self._folder.name,
+                    logging_level=logging.ERROR,
+                    log_to_driver=False,
+                )
             else:
-                _join_ray(address, quiet)
+                _join_ray(address)
         carry_tensors()
         self.alive = True
         cpus = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
@@ -151,20 +142,6 @@ def check_versions(found: list[dict[str, str]]) -> None:
             )
 
 
-def _start_ray(workers: int | Literal["auto"], folder: str, quiet: dict[str, Any]) -> None:
-    import ray
-
-    ray.init(
-        address=LOCAL,
-        num_cpus=resources.default_workers() if workers == "auto" else workers,
-        num_gpus=0,
-        include_dashboard=False,
-        object_store_memory=object_store(),
-        _temp_dir=folder,
-        **quiet,
-    )
-
-
 def object_store(shared: Path = Path("/dev/shm")) -> int:
     """Return the bytes that a cluster of this machine keeps models in: what does not fit goes to the disk."""
     free = resources.free_memory() // 3
@@ -174,14 +151,14 @@ def object_store(shared: Path = Path("/dev/shm")) -> int:
     return max(100 * 2**20, free)
 
 
-def _join_ray(address: str, quiet: dict[str, Any]) -> None:
+def _join_ray(address: str) -> None:
     import ray
 
     host, _, port = address.rpartition(":")
     try:
         if host:
             socket.create_connection((host, int(port)), timeout=REACH).close()  # Ray itself would try for a minute
-        ray.init(address=address, **quiet)
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # of many kinds: no such cluster, another version of Ray or Python, not one of its hosts
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(

@@ -7,7 +7,7 @@ from ktpfl_pipeline.core.setting import Setting
 
 
 class SerialExecutor(Executor):
-    """Runs an operation for one client after another."""
+    """Runs an operation for one client after another, in the order of the calls."""
 
     def __init__(self) -> None:
         """Start with nothing loaded."""

@@ -1,6 +1,7 @@
 """Messages between a worker and the process that started it: tensors in shared memory, everything else in a pipe."""
 
 import io
+import math
 import mmap
 import pickle
 from typing import Any
@@ -28,12 +29,7 @@ class SharedMemory:
         return rest.getvalue()
 
     def load(self, rest: bytes, *, copy: bool) -> Any:
-        """Return the message of which `dump` returned `rest`.
-
-        Args:
-            rest: what `dump` returned.
-            copy: ``False`` leaves the tensors where they are, until the next message; ``True`` copies them.
-        """
+        """Return the message of which `dump` returned `rest`; without `copy`, its tensors last until the next one."""
         return _Reader(io.BytesIO(rest), self._bytes, copy=copy).load()
 
 
@@ -74,7 +70,4 @@ class _Reader(pickle.Unpickler):
 
 def _view(memory: Tensor, place: tuple[int, torch.dtype, tuple[int, ...]]) -> Tensor:
     start, dtype, shape = place
-    numel = 1
-    for length in shape:
-        numel *= length
-    return memory[start : start + numel * dtype.itemsize].view(dtype).view(shape)
+    return memory[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)

@@ -21,7 +21,7 @@ from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, checked
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.setting import Setting
@@ -29,8 +29,6 @@ from ktpfl_pipeline.core.setting import Setting
 RESERVED = 2**31
 """Bytes reserved for the tensors of one message each way: a hundred models as large as ResNet-18 would not fit, and
 would be sent through the pipe."""
-ATTEMPTS = 2
-"""How often one client's call is given to a worker before the run gives up."""
 
 
 class WorkersExecutor(SerialExecutor):
@@ -124,10 +122,7 @@ class WorkersExecutor(SerialExecutor):
         how = dead.end()
         if attempts >= ATTEMPTS:
             self.close()
-            raise InputError(
-                f"Client {n}'s {phase} ended two workers, the last by {how}; this is mostly too little memory: set "
-                "compute.workers lower, 1 for none, and give the same command again."
-            )
+            raise starved(n, phase, "workers", how)
         assert self._setting is not None
         others = [worker for worker in self._pool if worker is not dead]
         self._pool[position] = _Worker(self._setting, others)

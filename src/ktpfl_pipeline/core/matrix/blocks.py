@@ -10,14 +10,9 @@ def uniform(n: int, device: torch.device | None = None) -> Tensor:
 
 
 def block(c: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cohort's block of c as rows that sum to one, and the mass each row gives to the cohort.
+    """Return the cohort's block of c as rows that sum to one, (|S|, |S|), and each row's mass there before, (|S|, 1).
 
-    Args:
-        c: (N, N) of all clients.
-        positions: (|S|,) rows and columns of the cohort.
-
-    Returns:
-        (|S|, |S|) conditional weights, and (|S|, 1) masses; with everyone present c itself and ones, bit for bit.
+    `positions`, (|S|,), are the cohort's rows and columns; with everyone present c and ones are returned, bit for bit.
     """
     if len(positions) == len(c):
         return c, torch.ones(len(c), 1, dtype=c.dtype, device=c.device)

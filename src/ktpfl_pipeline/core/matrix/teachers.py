@@ -17,21 +17,12 @@ def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
-    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) (Eq. 6).
-
-    Args:
-        c: (N, N) weights, row = student.
-        soft: (N, B, K) soft predictions s.
-    """
+    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) as `soft` (Eq. 6)."""
     return (c @ soft.flatten(1)).view_as(soft)
 
 
 def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
-    """Check that teachers are distributions over the classes.
-
-    Args:
-        soft: (n, B, K), or (B, K) the same for all.
-        whose: the n students, a client's id or the name of a model of the server.
+    """Check that the teachers of n students, (n, B, K), or (B, K) the same for all, are distributions.
 
     Raises:
         InputError: naming the first student whose teacher is none, and what it is instead.

@@ -1,25 +1,19 @@
-"""The ways to update the matrix: each returns the new one; `step` is η₃, and `steps` how often it is taken."""
+"""The ways to update the matrix.
 
-from typing import Protocol
+Each is called as ``update(objective, c, step, steps)`` and returns the new matrix, (N, N). Arguments that all share:
+
+    objective: what is minimised, row by row.
+    c: (N, N), the start.
+    step: η₃.
+    steps: how often it is taken.
+"""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.matrix.objectives import Objective
-
-
-class Update(Protocol):
-    """One round's update of the matrix."""
-
-    def __call__(self, objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
-        """Return the new matrix, (N, N).
-
-        Args:
-            objective: what is minimised, row by row.
-            c: (N, N), the start.
-            step: η₃.
-            steps: how often it is taken.
-        """
 
 
 def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
@@ -53,15 +47,8 @@ def exact(
 
     A step is taken where the objective bends less along it than the entropy does, (g' - g)·(c' - c) ≤ (c' - c)·(log c'
     - log c) / step: gradients alone decide, so nothing is lost to rounding near the optimum. A row is solved when
-    Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`.
-
-    Args:
-        objective: what is minimised.
-        c: (N, N), the start; every weight above zero.
-        step: the first step size tried, per row.
-        steps: not used: every row is solved, however many steps it takes.
-        limit: at most this many steps all the same.
-        gap: the certificate.
+    Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`, and given up after
+    `limit` steps. Every weight of c must be above zero; `step` is the first step size tried, and `steps` is not used.
     """
     size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
     g = objective.gradient(c)
@@ -101,13 +88,8 @@ def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -
     return c
 
 
-UPDATES: dict[str, Update] = {
-    "eg": eg,
-    "pgd": pgd,
-    "softmax": softmax,
-    "exact": exact,
-    "authors": authors,
-    "frozen": frozen,
+UPDATES: dict[str, Callable[[Objective, Tensor, float, int], Tensor]] = {
+    update.__name__: update for update in (eg, pgd, softmax, exact, authors, frozen)
 }
 
 
