@@ -20,7 +20,7 @@ import measure
 from workloads import WORKLOADS, federation
 
 from ktpfl_pipeline import methods, tracking
-from ktpfl_pipeline.core import checkpoint, engine, evaluation, resources
+from ktpfl_pipeline.core import checkpoint, engine, resources
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.executors import serial, workers
 
@@ -33,7 +33,6 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "predictions are finite": [(core, "check_finite")],
     "teachers are distributions": [(core, "check_teachers")],
     TRACKING: [],
-    "test losses are finite": [(evaluation, "check_test_loss")],
 }
 
 
