@@ -11,8 +11,11 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from ktpfl_pipeline.core.client.operations import evaluate
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import WEIGHS, Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -71,7 +74,7 @@ class FedFomo(Personal):
         """Fetch candidates, weigh them on validation data, move, train, upload the model and what was found."""
         chosen = {n: self.choose(state, n, t, fed) for n in cohort}
         models = {n: [state.models[n], *(state.models[m] for m in chosen[n])] for n in cohort}  # θ_j, its own first
-        losses = fed.candidate_losses({n: [state.starts[n], *models[n]] for n in cohort}, "validation")
+        losses = fed.run("validate", validation_losses, {n: ([state.starts[n], *models[n]],) for n in cohort}, WEIGHS)
         gains = {n: worth(state.starts[n], models[n], losses[n], fed.trained_names) for n in cohort}  # Eq. (4)
         weights = {n: normalised(gains[n]) for n in cohort}  # Eq. (5)
         moved = {n: state.starts[n] if w is None else mix(models[n], w[None])[0] for n, w in weights.items()}
@@ -99,6 +102,11 @@ class FedFomo(Personal):
                 other = int(torch.randint(len(rest), (), generator=stream))
                 picked[place], rest[other] = rest[other], picked[place]
         return picked
+
+
+def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome[list[float]]:
+    """Return the mean cross-entropy of each model on client n's validation data."""
+    return Outcome([evaluate(space, n, params, "validation").value.loss for params in models])
 
 
 def worth(start: Params, models: list[Params], losses: list[float], names: list[str]) -> Tensor:
