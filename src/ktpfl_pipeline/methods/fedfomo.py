@@ -64,9 +64,8 @@ class FedFomo(Personal):
             raise InputError(
                 "fedfomo weighs models on validation images, and a client has none; raise partition.validation_share."
             )
-        models = fed.common_models()
-        affinity = torch.eye(len(models), dtype=torch.float64, device=fed.device)
-        return FedFomoState(models, models, affinity, torch.zeros(len(models), dtype=torch.bool, device=fed.device))
+        models, p = fed.common_models(), torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
+        return FedFomoState(models, models, p, p.new_zeros(len(p), dtype=torch.bool))
 
     def round(
         self, state: FedFomoState, cohort: list[int], t: int, fed: Federation
@@ -88,7 +87,12 @@ class FedFomo(Personal):
                 shown[columns[0], columns] = w.to(shown)
         seen = state.seen.clone().index_fill_(0, fed.positions(cohort), True)
         after = FedFomoState({**state.models, **trained}, {**state.starts, **moved}, affinity, seen)
-        return after, RoundReport(trained, {n: traffic(state.models[n], len(chosen[n])) for n in cohort}, shown)
+        size = wire_bytes(trained[cohort[0]])
+        traffic = {
+            n: Traffic(coefficients_up=4 * (len(m) + 1), parameters_up=size, parameters_down=size * len(m))
+            for n, m in chosen.items()
+        }
+        return after, RoundReport(trained, traffic, shown)
 
     def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
         """Return the others whose models client n gets: the most promising, each swapped for a random one with ε."""
@@ -119,10 +123,8 @@ def worth(start: Params, models: list[Params], losses: list[float], names: list[
         names: of the parameters that distances are measured in.
     """
     here = vector_of(start, names).double()
-    gains = [
-        (losses[0] - loss) / (float((vector_of(params, names).double() - here).norm()) + 1e-5)
-        for params, loss in zip(models, losses[1:], strict=True)
-    ]
+    moved = [float((vector_of(params, names).double() - here).norm()) for params in models]
+    gains = [(losses[0] - loss) / (distance + 1e-5) for loss, distance in zip(losses[1:], moved, strict=True)]
     return torch.tensor(gains, dtype=torch.float64)
 
 
@@ -130,9 +132,3 @@ def normalised(gains: Tensor) -> Tensor | None:
     """Return the positive gains as weights that sum to one; None where there is none: keep what you have."""
     positive = gains.clamp_min(0.0)
     return positive / positive.sum() if positive.sum() > TINY else None
-
-
-def traffic(model: Params, candidates: int) -> Traffic:
-    """Return the bytes of a client that fetches so many models, and uploads its own and what each was worth."""
-    size = wire_bytes(model)
-    return Traffic(coefficients_up=4 * (candidates + 1), parameters_up=size, parameters_down=size * candidates)
