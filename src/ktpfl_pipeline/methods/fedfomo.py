@@ -64,8 +64,9 @@ class FedFomo(Personal):
             raise InputError(
                 "fedfomo weighs models on validation images, and a client has none; raise partition.validation_share."
             )
-        models, p = fed.common_models(), torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
-        return FedFomoState(models, models, p, p.new_zeros(len(p), dtype=torch.bool))
+        models = fed.common_models()
+        affinity = torch.eye(len(models), dtype=torch.float64, device=fed.device)
+        return FedFomoState(models, models, affinity, affinity.new_zeros(len(models), dtype=torch.bool))
 
     def round(
         self, state: FedFomoState, cohort: list[int], t: int, fed: Federation

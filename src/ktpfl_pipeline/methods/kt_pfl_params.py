@@ -62,5 +62,6 @@ class KTpFLParams(LearnedMatrix, Personal):
 
 def mean_distance(products: torch.Tensor) -> float:
     """Return q, the mean of ‖w_m - w_j‖² over pairs of different models; 1 where all are equal or there is one."""
-    n, total = len(products), float(squared_distances(products).sum())
+    n = len(products)
+    total = float(squared_distances(products).sum())
     return total / (n * (n - 1)) if total > 0 else 1.0

@@ -41,8 +41,8 @@ class PFedHNState:
     def copied(self) -> "PFedHNState":
         """Return a state that may be written to, which takes the memory of `hidden` models."""
         weights, velocity = ({k: v.clone() for k, v in params.items()} for params in (self.weights, self.velocity))
-        embeddings, momentum = self.embeddings.clone(), self.embedding_velocity.clone()
-        return PFedHNState(weights, velocity, embeddings, momentum, dict(self.untrained))
+        embeddings = self.embeddings.clone()
+        return PFedHNState(weights, velocity, embeddings, self.embedding_velocity.clone(), dict(self.untrained))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class PFedHN(Method[PFedHNState]):
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
         """For one client after another: make its model, train it, step the server along what training changed."""
-        after, trained = state.copied(), dict[int, Params]()
+        after = state.copied()
+        trained: Models = {}
         rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
             v = after.embeddings[rows[n]].clone()
