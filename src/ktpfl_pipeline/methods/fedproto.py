@@ -69,8 +69,8 @@ class FedProto(Personal):
         means, counts = upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0
         owners = owned.sum(dim=0)  # (K,)
-        averaged = means.sum(dim=0) / owners.clamp_min(1)[:, None]  # a client without the class adds zeros
         shown = owners > 0
+        averaged = means.sum(dim=0) / owners.clamp_min(1)[:, None]  # a client without the class adds zeros
         prototypes = torch.where(shown[:, None], averaged, state.prototypes)
         vector = 4 * self.dimension
         traffic = {

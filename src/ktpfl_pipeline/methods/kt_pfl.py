@@ -1,10 +1,15 @@
 """KT-pFL: each client learns from a mixture of all clients' soft predictions, whose weights are learned.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-Algorithm 1, https://arxiv.org/abs/2111.02862, in the names of the code: clients n and m, of which S is the round's
-`cohort`, with their models w (`state.models`); the public images D_r (`upload.batch`) with the clients' logits z
-(`upload.logits`) and soft predictions s (`upload.soft`) of them; the `teachers` p; and the knowledge coefficient matrix
-c (`coefficients`). docs/kt_pfl.md numbers the steps alike, derives the gradient and says what is ours.
+Algorithm 1, https://arxiv.org/abs/2111.02862. docs/kt_pfl.md numbers its steps alike, derives the gradient and says
+what is ours. The paper's symbols in the code:
+
+    S     cohort          the round's clients, each of them n as a student and m as one of the teachers
+    w_n   state.models    its model
+    D_r   upload.batch    the round's public images
+    z_n   upload.logits   its logits on them, and upload.soft its soft predictions s_n = softmax(z_n / T)
+    p_n   teachers        its personalized soft prediction
+    c_nm  coefficients    how much n learns from m: the knowledge coefficient matrix, row = student
 """
 
 from dataclasses import dataclass, replace
@@ -54,7 +59,7 @@ class KTpFL(LearnedMatrix, Personal):
         """
         # 1 to 3. Draw D_r. Each client trains on its private images, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        # 6. The server learns the cohort's part of c: `steps` times c ← c - η₃ ∇_c of the objective, Eq. (8).
+        # 6. The server moves the cohort's part of c down the gradient of its objective, `steps` steps of η₃, Eq. (8).
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
         # 4. It mixes a personalized teacher for each client, p_n = Σ_m c_nm s_m, Eq. (6).
         teachers = mix_teachers(c, upload.soft)  # (|S|, B, K)

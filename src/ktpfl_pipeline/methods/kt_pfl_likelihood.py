@@ -1,7 +1,7 @@
 """KT-pFL whose coefficients are fitted to labels: what Theorem 1 of the paper is about; ours (docs/kt_pfl.md)."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class KTpFLLikelihood(KTpFL):
     title = "KT-pFL (likelihood)"
     exchanges = frozenset({"predictions", "parameters", "coefficients"})
     private_data = "validation likelihoods"
-    paper_name: ClassVar[str | None] = None
+    paper_name = None
 
     update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"
 
