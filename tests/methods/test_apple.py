@@ -9,7 +9,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import vector_of
-from ktpfl_pipeline.methods.apple import APPLE, RelationStep
+from ktpfl_pipeline.methods.apple import APPLE
 from ktpfl_pipeline.methods.local import Local
 
 EVERYONE = list(toy.IDS)
@@ -20,7 +20,7 @@ def random(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-class TestRelationStep:
+class TestStep:
     def test_both_gradients_are_autograds(self) -> None:
         """Of f(sum_j p_j w_j) + pull / 2 ||p - p_0||^2, with respect to p and to the own core; it has moved already."""
         cores, p, prior, own = random(4, 6, seed=0), random(4, seed=1), random(4, seed=2), torch.eye(4).double()[2]
@@ -33,9 +33,7 @@ class TestRelationStep:
             leaf = weights.clone().requires_grad_()
             return torch.autograd.grad(f(leaf), leaf)[0]
 
-        after, moved, *rest = RelationStep(0.3, 0.7).step(
-            (core, p, prior, own, cores), gradient, [torch.tensor([0])], 0.2
-        )
+        after, moved, *rest = APPLE(0.3, 0.7).step((core, p, prior, own, cores), gradient, [torch.tensor([0])], 0.2)
         core_leaf, p_leaf = core.clone().requires_grad_(), p.clone().requires_grad_()
         everyone = torch.stack([core_leaf if j == 2 else cores[j] for j in range(4)])
         (f(p_leaf @ everyone) + 0.35 * (p_leaf - prior).square().sum()).backward()

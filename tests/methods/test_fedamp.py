@@ -13,7 +13,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.weights import Models, gram, mix, vector_of
+from ktpfl_pipeline.core.weights import Models, mix, vector_of
 from ktpfl_pipeline.methods.fedamp import FedAMP, FedAMPState, HeurFedAMP
 from ktpfl_pipeline.methods.local import Local
 
@@ -44,7 +44,7 @@ def points(*values: tuple[float, ...]) -> list[dict[str, Tensor]]:
 def mixture(method: FedAMP, models: list[dict[str, Tensor]]) -> Tensor:
     fed = toy.alike()
     fed.__dict__["trained_names"] = ["w"]
-    return method.mixture(gram(models, ["w"]), models, fed)
+    return method.mixture(models, fed)
 
 
 class TestMixture:

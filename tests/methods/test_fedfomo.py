@@ -1,6 +1,5 @@
 """FedFomo: weights worked by hand, who keeps what it has, which candidates are sent."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +8,14 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.setting import LocalTraining, Setting
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, worth
 
@@ -30,8 +30,10 @@ class Judge(SerialExecutor):
         super().__init__()
         self.verdict = losses
 
-    def run(self, fed: Federation, phase: str, verb: Any, calls: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
-        return self.verdict if phase == "validate" else super().run(fed, phase, verb, calls)
+    def outcomes(self, setting: Setting, phase: str, *rest: Any) -> dict[Any, Outcome[Any]]:
+        if phase == "validate":
+            return {n: Outcome(losses) for n, losses in self.verdict.items()}
+        return super().outcomes(setting, phase, *rest)
 
 
 def judged(*losses: float) -> tuple[FedFomoState, FedFomoState, Any, Federation]:

@@ -118,7 +118,7 @@ class TestTraining:
         cohort = [7, 20]
         after, report = method.round(before, cohort, 2, fed)
         models = {n: before.models[n] for n in cohort}
-        trained = fedproto.train_to_prototypes(fed, models, before.prototypes, before.known, 3.0, 2)
+        trained = method.train(models, before.prototypes, before.known, 2, fed)
         assert toy.same({n: after.models[n] for n in cohort}, trained)
         assert toy.same(report.after_local, trained)
         assert report.coefficients is None

@@ -15,6 +15,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import fedproto
+from ktpfl_pipeline.methods.fedproto import FedProto
 
 FOUR = (*toy.ARCHITECTURES, "both")
 DIMENSION = 16
@@ -26,7 +27,7 @@ def targets() -> Tensor:
 
 
 def pull(fed: Federation, models: Models, weight: float, known: Tensor = KNOWN, t: int = 1) -> Models:
-    return fedproto.train_to_prototypes(fed, models, targets(), known, weight, t)
+    return FedProto(weight, DIMENSION).train(models, targets(), known, t, fed)
 
 
 class TestFeatures:
@@ -158,9 +159,9 @@ class TestTraining:
         fed = toy.federation()
         models, other = fed.initial_models(), targets()
         other[1] = 1e6
-        assert toy.same(fedproto.train_to_prototypes(fed, models, other, KNOWN, 1.0, 1), pull(fed, models, 1.0))
+        assert toy.same(FedProto(1.0, DIMENSION).train(models, other, KNOWN, 1, fed), pull(fed, models, 1.0))
         other[2] = 7.0  # this one is known
-        moved = fedproto.train_to_prototypes(fed, models, other, KNOWN, 1.0, 1)
+        moved = FedProto(1.0, DIMENSION).train(models, other, KNOWN, 1, fed)
         assert not toy.same(moved[7], pull(fed, models, 1.0)[7])
 
     def test_features_come_nearer(self) -> None:
@@ -176,7 +177,7 @@ class TestTraining:
         fed = toy.federation(architectures=FOUR)
         models, wanted, known = fed.initial_models(), targets(), KNOWN.clone()
         before = copy.deepcopy(models)
-        fedproto.train_to_prototypes(fed, models, wanted, known, 1.0, 1)
+        FedProto(1.0, DIMENSION).train(models, wanted, known, 1, fed)
         assert toy.same(models, before)
         assert torch.equal(wanted, targets())
         assert torch.equal(known, KNOWN)
@@ -195,7 +196,7 @@ class TestClients:
     known = torch.tensor([True, True, False])
 
     def run(self, fed: Federation, models: Models) -> Models:
-        return fedproto.train_to_prototypes(fed, models, self.targets, self.known, 0.5, 2)
+        return FedProto(0.5, DIMENSION).train(models, self.targets, self.known, 2, fed)
 
     def test_each_client_trains_as_it_would_alone(self) -> None:
         fed = toy.federation()

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Params, average
-from ktpfl_pipeline.methods import create, fml
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fml import FML
 from ktpfl_pipeline.methods.local import Local
 
@@ -87,7 +87,7 @@ class TestRound:
         before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
         after, report = method.round(before, cohort, 2, fed)
         models = {n: before.models[n] for n in cohort}
-        trained, copies = fml.train_mutually(fed, models, before.common, "mlp", 2, 0.3, 0.8)
+        trained, copies = method.train(models, before.common, 2, fed)
         images = dict(zip(toy.IDS, toy.SIZES, strict=True))
         total = sum(images[n] for n in cohort)
         for name, value in after.common.items():

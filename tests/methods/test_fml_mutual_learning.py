@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
-from ktpfl_pipeline.methods.fml import train_mutually
+from ktpfl_pipeline.methods.fml import FML
 
 FOUR = (*toy.ARCHITECTURES, "both")
 
@@ -25,7 +25,7 @@ def run(
     beta: float = 0.5,
     t: int = 1,
 ) -> tuple[Models, Models]:
-    return train_mutually(fed, models, common, architecture, t, alpha, beta)
+    return FML(architecture, alpha, beta).train(models, common, t, fed)
 
 
 def kl(teacher: Tensor, student: Tensor) -> Tensor:

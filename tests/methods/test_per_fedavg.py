@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
-from ktpfl_pipeline.methods.per_fedavg import MetaStep, PerFedAvg, hessian_product
+from ktpfl_pipeline.methods.per_fedavg import PerFedAvg, hessian_product
 
 EVERYONE = list(toy.IDS)
 NONE = torch.tensor([0])
@@ -49,7 +49,7 @@ class EverySecondBatch:
         return (sgd(vectors[0], gradient(vectors[0], group[1]), self.rate),)
 
 
-class TestMetaStep:
+class TestStep:
     @pytest.mark.parametrize("hessian", [False, True], ids=["FO", "HF"])
     def test_alpha_of_0_is_fedavg_on_the_second_batches(self, hessian: bool) -> None:
         """Bit for bit."""
@@ -88,9 +88,9 @@ class TestMetaStep:
         leaf = w.clone().requires_grad_()
         (inner,) = torch.autograd.grad(f(leaf), leaf, create_graph=True)
         (exact,) = torch.autograd.grad(f(leaf - alpha * inner), leaf)
-        (after,) = MetaStep(alpha, 0.5, hessian=True).step((w,), slope_of(f), [NONE] * 3, 9.0)
+        (after,) = PerFedAvg(alpha, 0.5, hessian=True).step((w,), slope_of(f), [NONE] * 3, 9.0)
         assert torch.allclose(w - after, 0.5 * exact, rtol=0, atol=1e-10)
-        (first_order,) = MetaStep(alpha, 0.5, hessian=False).step((w,), slope_of(f), [NONE] * 2, 9.0)
+        (first_order,) = PerFedAvg(alpha, 0.5, hessian=False).step((w,), slope_of(f), [NONE] * 2, 9.0)
         assert torch.allclose(w - first_order, 0.5 * (a @ (w - alpha * inner.detach()) - b), rtol=0, atol=1e-12)
 
     @pytest.mark.parametrize("hessian", [False, True], ids=["FO", "HF"])

@@ -11,7 +11,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of
-from ktpfl_pipeline.methods.pfedme import MoreauStep, PFedMe
+from ktpfl_pipeline.methods.pfedme import PFedMe
 
 EVERYONE = list(toy.IDS)
 NONE = [torch.tensor([0])]
@@ -37,12 +37,12 @@ def closest(w: Tensor, coupling: float) -> Tensor:
 
 def solved(coupling: float, rate: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return theta and w after one mini-batch with so many inner steps that theta has arrived."""
-    rule = MoreauStep(coupling, inner_steps=20_000, inner_rate=1.0 / (LARGEST + coupling))
+    rule = PFedMe(coupling, inner_steps=20_000, inner_rate=1.0 / (LARGEST + coupling))
     theta, w = rule.step((W, W), quadratic, NONE, rate)
     return theta, w
 
 
-class TestMoreauStep:
+class TestStep:
     @pytest.mark.parametrize("coupling", [0.5, 15.0])
     def test_many_inner_steps_solve_the_inner_problem(self, coupling: float) -> None:
         theta, _ = solved(coupling)
@@ -60,7 +60,7 @@ class TestMoreauStep:
         assert torch.allclose(W - w, 0.01 * leaf.grad, rtol=0, atol=1e-10)
 
     def test_a_rate_of_one_over_the_coupling_goes_all_the_way(self) -> None:
-        theta, w = MoreauStep(4.0, 5, 0.01).step((W, W), quadratic, NONE, 0.25)
+        theta, w = PFedMe(4.0, 5, 0.01).step((W, W), quadratic, NONE, 0.25)
         assert torch.allclose(w, theta, rtol=0, atol=1e-15)
         assert not torch.allclose(theta, W, rtol=0, atol=1e-3)
 
@@ -75,11 +75,11 @@ class TestMoreauStep:
         theta: 1 - (2 + 0) / 4 = 1/2, then 1/2 - (1 - 1/2) / 4 = 3/8; w: 1 - (1 - 3/8) / 2 = 11/16.
         """
         one = torch.ones(1)
-        theta, w = MoreauStep(1.0, 2, 0.25).step((one, one), lambda w, batch, probe=False: 2 * w, NONE, 0.5)
+        theta, w = PFedMe(1.0, 2, 0.25).step((one, one), lambda w, batch, probe=False: 2 * w, NONE, 0.5)
         assert (theta.item(), w.item()) == (0.375, 0.6875)
 
     def test_the_inner_rate_of_none_is_that_of_training(self) -> None:
-        default, given = (MoreauStep(2.0, 3, rate).step((W, W), quadratic, NONE, 0.02) for rate in (None, 0.02))
+        default, given = (PFedMe(2.0, 3, rate).step((W, W), quadratic, NONE, 0.02) for rate in (None, 0.02))
         assert toy.same(default, given)
 
 
@@ -120,7 +120,7 @@ class TestRound:
         after, report = method.round(state, cohort, 1, fed)
         w = vector_of(state.model, fed.trained_names)
         theta, ends = fed.train_by(
-            MoreauStep(3.0, 2, None), dict.fromkeys(cohort, state.model), 1, dict.fromkeys(cohort, (w,))
+            PFedMe(3.0, 2, None), dict.fromkeys(cohort, state.model), 1, dict.fromkeys(cohort, (w,))
         )
         average = (16 * ends[3][0] + 9 * ends[12][0]) / 25
         expected = (1 - server_rate) * w + server_rate * average

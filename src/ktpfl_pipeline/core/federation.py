@@ -183,11 +183,6 @@ class Federation(Setting):
         stacked = torch.stack([answers[n] for n in models], dim=1)
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
 
-    def candidate_losses(self, candidates: dict[int, list[Params]], split: Split) -> dict[int, list[float]]:
-        """Return the mean cross-entropy on each client's `split` of each of its candidate models, in their order."""
-        calls = {n: (models, split) for n, models in candidates.items()}
-        return self.run("validate", operations.losses, calls, WEIGHS)
-
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return accuracy and loss of each model on its own client's `split`."""
         return self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})

@@ -179,23 +179,6 @@ class Setting:
         return names[0]
 
     @cached_property
-    def head_names(self) -> list[str]:
-        """Names of the parameters of `architecture`'s last linear layer."""
-        with rng.seeded(0):
-            modules = list(self.build(self.architecture).named_modules())
-        layers = [name for name, part in modules if isinstance(part, nn.Linear)]
-        if not layers:
-            raise InputError(f"{self.architecture} has no linear layer to be its head; leave fedrep out.")
-        return [name for name in self.trained_names if name.rpartition(".")[0] == layers[-1]]
-
-    @cached_property
-    def head_mask(self) -> Tensor:
-        """Ones for the parameters of the head in vectors of `architecture`, zeros for the body's, (d,)."""
-        model = self.initial_model(self.architecture)
-        parts = [torch.full((model[n].numel(),), float(n in self.head_names)) for n in self.trained_names]
-        return torch.cat(parts).to(self.device)
-
-    @cached_property
     def trained_names(self) -> list[str]:
         """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
         with rng.seeded(0):

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -28,15 +29,8 @@ class PublicSet:
         return self.images if len(chosen) == len(self.images) else self.images[chosen]
 
 
-@dataclass(frozen=True, eq=False)
-class ClientData:
-    """The labelled images of one client.
-
-    Attributes:
-        train: to train on.
-        validation: to choose hyperparameters on; may be empty.
-        test: to report accuracy on.
-    """
+class ClientData(NamedTuple):
+    """The labelled images of one client, split as its indices are."""
 
     train: LabelledDataset
     validation: LabelledDataset
@@ -62,11 +56,7 @@ class SeedData:
     @cached_property
     def clients(self) -> dict[int, ClientData]:
         """Each client's images, ids ascending."""
-        take = self.private.take
-        return {
-            client: ClientData(take(own.train), take(own.validation), take(own.test))
-            for client, own in sorted(self.partition.items())
-        }
+        return {n: ClientData(*map(self.private.take, own)) for n, own in sorted(self.partition.items())}
 
     @cached_property
     def label_counts(self) -> Tensor:
@@ -81,7 +71,7 @@ class SeedData:
             digest.update(str(tuple(tensor.shape)).encode())
             digest.update(tensor.contiguous().numpy().data)
         for client, own in sorted(self.partition.items()):
-            for split in (own.train, own.validation, own.test):
+            for split in own:
                 digest.update(f"{client}:{len(split)}".encode())
                 digest.update(split.contiguous().numpy().data)
         return digest.hexdigest()[:16]

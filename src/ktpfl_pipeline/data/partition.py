@@ -3,14 +3,13 @@
 KT-pFL section 5.1 shares the data out in two ways and contradicts itself about which is which; we name them after what
 they do. By its Table 1 and figure captions `all_labels` is its Non-IID_1 and `two_labels` its Non-IID_2.
 
-`SCHEMES` is the registry. A scheme is a function of (labels, clients, seed, alpha, enough) that returns the owner of
-every sample, so that no sample can have two owners or none. Legend: N clients, M samples, K classes.
+`SCHEMES` is the registry. Legend: N clients, M samples, K classes.
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,10 +24,13 @@ MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, th
 
 Array = NDArray[np.int64]
 Scheme = Callable[[Array, int, int, float, int], Array]
+"""``scheme(labels, clients, seed, alpha, enough)`` returns the owner of every sample, (M,): each has one owner.
+
+A client with `enough` samples can surely be split.
+"""
 
 
-@dataclass(frozen=True)
-class ClientIndices:
+class ClientIndices(NamedTuple):
     """The samples of one client, as ascending indices into the dataset, int64.
 
     Attributes:
@@ -90,15 +92,17 @@ def partition(
     indices = np.arange(len(labels)) if pool is None else pool.numpy()
     if len(np.unique(indices)) < len(indices):
         raise ValueError("the pool names a sample twice")
-    if not _fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
-        raise _too_few(clients, len(indices), scheme, validation_share)
-
-    known = labels.numpy()
-    enough = _enough(test_share, validation_share, limit=len(indices))
-    owner = SCHEMES[scheme](known[indices], clients, seed, alpha, enough)
-    shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
-    if not all(_fits(len(share), test_share, validation_share) for share in shares.values()):
-        raise _too_few(clients, len(indices), scheme, validation_share)
+    known, shares = labels.numpy(), dict[int, Array]()
+    if _fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
+        enough = _enough(test_share, validation_share, limit=len(indices))
+        owner = SCHEMES[scheme](known[indices], clients, seed, alpha, enough)
+        shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
+    if not shares or not all(_fits(len(share), test_share, validation_share) for share in shares.values()):
+        least = f"2 to train on, {'1 to validate on, ' if validation_share else ''}and 1 to test on"
+        raise InputError(
+            f"{len(indices):,} samples are too few for {clients:,} clients under {scheme}: each client needs at least"
+            f" {least}. Lower clients or test_share, or take a source with more samples."
+        )
     return {
         client: _split(share, known[share], test_share, validation_share, _rng(seed, "split", client))
         for client, share in shares.items()
@@ -113,19 +117,11 @@ def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int
         indices: by client, its samples.
         classes: K.
     """
-    counts = torch.zeros(len(indices), classes, dtype=torch.int64)
-    for row, client in enumerate(sorted(indices)):
-        own = indices[client]
-        counts[row] = torch.bincount(labels[torch.cat([own.train, own.validation, own.test])], minlength=classes)
-    return counts
+    return torch.stack([torch.bincount(labels[torch.cat(indices[n])], minlength=classes) for n in sorted(indices)])
 
 
 def label_similarity(counts: Tensor) -> Tensor:
-    """Return the cosine similarity of the clients' label distributions, (N, N) float64 in [0, 1].
-
-    Args:
-        counts: (N, K), samples per client and class, as of `label_counts`.
-    """
+    """Return the cosine similarity of the clients' label distributions, (N, N) float64 in [0, 1], of (N, K) counts."""
     directions = torch.nn.functional.normalize(counts.double(), dim=1)
     return (directions @ directions.T).clamp(0, 1)
 
@@ -150,9 +146,6 @@ def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDAr
     taken = np.zeros(len(labels), dtype=np.bool_)
     taken[order] = rank < np.repeat(quota, counts)
     return taken
-
-
-# ------------------------------------------------------------------------------------------------------------- schemes
 
 
 def _iid(labels: Array, clients: int, seed: int, alpha: float, enough: int) -> Array:
@@ -189,9 +182,9 @@ def _two_labels(labels: Array, clients: int, seed: int, alpha: float, enough: in
     classes = np.unique(labels)
     if len(classes) < 2 or 2 * clients < len(classes):
         raise InputError(
-            f"two_labels cannot share {len(classes)} classes out among {clients} clients: it needs two classes or"
-            f" more and at least half as many clients ({math.ceil(len(classes) / 2)}); change `clients`, or keep"
-            " fewer or more classes with `classes`."
+            f"two_labels cannot share {len(classes)} classes out among {clients} clients: it needs two classes or more"
+            f" and at least half as many clients ({math.ceil(len(classes) / 2)}); change `clients`, or keep fewer or"
+            " more classes with `classes`."
         )
     rng = _rng(seed, "partition", "two_labels")
     dealt: list[int] = []
@@ -215,12 +208,11 @@ def _dirichlet(labels: Array, clients: int, seed: int, alpha: float, enough: int
 
     The whole partition is drawn anew until every client has `enough` samples, at most `MAX_DRAWS` times.
     """
-
-    def counts(size: int, rng: np.random.Generator) -> Array:
-        return _portions(rng.dirichlet(np.full(clients, alpha)), size)
-
+    concentration = np.full(clients, alpha)
     for attempt in range(MAX_DRAWS):
-        owner = _deal_classes(labels, counts, seed, "dirichlet", attempt)
+        owner = _deal_classes(
+            labels, lambda size, rng: _portions(rng.dirichlet(concentration), size), seed, "dirichlet", attempt
+        )
         if np.bincount(owner, minlength=clients).min() >= enough:
             return owner
     raise InputError(
@@ -254,10 +246,6 @@ SCHEMES: dict[str, Scheme] = {
     "two_labels": _two_labels,  # Non-IID_2
     "dirichlet": _dirichlet,
 }
-"""{name: function of (labels (M,), clients, seed, alpha, enough samples to split)} that returns the owners, (M,)."""
-
-
-# --------------------------------------------------------------------------------------------- the split of one client
 
 
 def _split(
@@ -297,14 +285,6 @@ def _enough(test_share: float, validation_share: float, limit: int) -> int:
         return train >= 1 and samples * test_share >= 1 and _fits(samples, test_share, validation_share)
 
     return bisect_left(range(limit), True, key=holds)  # once it holds, it holds for all larger numbers
-
-
-def _too_few(clients: int, samples: int, scheme: str, validation_share: float) -> InputError:
-    validation = "1 to validate on, " if validation_share else ""
-    return InputError(
-        f"{samples:,} samples are too few for {clients:,} clients under {scheme}: each client needs at least 2 to train"
-        f" on, {validation}and 1 to test on. Lower clients or test_share, or take a source with more samples."
-    )
 
 
 def _rng(seed: int, purpose: str, *names: int | str) -> np.random.Generator:

@@ -45,12 +45,9 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
-    """Return the indices of an open part, less the images that the rest holds a second time; see `open_part`.
+    """Return the indices of an open part of all private images, less those that the rest holds a second time.
 
-    Args:
-        private: (M) all images with their labels.
-        share: the part to open, in (0, 1).
-        seed: the run's seed.
+    `share` and `seed` are those of `open_part`.
     """
     chosen, rest = open_part(private.labels, share, seed)
     return chosen[~also_private(private.images[chosen], private.images[rest])]
@@ -88,11 +85,7 @@ def also_private(public: Tensor, private: Tensor) -> Tensor:
 
 
 def check_size(available: int, batch: int) -> None:
-    """Check that the public set has as many images, `available`, as a round uses, `batch` (|D_r|).
-
-    Raises:
-        InputError: if it has fewer.
-    """
+    """Raise an `InputError` where a round uses more public images, `batch` (|D_r|), than are `available`."""
     if batch > available:
         raise InputError(
             f"public.batch is {batch:,} and the public set has {available:,} images: lower public.batch to"

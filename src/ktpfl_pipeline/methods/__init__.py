@@ -1,7 +1,7 @@
 """One file per method, and the registry `METHODS`: a new method is one file and one line here.
 
-Whatever else is known of a method, its class says (`core/method.py`). Classes are imported when they are asked for, so
-that names can be listed without torch. A method outside this package needs no line: its dotted path,
+What else is known of a method its class says (`core/method.py`). Classes are imported when they are asked for, so that
+names can be listed without torch. A method outside this package needs no line: its dotted path,
 ``my_package.my_method:Nearest``, stands wherever a name may.
 """
 
@@ -55,9 +55,6 @@ class Preset:
         return kind
 
 
-LOCAL = "local"
-"""Training alone: what every federated method must beat to have helped. Last in every comparison."""
-
 ANY_ARCHITECTURES = {
     "kt_pfl": Preset(".kt_pfl:KTpFL"),
     "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
@@ -85,7 +82,7 @@ ANY_ARCHITECTURES = {
     "comet": Preset(".comet:COMET"),
     "fedproto": Preset(".fedproto:FedProto"),
     "fml": Preset(".fml:FML"),
-    LOCAL: Preset(".local:Local"),
+    "local": Preset(".local:Local"),
 }
 ONE_ARCHITECTURE = {
     "kt_pfl_params": Preset(".kt_pfl_params:KTpFLParams"),
@@ -131,9 +128,8 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Meth
     preset = find(name)
     given = {**preset.values, **(hyperparameters or {})}
     known = [entry.name for entry in fields(preset.kind)]
-    for hyperparameter in given:
-        if hyperparameter not in known:
-            raise unknown(f"hyperparameter of {name}", hyperparameter, known)
+    if others := [hyperparameter for hyperparameter in given if hyperparameter not in known]:
+        raise unknown(f"hyperparameter of {name}", others[0], known)
     check(preset.kind, given, name)
     return preset.kind(**given)
 
@@ -148,13 +144,14 @@ def title(name: str) -> str:
 
 
 def compared(one_architecture: bool) -> tuple[str, ...]:
-    """Return the methods of a comparison in their order, KT-pFL first and training alone last.
+    """Return the methods of a comparison in their order, KT-pFL first and last training alone, which all must beat.
 
     Args:
         one_architecture: whether all clients have the same architecture.
     """
     registry = ONE_ARCHITECTURE if one_architecture else ANY_ARCHITECTURES
-    return (*(name for name, preset in registry.items() if preset.compared and name != LOCAL), LOCAL)
+    others = [name for name, preset in registry.items() if preset.compared and name != "local"]
+    return (*others, "local")
 
 
 def slug(name: str) -> str:

@@ -6,7 +6,7 @@ https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objecti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from annotated_types import Ge
@@ -46,30 +46,6 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RelationStep:
-    """One step of SGD on the own core and on the relations, both through the personal model Σ_j p_ij w_j.
-
-    Attributes:
-        relation_rate: step size of p.
-        pull: μ.
-    """
-
-    relation_rate: float
-    pull: float
-    batches: int = 1
-
-    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Return the vectors after one mini-batch."""
-        v = Held(*vectors)
-        share = v.p @ v.own  # p_ii
-        change = v.core - v.own @ v.cores  # what training has made of w_i so far
-        slope = gradient(v.p @ v.cores + share * change, group[0])  # at the personal model
-        by_relation = v.cores @ slope + v.own * (change @ slope)  # (N,), the loss's slope along each p_ij
-        p = sgd(v.p, by_relation + self.pull * (v.p - v.prior), self.relation_rate)
-        return tuple(v._replace(core=sgd(v.core, share * slope, rate), p=p))
-
-
-@dataclass(frozen=True)
 class APPLE(Personal):
     """Key idea: a client learns from its own loss how much of whose model is good for it.
 
@@ -82,27 +58,23 @@ class APPLE(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     one_architecture = True
+    batches: ClassVar[int] = 1
 
     relation_rate: Annotated[float, Ge(0)] = 0.01
     pull: Annotated[float, Ge(0)] = 0.1
 
     def init(self, fed: Federation) -> APPLEState:
-        """Start from the common initial model and the shares of data."""
-        models = fed.common_models()
-        return APPLEState(models, models, self.prior(fed))
-
-    def prior(self, fed: Federation) -> Tensor:
-        """Return p₀, (N, N): every row the shares of data."""
-        return fed.data_weights(list(fed.by_id)).expand(len(fed.clients), -1).clone()
+        """Start from the common initial model and p₀, the shares of data in every row."""
+        models, shares = fed.common_models(), fed.data_weights(list(fed.by_id))
+        return APPLEState(models, models, shares.repeat(len(models), 1))
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
         """Download all cores, train one's own and p on the private loss, upload the core."""
         names, rows = fed.trained_names, dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
-        prior, one_hot = self.prior(fed), torch.eye(len(cores), device=fed.device)
-        held = {n: (state.relations[i], prior[i], one_hot[i], cores) for n, i in rows.items()}
-        rule = RelationStep(self.relation_rate, self.pull)
-        trained, ends = fed.train_by(rule, select(state.cores, cohort), t, held)
+        prior, one_hot = fed.data_weights(list(fed.by_id)), torch.eye(len(cores), device=fed.device)
+        held = {n: (state.relations[i], prior, one_hot[i], cores) for n, i in rows.items()}
+        trained, ends = fed.train_by(self, select(state.cores, cohort), t, held)
         relations, personal = state.relations.clone(), {}
         for n, i in rows.items():
             relations[i] = p = ends[n][0].to(relations)
@@ -112,3 +84,13 @@ class APPLE(Personal):
         traffic = Traffic(parameters_up=size, parameters_down=size * (len(cores) - 1))
         after = APPLEState({**state.models, **personal}, {**state.cores, **trained}, relations)
         return after, RoundReport(personal, dict.fromkeys(cohort, traffic), relations)
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j."""
+        v = Held(*vectors)
+        share = v.p @ v.own  # p_ii
+        change = v.core - v.own @ v.cores  # what training has made of w_i so far
+        slope = gradient(v.p @ v.cores + share * change, group[0])  # at the personal model
+        by_relation = v.cores @ slope + v.own * (change @ slope)  # (N,), the loss's slope along each p_ij
+        p = sgd(v.p, by_relation + self.pull * (v.p - v.prior), self.relation_rate)
+        return tuple(v._replace(core=sgd(v.core, share * slope, rate), p=p))

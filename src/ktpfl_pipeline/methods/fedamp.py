@@ -60,8 +60,8 @@ class FedAMP(Personal):
         trained, _ = fed.train_by(Proximal(2.0 * self.coupling), u, t, anchors)
         seen = state.seen.clone().index_fill_(0, rows, True)
         shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # who is absent got nothing
-        report = RoundReport(trained, exchange.both_ways(trained), shown)
-        return FedAMPState({**state.models, **trained}, seen), report
+        after = FedAMPState({**state.models, **trained}, seen)
+        return after, RoundReport(trained, exchange.both_ways(trained), shown)
 
     def weights_of_seen(self, state: FedAMPState, fed: Federation) -> Tensor:
         """Return ξ, (N, N) float64: rows sum to one, and a client that never uploaded gives and gets nothing."""
@@ -69,12 +69,12 @@ class FedAMP(Personal):
         positions = state.seen.nonzero().flatten()
         if len(positions) > 1:
             uploads = [state.models[fed.clients[i].id] for i in positions.tolist()]
-            xi[positions[:, None], positions] = self.mixture(gram(uploads, fed.trained_names), uploads, fed)
+            xi[positions[:, None], positions] = self.mixture(uploads, fed)
         return xi
 
-    def mixture(self, products: Tensor, uploads: list[Params], fed: Federation) -> Tensor:
+    def mixture(self, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""
-        distances = squared_distances(products)
+        distances = squared_distances(gram(uploads, fed.trained_names))
         others = ~torch.eye(len(distances), dtype=torch.bool, device=distances.device)
         sigma = distances[others].median().clamp_min(TINY)
         similar = torch.exp(-distances / sigma) * others
@@ -96,10 +96,9 @@ class HeurFedAMP(FedAMP):
 
     sharpness: Annotated[float, Ge(0)] = 25.0
 
-    def mixture(self, products: Tensor, uploads: list[Params], fed: Federation) -> Tensor:
+    def mixture(self, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (1 - ξ_ii) softmax_{j ≠ i}(σ cos(w_i, w_j)), (n, n)."""
-        vectors = matrix_of(uploads, fed.trained_names).double()
-        directions = normalize(vectors, dim=1)
+        directions = normalize(matrix_of(uploads, fed.trained_names).double(), dim=1)
         scores = (self.sharpness * directions @ directions.T).fill_diagonal_(-torch.inf)
         own = (1.0 - self.attention) * torch.eye(len(scores)).to(scores)
         return self.attention * torch.softmax(scores, dim=1) + own

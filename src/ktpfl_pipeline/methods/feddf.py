@@ -8,8 +8,6 @@ predictions travel, and `PFedDF`, KT-pFL's personalized version with local fine-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
-
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
@@ -42,7 +40,7 @@ class FedDF(Method[FedDFState]):
 
     def round(self, state: FedDFState, cohort: list[int], t: int, fed: Federation) -> tuple[FedDFState, RoundReport]:
         """Train from the prototypes, average within each architecture, distil the ensemble into each average."""
-        trained = fed.train(self.current(state, cohort, fed), t)
+        trained = fed.train(FedDF.personal(self, state, cohort, fed), t)
         averages: Prototypes = {}
         for name in sorted({fed.by_id[n].architecture for n in cohort}):
             group = [n for n in cohort if fed.by_id[n].architecture == name]
@@ -53,13 +51,9 @@ class FedDF(Method[FedDFState]):
         fused = fed.fuse(averages, teacher, batch, t)
         return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))
 
-    def current(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the prototype of each client's architecture."""
-        return {n: state.prototypes[fed.by_id[n].architecture] for n in clients}
-
     def personal(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the fused prototype of each client's architecture."""
-        return self.current(state, clients, fed)
+        return {n: state.prototypes[fed.by_id[n].architecture] for n in clients}
 
 
 @dataclass(frozen=True)
@@ -84,5 +78,5 @@ class FedDFSoft(Personal):
         """Train, predict, average the logits, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         ensemble = upload.logits.double().mean(dim=0)  # (B, K)
-        teacher = torch.softmax(ensemble / fed.distillation.temperature, dim=1)
+        teacher = soft_predictions(ensemble, fed.distillation.temperature)
         return exchange.teach(fed, state, upload, teacher, t)

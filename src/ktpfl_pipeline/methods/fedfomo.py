@@ -11,8 +11,11 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from ktpfl_pipeline.core.client.operations import evaluate
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import WEIGHS, Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -63,7 +66,7 @@ class FedFomo(Personal):
             )
         models = fed.common_models()
         affinity = torch.eye(len(models), dtype=torch.float64, device=fed.device)
-        return FedFomoState(models, models, affinity, torch.zeros(len(models), dtype=torch.bool, device=fed.device))
+        return FedFomoState(models, models, affinity, affinity.new_zeros(len(models), dtype=torch.bool))
 
     def round(
         self, state: FedFomoState, cohort: list[int], t: int, fed: Federation
@@ -71,7 +74,7 @@ class FedFomo(Personal):
         """Fetch candidates, weigh them on validation data, move, train, upload the model and what was found."""
         chosen = {n: self.choose(state, n, t, fed) for n in cohort}
         models = {n: [state.models[n], *(state.models[m] for m in chosen[n])] for n in cohort}  # θ_j, its own first
-        losses = fed.candidate_losses({n: [state.starts[n], *models[n]] for n in cohort}, "validation")
+        losses = fed.run("validate", validation_losses, {n: ([state.starts[n], *models[n]],) for n in cohort}, WEIGHS)
         gains = {n: worth(state.starts[n], models[n], losses[n], fed.trained_names) for n in cohort}  # Eq. (4)
         weights = {n: normalised(gains[n]) for n in cohort}  # Eq. (5)
         moved = {n: state.starts[n] if w is None else mix(models[n], w[None])[0] for n, w in weights.items()}
@@ -85,7 +88,12 @@ class FedFomo(Personal):
                 shown[columns[0], columns] = w.to(shown)
         seen = state.seen.clone().index_fill_(0, fed.positions(cohort), True)
         after = FedFomoState({**state.models, **trained}, {**state.starts, **moved}, affinity, seen)
-        return after, RoundReport(trained, {n: traffic(state.models[n], len(chosen[n])) for n in cohort}, shown)
+        size = wire_bytes(trained[cohort[0]])
+        traffic = {
+            n: Traffic(coefficients_up=4 * (len(m) + 1), parameters_up=size, parameters_down=size * len(m))
+            for n, m in chosen.items()
+        }
+        return after, RoundReport(trained, traffic, shown)
 
     def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
         """Return the others whose models client n gets: the most promising, each swapped for a random one with ε."""
@@ -101,6 +109,11 @@ class FedFomo(Personal):
         return picked
 
 
+def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome[list[float]]:
+    """Return the mean cross-entropy of each model on client n's validation data."""
+    return Outcome([evaluate(space, n, params, "validation").value.loss for params in models])
+
+
 def worth(start: Params, models: list[Params], losses: list[float], names: list[str]) -> Tensor:
     """Return what each model gains over the start, per distance from it, (candidates,) float64 (Eq. 4).
 
@@ -111,10 +124,8 @@ def worth(start: Params, models: list[Params], losses: list[float], names: list[
         names: of the parameters that distances are measured in.
     """
     here = vector_of(start, names).double()
-    gains = [
-        (losses[0] - loss) / (float((vector_of(params, names).double() - here).norm()) + 1e-5)
-        for params, loss in zip(models, losses[1:], strict=True)
-    ]
+    moved = [float((vector_of(params, names).double() - here).norm()) for params in models]
+    gains = [(losses[0] - loss) / (distance + 1e-5) for loss, distance in zip(losses[1:], moved, strict=True)]
     return torch.tensor(gains, dtype=torch.float64)
 
 
@@ -122,9 +133,3 @@ def normalised(gains: Tensor) -> Tensor | None:
     """Return the positive gains as weights that sum to one; None where there is none: keep what you have."""
     positive = gains.clamp_min(0.0)
     return positive / positive.sum() if positive.sum() > TINY else None
-
-
-def traffic(model: Params, candidates: int) -> Traffic:
-    """Return the bytes of a client that fetches so many models, and uploads its own and what each was worth."""
-    size = wire_bytes(model)
-    return Traffic(coefficients_up=4 * (candidates + 1), parameters_up=size, parameters_down=size * candidates)

@@ -59,19 +59,18 @@ class FedProto(Personal):
     def init(self, fed: Federation) -> FedProtoState:
         """Start from the common initial models, with no prototypes."""
         empty = torch.zeros(fed.classes, self.dimension, dtype=torch.float64, device=fed.device)
-        return FedProtoState(fed.initial_models(), empty, torch.zeros(fed.classes, dtype=torch.bool, device=fed.device))
+        return FedProtoState(fed.initial_models(), empty, empty.new_zeros(fed.classes, dtype=torch.bool))
 
     def round(
         self, state: FedProtoState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[FedProtoState, RoundReport]:
         """Train toward the prototypes, upload those of the own classes, average them over the clients that have one."""
-        models = select(state.models, cohort)
-        trained = train_to_prototypes(fed, models, state.prototypes, state.known, self.weight, t)
+        trained = self.train(select(state.models, cohort), state.prototypes, state.known, t, fed)
         means, counts = upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0
         owners = owned.sum(dim=0)  # (K,)
-        averaged = means.sum(dim=0) / owners.clamp_min(1)[:, None]  # a client without the class adds zeros
         shown = owners > 0
+        averaged = means.sum(dim=0) / owners.clamp_min(1)[:, None]  # a client without the class adds zeros
         prototypes = torch.where(shown[:, None], averaged, state.prototypes)
         vector = 4 * self.dimension
         traffic = {
@@ -81,18 +80,14 @@ class FedProto(Personal):
         after = FedProtoState({**state.models, **trained}, prototypes, state.known | shown)
         return after, RoundReport(trained, traffic)
 
+    def train(self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation) -> Models:
+        """Return each model trained with its features drawn toward class prototypes; see `train_client`."""
+        calls = {n: (params, prototypes, known, self.weight, t) for n, params in models.items()}
+        return fed.run_training("train", train_client, calls, models, uses="trains toward prototypes")
+
 
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K).
-
-    Args:
-        fed: the federation.
-        models: |S| of them, by client.
-        dimension: F.
-
-    Raises:
-        DivergedError: if a mean is not finite.
-    """
+    """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K)."""
     calls = {n: (params, dimension) for n, params in models.items()}
     found = fed.run("prototypes", class_means, calls, uses="shares mean features of private images")
     check_finite("prototypes", {n: means for n, (means, _) in found.items()})
@@ -105,27 +100,13 @@ def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     if not linear:
         raise InputError(
-            f"{type(module).__name__} has no linear layer whose input could be its feature; "
-            "leave fedproto out, or give the model a linear head."
+            f"{type(module).__name__} has no linear layer whose input could be its feature; leave fedproto out, or "
+            "give the model a linear head."
         )
     seen: list[Tensor] = []
-
-    def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen.append(F.adaptive_avg_pool1d(inputs[0].flatten(1), dimension))
-
-    handle = linear[-1].register_forward_pre_hook(keep)
-    try:
+    pool = nn.AdaptiveAvgPool1d(dimension)
+    with linear[-1].register_forward_pre_hook(lambda _, inputs: seen.append(pool(inputs[0].flatten(1)))):
         yield seen
-    finally:
-        handle.remove()
-
-
-def train_to_prototypes(
-    fed: Federation, models: Models, prototypes: Tensor, known: Tensor, weight: float, t: int
-) -> Models:
-    """Return each model trained with its features drawn toward class prototypes; see `train_client`."""
-    calls = {n: (params, prototypes, known, weight, t) for n, params in models.items()}
-    return fed.run_training("train", train_client, calls, models, uses="trains toward prototypes")
 
 
 def train_client(
@@ -167,8 +148,7 @@ def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Out
 
     In eval mode and float64; zeros for a class of which the client has no image.
     """
-    samples = space.split(n, "train")
-    module = space.module(n, params)
+    samples, module = space.split(n, "train"), space.module(n, params)
     with features(module, dimension) as seen:
         predict(space, module, samples.images)
     found = torch.cat(seen).double()  # (D_n, F)

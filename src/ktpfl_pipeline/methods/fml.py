@@ -13,15 +13,14 @@ import torch.nn.functional as F
 from annotated_types import Interval
 from torch import Tensor
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,26 +54,20 @@ class FML(Personal):
 
     def round(self, state: FMLState, cohort: list[int], t: int, fed: Federation) -> tuple[FMLState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of images."""
-        models = select(state.models, cohort)
-        trained, copies = train_mutually(fed, models, state.common, self.common, t, self.alpha, self.beta)
+        trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
         common = average([copies[n] for n in cohort], fed.data_weights(cohort))
-        size = wire_bytes(common)
-        traffic = Traffic(parameters_up=size, parameters_down=size)
-        return FMLState({**state.models, **trained}, common), RoundReport(trained, dict.fromkeys(cohort, traffic))
+        return FMLState({**state.models, **trained}, common), RoundReport(trained, exchange.both_ways(copies))
 
-
-def train_mutually(
-    fed: Federation, models: Models, common: Params, architecture: str, t: int, alpha: float, beta: float
-) -> tuple[Models, Models]:
-    """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""
-    calls = {n: (own, common, architecture, t, alpha, beta) for n, own in models.items()}
-    before = {n: (own, common) for n, own in models.items()}
-    pairs = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
-    return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
+    def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
+        """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""
+        before = {n: (own, common) for n, own in models.items()}
+        calls = {n: (*pair, self, t) for n, pair in before.items()}
+        pairs = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
+        return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
 
 
 def train_pair(
-    space: Workspace, n: int, own: Params, common: Params, architecture: str, t: int, alpha: float, beta: float
+    space: Workspace, n: int, own: Params, common: Params, method: FML, t: int
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.
 
@@ -86,13 +79,11 @@ def train_pair(
         n: the client.
         own: weights of its own model.
         common: weights of the common model.
-        architecture: of the common model.
+        method: says the architecture of the common model, α and β.
         t: the round, which names the streams.
-        alpha: α, from 0 to 1.
-        beta: β, from 0 to 1.
     """
     setting, samples = space.setting, space.split(n, "train")
-    module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
+    module, companion = space.module(n, own).train(), space.module(method.common, common, "common").train()
     step = count()
 
     def loss(batch: Tensor) -> Tensor:
@@ -102,10 +93,10 @@ def train_pair(
         with rng.seeded(seed, space.device):  # the own one's: as if alone
             theirs = companion(images)
         return (
-            alpha * F.cross_entropy(mine, labels)
-            + (1.0 - alpha) * distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
-            + beta * F.cross_entropy(theirs, labels)
-            + (1.0 - beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
+            method.alpha * F.cross_entropy(mine, labels)
+            + (1.0 - method.alpha) * distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
+            + method.beta * F.cross_entropy(theirs, labels)
+            + (1.0 - method.beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
         )
 
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):

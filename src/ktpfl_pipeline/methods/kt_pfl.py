@@ -1,9 +1,15 @@
 """KT-pFL: each client learns from a mixture of all clients' soft predictions, whose weights are learned.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-Algorithm 1, https://arxiv.org/abs/2111.02862. The steps are numbered as in docs/kt_pfl.md, which derives the gradient
-and says what is ours. Legend: n, m clients, S the cohort, z logits and s soft predictions of the public batch D_r,
-p teachers, c the knowledge coefficient matrix.
+Algorithm 1, https://arxiv.org/abs/2111.02862. docs/kt_pfl.md numbers its steps alike, derives the gradient and says
+what is ours. The paper's symbols in the code:
+
+    S     cohort          the round's clients, each of them n as a student and m as one of the teachers
+    w_n   state.models    its model
+    D_r   upload.batch    the round's public images
+    z_n   upload.logits   its logits on them, and upload.soft its soft predictions s_n = softmax(z_n / T)
+    p_n   teachers        its personalized soft prediction
+    c_nm  coefficients    how much n learns from m: the knowledge coefficient matrix, row = student
 """
 
 from dataclasses import dataclass, replace
@@ -46,23 +52,23 @@ class KTpFL(LearnedMatrix, Personal):
         return KTpFLState(fed.initial_models(), uniform(len(fed.clients), fed.device))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
-        """Run one communication round (Algorithm 1).
+        """Run one communication round of Algorithm 1.
 
-        The server needs the predictions of step 3 alone for step 6, and both are pure, so step 6 stands before step 4:
-        it also returns which c step 4 mixes with, that of the round before unless `order` says otherwise.
+        Step 6 needs nothing but the uploads of step 3. It stands before step 4, for it also says which c step 4 mixes
+        with: that of the round before in the paper, the new one with ``order: coefficients_first``.
         """
-        # 1 to 3. Draw D_r; each client trains w_n on its private images, E epochs, and uploads z_n of D_r.
+        # 1 to 3. Draw D_r. Each client trains on its private images, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        # 6. The server takes η₃-steps of the cohort's c along the gradient of its objective, Eq. (8).
+        # 6. The server moves the cohort's part of c down the gradient of its objective, `steps` steps of η₃, Eq. (8).
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
-        # 4. It mixes a personalized teacher for each, p_n = Σ_m c_nm s_m, Eq. (6).
+        # 4. It mixes a personalized teacher for each client, p_n = Σ_m c_nm s_m, Eq. (6).
         teachers = mix_teachers(c, upload.soft)  # (|S|, B, K)
-        # 5. Each client distils its teacher, R epochs on D_r: w_n ← w_n - η₂ ∇ KL(p_n ‖ s_n).
+        # 5. Each client learns from its teacher, R epochs on D_r of w_n ← w_n - η₂ ∇KL(p_n ‖ s_n).
         after, report = exchange.teach(fed, state, upload, teachers, t)
         return KTpFLState(after.models, coefficients), replace(report, coefficients=coefficients)
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
-        """Return what the cohort's c minimises: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4)."""
+        """Return what the cohort's c minimises: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""
         soft = soft_predictions(upload.logits, self.temperature)
         if self.update == "authors":
             return SquaredError(soft, self.rho)

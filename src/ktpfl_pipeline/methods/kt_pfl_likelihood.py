@@ -1,7 +1,7 @@
 """KT-pFL whose coefficients are fitted to labels: what Theorem 1 of the paper is about; ours (docs/kt_pfl.md)."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.objectives import Likelihood, Objective
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import RoundReport
-from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
@@ -32,14 +31,20 @@ class KTpFLLikelihood(KTpFL):
     title = "KT-pFL (likelihood)"
     exchanges = frozenset({"predictions", "parameters", "coefficients"})
     private_data = "validation likelihoods"
-    paper_name: ClassVar[str | None] = None
+    paper_name = None
 
     update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
-        """Run one round of KT-pFL, and count the models that travel beside the predictions."""
+        """Run one round of KT-pFL, and count the models and the rows of c that travel beside the predictions."""
         after, report = super().round(state, cohort, t, fed)
-        return after, replace(report, traffic=with_models(report.traffic, report.after_local))
+        sizes = {n: wire_bytes(params) for n, params in report.after_local.items()}
+        others = {n: sum(sizes.values()) - size for n, size in sizes.items()}
+        traffic = {
+            n: replace(own, coefficients_up=4 * len(sizes), parameters_up=sizes[n], parameters_down=others[n])
+            for n, own in report.traffic.items()
+        }
+        return after, replace(report, traffic=traffic)
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: the negative log-likelihood of each client's validation labels."""
@@ -48,16 +53,10 @@ class KTpFLLikelihood(KTpFL):
 
 
 def true_label_probabilities(models: Models, fed: Federation, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return what each model gives to the true labels of each client's validation images.
-
-    Args:
-        models: of the cohort.
-        fed: the federation.
-        temperature: T_c of the predictions.
+    """Return what each model gives to the true labels of each client's validation images, and how many images it has.
 
     Returns:
-        (|S|, V, |S|) float64, client × image × model, ones where a client has fewer than V images; and their numbers,
-        (|S|,).
+        (|S|, V, |S|) float64, client × image × model, ones where a client has fewer than V images; and (|S|,).
 
     Raises:
         InputError: if a client of the cohort has no validation images.
@@ -74,18 +73,3 @@ def true_label_probabilities(models: Models, fed: Federation, temperature: float
         found.append(soft[torch.arange(len(labels)), :, labels])  # (V_n, |S|)
     images = torch.tensor([float(len(own)) for own in found], dtype=torch.float64, device=fed.device)
     return pad_sequence(found, batch_first=True, padding_value=1.0), images
-
-
-def with_models(traffic: dict[int, Traffic], models: Models) -> dict[int, Traffic]:
-    """Return the traffic with each client's own model up, all others' down, and its |S| new coefficients up."""
-    sizes = {n: wire_bytes(params) for n, params in models.items()}
-    total = sum(sizes.values())
-    return {
-        n: replace(
-            own,
-            coefficients_up=4 * len(models),
-            parameters_up=sizes[n],
-            parameters_down=total - sizes[n],
-        )
-        for n, own in traffic.items()
-    }

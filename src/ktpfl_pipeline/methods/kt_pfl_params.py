@@ -48,8 +48,8 @@ class KTpFLParams(LearnedMatrix, Personal):
         """Train, upload, mix, download, update the coefficients."""
         trained = fed.train(select(state.models, cohort), t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(trained, fed))
-        own = torch.eye(len(c), dtype=c.dtype, device=c.device)
-        mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c[n, m] w_m
+        own = torch.eye(len(c)).to(c)
+        mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c_nm w_m
         models = {**state.models, **dict(zip(cohort, mixed, strict=True))}
         return KTpFLState(models, coefficients), RoundReport(trained, exchange.both_ways(trained), coefficients)
 

@@ -1,7 +1,6 @@
 """Local-only training: nobody sends anything. Every federated method must beat it to have helped."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
@@ -14,8 +13,7 @@ class Local(Personal):
     """Key idea: a client's own data are enough."""
 
     title = "Local only"
-
-    exchanges: ClassVar[frozenset[str]] = frozenset()
+    exchanges = frozenset[str]()
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train each client of the cohort on its own data."""

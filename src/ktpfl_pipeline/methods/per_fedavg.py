@@ -20,41 +20,6 @@ from ktpfl_pipeline.core.weights import Models, average
 
 
 @dataclass(frozen=True)
-class MetaStep:
-    """One step along (I - α ∇²f) ∇f(w - α ∇f(w)), each gradient on a mini-batch of its own.
-
-    Attributes:
-        alpha: α, of the adaptation.
-        beta: β, of the step.
-        hessian: whether the Hessian's product is taken, by a central difference of gradients (HF), or left out (FO).
-    """
-
-    alpha: float
-    beta: float
-    hessian: bool
-
-    @property
-    def batches(self) -> int:
-        """Two mini-batches a step, three with the Hessian's product."""
-        return 3 if self.hessian else 2
-
-    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Return the model after one step."""
-        (w,) = vectors
-        v = gradient(sgd(w, gradient(w, group[0]), self.alpha), group[1])
-        if self.hessian:
-            v = v - self.alpha * hessian_product(w, v, gradient, group[2])
-        return (sgd(w, v, self.beta),)
-
-
-def hessian_product(w: Tensor, v: Tensor, gradient: Gradient, batch: Tensor, delta: float = 1e-3) -> Tensor:
-    """Return ∇²f(w) v up to O(δ²), by a central difference with a step of δ / max(1, ‖v‖)."""
-    small = delta / torch.clamp(v.norm(), min=1.0)
-    ahead, behind = (gradient(w + sign * small * v, batch, probe=True) for sign in (1.0, -1.0))
-    return (ahead - behind) / (2.0 * small)
-
-
-@dataclass(frozen=True)
 class PerFedAvg(Shared):
     """Key idea: the best common model is the one that adapts best.
 
@@ -76,14 +41,31 @@ class PerFedAvg(Shared):
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
         """Send the model, take meta-steps, average with equal weights, as the objective does."""
-        rate = fed.training.learning_rate
-        alpha, beta = (rate if value is None else value for value in (self.alpha, self.beta))
-        rule = MetaStep(alpha, beta, self.hessian)
-        trained, _ = fed.train_by(rule, dict.fromkeys(cohort, state.model), t)
+        trained, _ = fed.train_by(self, dict.fromkeys(cohort, state.model), t)
         equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
         return SharedState(average(list(trained.values()), equal)), RoundReport(trained, exchange.both_ways(trained))
 
+    @property
+    def batches(self) -> int:
+        """Two mini-batches a step, three with the Hessian's product."""
+        return 3 if self.hessian else 2
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Step along (I - α ∇²f) ∇f(w - α ∇f(w)), each gradient on a mini-batch of its own."""
+        (w,) = vectors
+        alpha, beta = (rate if value is None else value for value in (self.alpha, self.beta))
+        v = gradient(sgd(w, gradient(w, group[0]), alpha), group[1])
+        if self.hessian:
+            v = v - alpha * hessian_product(w, v, gradient, group[2])
+        return (sgd(w, v, beta),)
+
     def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common model after `adapt_steps` steps on each client's own training images."""
-        common = super().personal(state, clients, fed)
-        return fed.adapt(Descent(self.alpha), common, self.adapt_steps)
+        return fed.adapt(Descent(self.alpha), super().personal(state, clients, fed), self.adapt_steps)
+
+
+def hessian_product(w: Tensor, v: Tensor, gradient: Gradient, batch: Tensor, delta: float = 1e-3) -> Tensor:
+    """Return ∇²f(w) v up to O(δ²), by a central difference with a step of δ / max(1, ‖v‖)."""
+    small = delta / torch.clamp(v.norm(), min=1.0)
+    ahead, behind = (gradient(w + sign * small * v, batch, probe=True) for sign in (1.0, -1.0))
+    return (ahead - behind) / (2.0 * small)

@@ -38,38 +38,11 @@ class PFedHNState:
     embedding_velocity: Tensor
     untrained: Models
 
-
-@dataclass(frozen=True, eq=False)
-class Server:
-    """SGD with momentum on φ and the embeddings, of which it has copies that it writes to: `hidden` models large.
-
-    Attributes:
-        weights, velocity, embeddings, embedding_velocity: as in `PFedHNState`.
-    """
-
-    weights: Params
-    velocity: Params
-    embeddings: Tensor
-    embedding_velocity: Tensor
-
-    @classmethod
-    def of(cls, state: PFedHNState) -> "Server":
-        """Return the server as the last round left it."""
-        weights, velocity = (
-            {name: tensor.clone() for name, tensor in params.items()} for params in (state.weights, state.velocity)
-        )
-        return cls(weights, velocity, state.embeddings.clone(), state.embedding_velocity.clone())
-
-    def step_network(self, slopes: Params, rate: float, momentum: float, decay: float) -> None:
-        """Take one step of φ along `slopes`, with weight decay."""
-        for name, tensor in self.weights.items():
-            self.velocity[name].mul_(momentum).add_(slopes[name]).add_(tensor, alpha=decay)
-            tensor.sub_(self.velocity[name], alpha=rate)
-
-    def step_embedding(self, row: int, slope: Tensor, rate: float, momentum: float) -> None:
-        """Take one step of one client's embedding along `slope`, (e,)."""
-        self.embedding_velocity[row] = momentum * self.embedding_velocity[row] + slope
-        self.embeddings[row] -= rate * self.embedding_velocity[row]
+    def copied(self) -> "PFedHNState":
+        """Return a state that may be written to, which takes the memory of `hidden` models."""
+        weights, velocity = ({k: v.clone() for k, v in params.items()} for params in (self.weights, self.velocity))
+        embeddings = self.embeddings.clone()
+        return PFedHNState(weights, velocity, embeddings, self.embedding_velocity.clone(), dict(self.untrained))
 
 
 @dataclass(frozen=True)
@@ -118,27 +91,26 @@ class PFedHN(Method[PFedHNState]):
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
         """For one client after another: make its model, train it, step the server along what training changed."""
-        server = Server.of(state)
-        rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
+        after = state.copied()
         trained: Models = {}
+        rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
-            v = server.embeddings[rows[n]].clone()
-            theta = generate(server.weights, v)  # (d,), h(v_n; φ)
+            v = after.embeddings[rows[n]].clone()
+            theta = generate(after.weights, v)  # (d,), h(v_n; φ)
             trained |= fed.train({n: self.assemble(state, n, theta, fed)}, t)
             change = theta - vector_of(trained[n], fed.trained_names)  # Δθ, in the direction of a gradient
-            slopes, slope = pulled_back(server.weights, v, change, self.clip)  # (∇_φ θ)ᵀ Δθ, (∇_v θ)ᵀ Δθ
-            server.step_network(slopes, self.rate, self.momentum, self.decay)
-            server.step_embedding(rows[n], slope, self.rate, self.momentum)
+            self.step(after, rows[n], *pulled_back(after.weights, v, change, self.clip))
+            after.untrained[n] = {name: trained[n][name] for name in state.untrained[n]}
         after_local = select(trained, cohort)
-        untrained = {n: {name: after_local[n][name] for name in state.untrained[n]} for n in cohort}
-        after = PFedHNState(
-            server.weights,
-            server.velocity,
-            server.embeddings,
-            server.embedding_velocity,
-            {**state.untrained, **untrained},
-        )
         return after, RoundReport(after_local, exchange.both_ways(after_local))
+
+    def step(self, server: PFedHNState, row: int, slopes: Params, slope: Tensor) -> None:
+        """Take a step of SGD with momentum, in place: φ along (∇_φ θ)ᵀ Δθ, one client's embedding along (∇_v θ)ᵀ Δθ."""
+        for name, tensor in server.weights.items():
+            server.velocity[name].mul_(self.momentum).add_(slopes[name]).add_(tensor, alpha=self.decay)
+            tensor.sub_(server.velocity[name], alpha=self.rate)
+        server.embedding_velocity[row] = self.momentum * server.embedding_velocity[row] + slope
+        server.embeddings[row] -= self.rate * server.embedding_velocity[row]
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
         """Return client n's model with the weights `theta`, (d,)."""

@@ -6,7 +6,7 @@ https://arxiv.org/abs/2006.08848. It minimises Σ_n F_n(w) / N with F_n(w) = min
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Interval
@@ -27,24 +27,6 @@ class PFedMeState(PersonalState):
 
 
 @dataclass(frozen=True)
-class MoreauStep:
-    """K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ. Vectors: θ, w."""
-
-    coupling: float
-    inner_steps: int
-    inner_rate: float | None
-    batches: int = 1
-
-    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Return θ and w after one mini-batch."""
-        theta, w = vectors
-        inner = rate if self.inner_rate is None else self.inner_rate
-        for _ in range(self.inner_steps):
-            theta = sgd(theta, gradient(theta, group[0]) + self.coupling * (theta - w), inner)
-        return theta, sgd(w, self.coupling * (w - theta), rate)
-
-
-@dataclass(frozen=True)
 class PFedMe(Personal):
     """Key idea: a client fits its own data without going far from a common model.
 
@@ -60,6 +42,7 @@ class PFedMe(Personal):
     private_data = "its own training rule"
     one_architecture = True
     paper_name = "pFedMe"
+    batches: ClassVar[int] = 1
 
     coupling: Annotated[float, Ge(0)] = 15.0
     inner_steps: Annotated[int, Ge(1)] = 5
@@ -72,12 +55,19 @@ class PFedMe(Personal):
 
     def round(self, state: PFedMeState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedMeState, RoundReport]:
         """Send w, alternate between θ and w locally, upload w, average."""
-        rule = MoreauStep(self.coupling, self.inner_steps, self.inner_rate)
-        w = vector_of(state.model, fed.trained_names)
-        theta, ends = fed.train_by(rule, dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, (w,)))
+        w = (vector_of(state.model, fed.trained_names),)
+        theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, w))
         uploads = [with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort]
         model = average(uploads, fed.data_weights(cohort))
         if self.server_rate != 1:
             rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
             model = average([state.model, model], rates)
         return PFedMeState({**state.models, **theta}, model), RoundReport(theta, exchange.both_ways(theta))
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ."""
+        theta, w = vectors
+        inner = rate if self.inner_rate is None else self.inner_rate
+        for _ in range(self.inner_steps):
+            theta = sgd(theta, gradient(theta, group[0]) + self.coupling * (theta - w), inner)
+        return theta, sgd(w, self.coupling * (w - theta), rate)

@@ -12,17 +12,8 @@ def cnn(channels: int, size: int, classes: int) -> nn.Module:
 
     With 10 classes: 9,098 parameters at (1, 28, 28), 11,642 at (3, 32, 32).
     """
-    side = size // 4
-    return nn.Sequential(
-        nn.Conv2d(channels, 8, kernel_size=3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, kernel_size=3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16 * side * side, classes),
-    )
+    head = 16 * (size // 4) ** 2
+    return nn.Sequential(*_block(channels, 8), *_block(8, 16), nn.Flatten(), nn.Linear(head, classes))
 
 
 def cnn_bn(channels: int, size: int, classes: int) -> nn.Module:
@@ -31,16 +22,10 @@ def cnn_bn(channels: int, size: int, classes: int) -> nn.Module:
     With 10 classes: 9,122 parameters at (1, 28, 28), 11,666 at (3, 32, 32), and 48 values in BatchNorm's running means
     and variances: the cheapest model that exercises the BatchNorm policies.
     """
-    side = size // 4
-    return nn.Sequential(
-        nn.Conv2d(channels, 8, kernel_size=3, padding=1, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, kernel_size=3, padding=1, bias=False),
-        nn.BatchNorm2d(16),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16 * side * side, classes),
-    )
+    head = 16 * (size // 4) ** 2
+    return nn.Sequential(*_block(channels, 8, True), *_block(8, 16, True), nn.Flatten(), nn.Linear(head, classes))
+
+
+def _block(inputs: int, outputs: int, norm: bool = False) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=not norm)
+    return [convolution, *([nn.BatchNorm2d(outputs)] if norm else []), nn.ReLU(), nn.MaxPool2d(2)]

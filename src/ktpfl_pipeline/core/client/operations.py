@@ -74,11 +74,6 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
     return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels))))
 
 
-def losses(space: Workspace, n: int, candidates: list[Params], split: Split) -> Outcome[list[float]]:
-    """Return the mean cross-entropy of each of the candidate models on client n's `split`."""
-    return Outcome([evaluate(space, n, params, split).value.loss for params in candidates])
-
-
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
 def predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
     """Return the module's logits, (M, K), on uint8 images, (M, C, H, W), in eval mode, some images at a time."""

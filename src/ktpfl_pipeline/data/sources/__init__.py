@@ -23,6 +23,7 @@ from ktpfl_pipeline.data.sources.adaptation import adapt
 __all__ = ["SOURCES", "Source", "adapt", "find", "load"]
 
 Source = Callable[[str, Path], LabelledDataset]
+"""Called with what stands behind the colon of `source:`, and the folder where datasets are and relative paths start."""
 
 SOURCES: dict[str, Source] = {
     "digits": digits.load,
@@ -34,18 +35,13 @@ SOURCES: dict[str, Source] = {
     "npz": npz.load,  # npz:<path>
     "folder": folder.load,  # folder:<path>
 }
-"""{name: function of (argument, folder)}: what may stand in `source:`."""
-
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module tells it from ``name:argument``."""
 
 
 def find(source: str) -> tuple[Source, str]:
-    """Return the function of a source, and its argument.
-
-    Args:
-        source: as for `load`.
+    """Return the function of a source, given as for `load`, and its argument.
 
     Raises:
         InputError: if there is no such source.

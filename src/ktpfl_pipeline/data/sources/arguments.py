@@ -7,11 +7,7 @@ from ktpfl_pipeline.core.errors import InputError
 
 
 def check_no_argument(argument: str) -> None:
-    """Check that a source that takes no argument was given none.
-
-    Raises:
-        InputError: if it was.
-    """
+    """Raise an `InputError` where a source that takes no argument was given one."""
     if argument:
         raise InputError(f"this source takes no argument and was given {argument!r}: leave out ':{argument}'.")
 

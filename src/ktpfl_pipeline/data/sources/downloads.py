@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -24,13 +23,7 @@ _SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drop
 
 
 def load(dataset: str, argument: str, folder: Path) -> LabelledDataset:
-    """Return a dataset of torchvision.
-
-    Args:
-        dataset: the name of its class there.
-        argument: what stands behind the source's colon: nothing.
-        folder: where it is downloaded to.
-    """
+    """Return a dataset of torchvision, where its class is called `dataset`."""
     check_no_argument(argument)
     return _both_parts(dataset, folder)
 
@@ -60,16 +53,12 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
     import torchvision
 
     kind = getattr(torchvision.datasets, dataset)
-
-    def read(root: Path, download: bool) -> list[Any]:
-        return [kind(root, train=train, download=download, **options) for train in (True, False)]
-
     damaged = [str(path) for path in _idx_files(kind, folder, **options) if path.is_file() and not _whole_idx(path)]
     try:
-        parts = [] if damaged else read(folder, download=False)
+        parts = [] if damaged else _read(kind, folder, download=False, **options)
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError, EOFError):  # absent, or cut short
         parts = []
-    parts = parts or _fetch(kind, folder, partial(read, download=True), damaged)
+    parts = parts or _fetch(kind, folder, damaged, **options)
     images, labels = ([torch.as_tensor(getattr(part, name)) for part in parts] for name in ("data", "targets"))
     if [len(part) for part in images] != [len(part) for part in labels] or images[0].shape[1:] != images[1].shape[1:]:
         raise InputError(
@@ -79,6 +68,10 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
     both = torch.cat(images)
     both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
     return LabelledDataset(both.contiguous(), torch.cat(labels).long())
+
+
+def _read(kind: Any, root: Path, **options: Any) -> list[Any]:
+    return [kind(root, train=train, **options) for train in (True, False)]
 
 
 def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:
@@ -105,7 +98,7 @@ def _whole_idx(path: Path) -> bool:
     return True
 
 
-def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]], unusable: list[str]) -> list[Any]:
+def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list[Any]:
     """Return the parts of a dataset after downloading it into `folder`, where whole files alone ever appear.
 
     torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder beside, and
@@ -124,19 +117,18 @@ def _fetch(kind: Any, folder: Path, download: Callable[[Path], list[Any]], unusa
             for path in given.values():
                 if str(path) not in damaged:
                     shutil.copyfile(path, stage / place / path.name)
-            parts = download(stage)
+            parts = _read(kind, stage, download=True, **options)
             for path in [path for path in stage.rglob("*") if path.is_file()]:
                 target = folder / path.relative_to(stage)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(path, target)
     except (OSError, RuntimeError, HTTPException) as error:
-        incomplete = f" {', '.join(damaged)} is there but incomplete (wrong MD5 sum): replace it." if damaged else ""
-        if unusable:
-            incomplete += f" {', '.join(unusable)} is there but not as long as its header says: replace it."
+        wrong = {"incomplete (wrong MD5 sum)": damaged, "not as long as its header says": unusable}
+        found = [f" {', '.join(paths)} is there but {what}: replace it." for what, paths in wrong.items() if paths]
         raise InputError(
             f"{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put {', '.join(archives)} into"
             f" {folder / place}, or choose a source that needs no network, `source: digits` or"
-            f" `source: npz:yourfile.npz`.{incomplete}"
+            f" `source: npz:yourfile.npz`.{''.join(found)}"
         ) from error
     finally:
         socket.setdefaulttimeout(timeout)

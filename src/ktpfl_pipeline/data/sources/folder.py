@@ -58,14 +58,14 @@ def load(argument: str, folder: Path) -> LabelledDataset:
 
 def _images_in(place: Path, root: Path) -> list[Path]:
     """Return the image files in `place`, and refuse what only looks like one or lies outside `root`."""
-    check_inside(place, root)
+    _check_inside(place, root)
     shown = sorted(
         file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".")
     )
     if not shown:
         raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
     for file in shown:
-        check_inside(file, root)
+        _check_inside(file, root)
         if not file.is_file():  # reading a pipe would wait for ever
             raise InputError(f"{file} is no file that can be read (a folder, a pipe, a broken link): remove it.")
         if (size := file.stat().st_size) > MAX_FILE:
@@ -73,12 +73,8 @@ def _images_in(place: Path, root: Path) -> list[Path]:
     return shown
 
 
-def check_inside(path: Path, root: Path) -> None:
-    """Check that no symbolic link leads out of the folder: a folder from elsewhere must not name files of yours.
-
-    Raises:
-        InputError: if one does.
-    """
+def _check_inside(path: Path, root: Path) -> None:
+    """Check that no symbolic link leads out of the folder: a folder from elsewhere must not name files of yours."""
     target = Path(os.path.realpath(path))  # unlike Path.resolve, for a link to itself too
     if path.is_symlink() and not target.is_relative_to(root):
         raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")

@@ -41,9 +41,7 @@ def check_claim(path: Path, claimed: int, fix: str) -> None:
     Raises:
         InputError: if they are.
     """
-    if claimed > MAX_BYTES:
-        raise InputError(f"{path} claims {gib(claimed)} of images, more than the {gib(MAX_BYTES)} allowed: {fix}.")
     if claimed > (free := room()):
-        raise InputError(
-            f"{path} claims {gib(claimed)} of images, more than half of the free memory ({gib(free)}): {fix}."
-        )
+        half = f"half of the free memory ({gib(free)})"
+        limit = f"the {gib(MAX_BYTES)} allowed" if claimed > MAX_BYTES else half
+        raise InputError(f"{path} claims {gib(claimed)} of images, more than {limit}: {fix}.")

@@ -89,6 +89,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
 
 def _check_headers(path: Path, headers: dict[str, Header]) -> None:
     """Check that there are images and labels, with one sentence for each thing that is wrong."""
+    images, labels = (f"the array {name!r} in {path}" for name in ("images", "labels"))
     for name, (_, kind) in headers.items():
         if kind.hasobject:
             raise InputError(
@@ -98,23 +99,21 @@ def _check_headers(path: Path, headers: dict[str, Header]) -> None:
     (shape, dtype), (label_shape, label_dtype) = headers["images"], headers["labels"]
     if dtype != np.uint8:
         cast = "(images * 255).round().astype('uint8') if they lie between 0 and 1" if dtype.kind == "f" else "uint8"
-        raise InputError(f"the array 'images' in {path} is {dtype} and must be uint8, 0 to 255: save {cast}.")
+        raise InputError(f"{images} is {dtype} and must be uint8, 0 to 255: save {cast}.")
     if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
         fix = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and shape[1] in (1, 3) else "them in one of these"
         raise InputError(
-            f"the array 'images' in {path} has shape {shape} and must have N x H x W, N x H x W x 1 or N x H x W x 3:"
-            f" save {fix}."
+            f"{images} has shape {shape} and must have N x H x W, N x H x W x 1 or N x H x W x 3: save {fix}."
         )
     if min(shape) < 1:
-        raise InputError(f"the array 'images' in {path} is empty (shape {shape}): save one image or more.")
+        raise InputError(f"{images} is empty (shape {shape}): save one image or more.")
     if label_dtype.kind not in "iu" or len(label_shape) != 1:
         raise InputError(
-            f"the array 'labels' in {path} is {label_dtype} of shape {label_shape} and must be integers of shape (N,):"
-            " save one class number per image."
+            f"{labels} is {label_dtype} of shape {label_shape} and must be integers of shape (N,): save one class"
+            " number per image."
         )
     if label_shape[0] != shape[0]:
-        raise InputError(
-            f"{path} has {shape[0]:,} images and {label_shape[0]:,} labels: save as many labels as images."
-        )
+        counts = f"{shape[0]:,} images and {label_shape[0]:,} labels"
+        raise InputError(f"{path} has {counts}: save as many labels as images.")
     as_read = math.prod(shape) + 8 * label_shape[0]  # labels become int64
     check_claim(path, as_read, f"save fewer or smaller images than {shape}")
