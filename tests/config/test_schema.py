@@ -424,7 +424,7 @@ class TestCreateMethod:
 
 
 def test_methods_of_one_architecture_beside_several() -> None:
-    experiment = schema.parse("mine", changed("architectures", ["lenet", "mlp"]))
+    experiment = parsing.parse("mine", changed("architectures", ["lenet", "mlp"]))
     with pytest.raises(
         InputError, match=r"^mine\.architectures is lenet, mlp; fedavg, ditto combine the clients' models"
     ):
@@ -443,7 +443,7 @@ class TestAdversaries:
         assert f"mine.adversaries.share is {share}" in refusal("adversaries", {"share": share})
 
     def test_beside_methods_that_exchange_more(self) -> None:
-        experiment = schema.parse("mine", self.GIVEN)
+        experiment = parsing.parse("mine", self.GIVEN)
         with pytest.raises(InputError) as refused:
             checks.check_adversaries("mine", experiment, ["kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
