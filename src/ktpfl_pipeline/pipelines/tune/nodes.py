@@ -4,8 +4,6 @@ Arguments that they share:
     tune: the tuning's settings.
     experiment: the settings of what is tuned.
     trials: what `run_trials` left.
-    name: the tuning's; of `resolve`, the experiment's.
-    methods: all that the experiment's comparison runs.
 """
 
 from collections.abc import Sequence
@@ -50,11 +48,7 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
 def resolve(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
-    Args:
-        experiment: its settings.
-        hyperparameters: what a tuning of it left, as text; empty where there was none.
-        name: the experiment's.
-        methods: those that are to run.
+    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
 
     Raises:
         InputError: if a method does not support a setting, or there are no tuned values that fit.

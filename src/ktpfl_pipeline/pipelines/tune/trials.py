@@ -1,11 +1,6 @@
 """All trials of a tuning, below one run of its own in the tracker.
 
-Arguments that the functions share:
-    name: the tuning's.
-    tune: its settings.
-    experiment: what is tuned.
-    raw_folder: where the images are.
-    job: one method, as configured.
+Arguments that the functions share: `tune`, the tuning's settings, and `job`, one method, as configured.
 """
 
 import logging
