@@ -317,7 +317,7 @@ class TestSeeds:
     def test_another_seed_differs(self, first: Snapshot) -> None:
         one, other = (first.checkpoints["kt_pfl", seed]["state"] for seed in SEEDS)
         assert not same(one["models"], other["models"])
-        assert not same(one["knowledge"], other["knowledge"])
+        assert not same(one["coefficients"], other["coefficients"])
 
     def test_another_seed_is_another_run(self, project: Project, first: Snapshot, again: Snapshot) -> None:
         project.run(EXPERIMENT, seeds=[7], rounds=1)
@@ -347,7 +347,7 @@ class TestInvariants:
         frozen, fedmd = untracked.checkpoint("kt_pfl"), first.checkpoints["fedmd", 0]
         assert same(frozen["state"]["models"], fedmd["state"]["models"])
         assert timeless(frozen["history"]) == timeless(fedmd["history"])
-        assert (frozen["state"]["knowledge"] == 1 / CLIENTS).all()
+        assert (frozen["state"]["coefficients"] == 1 / CLIENTS).all()
         learned = first.checkpoints["kt_pfl", 0]
         assert not same(frozen["state"]["models"], learned["state"]["models"])
 

@@ -111,13 +111,12 @@ def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:
         return
     files.add(file)
     for statement in ast.parse(file.read_bytes()).body:
+        imported = []
         if isinstance(statement, ast.Import):
             imported = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom):
             origin = "." * statement.level + (statement.module or "")
             origin = importlib.util.resolve_name(origin, getattr(module, "__package__", None))
             imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
-        else:
-            imported = []
         for each in imported:
             _add_with_imports(each, packages, files)

@@ -31,13 +31,7 @@ def run_all(job: Job, title: str = "") -> list[FinishedRun]:
 
 
 def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
-    """Run a method with one seed to its end: resumed, or taken as it is where it finished before.
-
-    Args:
-        job: what is run.
-        seed: of every random stream.
-        progress: is shown how far it is.
-    """
+    """Run a method with one seed to its end: resumed, or taken as it is where it finished before."""
     made, experiment = job.create(), job.experiment
     fed = assemble(experiment, job.data, seed)
     adversaries = fed.positions(fed.adversary_ids).tolist()
@@ -137,9 +131,8 @@ def _labels_per_client(label_counts: tuple[tuple[int, ...], ...]) -> Any:
 
 def _title(job: Job, seed: int) -> str:
     """Return what the run is called in lists."""
-    if job.parent is None:
-        return f"{job.method} · {job.experiment.partition.scheme} · seed {seed}"
-    return " · ".join(filter(None, (job.label, job.method, f"seed {seed}")))
+    parts = (job.method, job.experiment.partition.scheme) if job.parent is None else (job.label, job.method)
+    return " · ".join(filter(None, (*parts, f"seed {seed}")))
 
 
 def _tags(job: Job, seed: int) -> dict[str, str]:
