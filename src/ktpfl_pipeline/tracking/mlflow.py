@@ -40,14 +40,14 @@ class MlflowTracker(Tracker):
         store = Store(self.store, self.artifacts)
         with store.use() as client:
             tracked = MlflowRun(store, self._find_or_create(client, experiment, name, key, params, tags))
-            tracked.say("RUNNING")
+            tracked.start()
         try:
             yield tracked
             with store.use():
-                tracked.say("FINISHED")
+                tracked.stop("FINISHED")
         except BaseException as error:
             with contextlib.suppress(Exception):  # what ended the run is told, and may be that the store is gone
-                tracked.say("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+                tracked.stop("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
 
     def log_report(
@@ -101,13 +101,14 @@ class MlflowRun(TrackedRun):
         self.logged = int(run.data.metrics.get("round", 0))
         self.known = set(run.data.metrics)
 
-    def say(self, status: str) -> None:
-        """Set the status: ``RUNNING``, or how the run ended, ``FINISHED``, ``FAILED`` or ``KILLED``."""
-        if self.complete:
-            return
-        if status == "RUNNING":
-            self.store.client.update_run(self.run_id, status)
-        else:
+    def start(self) -> None:
+        """Say that the run goes."""
+        if not self.complete:
+            self.store.client.update_run(self.run_id, "RUNNING")
+
+    def stop(self, status: str) -> None:
+        """Say that the run ended: ``FINISHED``, ``FAILED`` or ``KILLED``."""
+        if not self.complete:
             self.store.client.set_terminated(self.run_id, status)
 
     def round(self, record: RoundRecord) -> None:
