@@ -14,7 +14,7 @@ from mlflow.store.db import utils as db_utils
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import PARENT, MlflowTracker, Untracked
+from ktpfl_pipeline.tracking import PARENT, MlflowTracker, Tracker
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -311,7 +311,7 @@ class TestReports:
         assert text_of(client, run, "report.md") == "of the run"
 
     def test_untracked(self) -> None:
-        Untracked().log_report(**self.REPORT, files={"report.md": ""}, figures={})
+        Tracker().log_report(**self.REPORT, files={"report.md": ""}, figures={})
 
 
 class TestStores:
@@ -341,7 +341,7 @@ class TestConfigure:
         tracking._tracker.reset(token)
 
     def test_nothing_is_tracked_until_then(self) -> None:
-        assert isinstance(tracking.current(), Untracked)
+        assert type(tracking.current()) is Tracker
         assert tracking.current().checkpoints is None
 
     def test_relative_places_are_in_the_project(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +364,7 @@ class TestConfigure:
     def test_disabled(self, tmp_path: Path) -> None:
         tracking.configure({**SETTINGS, "enabled": False}, tmp_path)
         tracker = tracking.current()
-        assert isinstance(tracker, Untracked)
+        assert type(tracker) is Tracker
         assert tracker.checkpoints == tmp_path / "data/06_models", "checkpoints are kept without MLflow too"
         with tracker.run(**RUN) as tracked:
             tracked.round(record(1))
@@ -391,4 +391,4 @@ class TestConfigure:
         with pytest.raises(InputError) as refused:
             tracking.configure(change(SETTINGS), tmp_path)
         assert str(refused.value).endswith(message)
-        assert isinstance(tracking.current(), Untracked)
+        assert type(tracking.current()) is Tracker

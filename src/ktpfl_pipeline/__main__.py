@@ -10,14 +10,9 @@ PACKAGE = "ktpfl_pipeline"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the pipelines that the command line asks for, and exit.
-
-    Args:
-        arguments: options of `kedro run`; None for those of the command line.
-    """
+    """Run the pipelines that `arguments` ask for, or the command line where they are None, and exit."""
     configure_project(PACKAGE)
-    run = find_run_command(PACKAGE)
-    run(arguments, prog_name=f"python -m {PACKAGE}")
+    find_run_command(PACKAGE)(arguments, prog_name=f"python -m {PACKAGE}")
 
 
 if __name__ == "__main__":

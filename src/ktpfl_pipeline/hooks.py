@@ -1,7 +1,6 @@
 """Where Kedro meets the rest: parameters checked before anything runs, tracking set up, errors as one sentence."""
 
 import copy
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ktpfl_pipeline.core.errors import InputError
-
-logger = logging.getLogger(__name__)
 
 
 class ProjectHooks:
@@ -55,8 +52,11 @@ class ProjectHooks:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, InputError | OSError):
             cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
-        if isinstance(cause, OSError) and cause.errno is not None:
-            cause = _system_error(cause)
+        if isinstance(cause, OSError) and cause.errno is not None:  # nobody has said more of it
+            cause = InputError(
+                f"{cause.filename or 'A file'} could not be read or written ({cause.strerror}): see that it is there, "
+                "that it may be read and written, and that the disk has room, and give the same command again."
+            )
         if isinstance(cause, InputError):
             raise ClickException(str(cause)) from error
 
@@ -73,14 +73,6 @@ class ProjectHooks:
                         f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
                     ) from error
                 print(f"\n{table}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
-
-
-def _system_error(error: OSError) -> InputError:
-    """Return the sentence for what the operating system refused, where nobody has said more of it."""
-    return InputError(
-        f"{error.filename or 'A file'} could not be read or written ({error.strerror}): see that it is there, that it "
-        "may be read and written, and that the disk has room, and give the same command again."
-    )
 
 
 def _read(loader: Any, name: str) -> dict[str, Any]:

@@ -26,13 +26,12 @@ def register_pipelines() -> dict[str, Pipeline]:
     that conf/ gives by a dotted path come last.
     """
     pipelines = {}
-    for experiments, one_architecture in ((HETERO_EXPERIMENTS, False), (HOMO_EXPERIMENTS, True)):
-        methods = compared(one_architecture)
-        for experiment in experiments:
-            pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
-            compare = f"compare_{experiment}"
-            all_methods = (*methods, *own_methods(experiment))
-            pipelines[compare] = experiment_pipeline(compare, experiment, all_methods)
-            pipelines[TUNE + experiment] = tune.create_pipeline(TUNE + experiment, experiment, all_methods)
+    for experiment in (*HETERO_EXPERIMENTS, *HOMO_EXPERIMENTS):
+        alone, *rivals = compared(one_architecture=experiment in HOMO_EXPERIMENTS)
+        methods = (alone, *rivals, *own_methods(experiment))
+        compare, tuning = f"compare_{experiment}", f"{TUNE}{experiment}"
+        pipelines[experiment] = experiment_pipeline(experiment, experiment, [alone])
+        pipelines[compare] = experiment_pipeline(compare, experiment, methods)
+        pipelines[tuning] = tune.create_pipeline(tuning, experiment, methods)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
     return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}

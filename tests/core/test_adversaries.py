@@ -61,21 +61,21 @@ class TestWhat:
 class TestUploads:
     @pytest.mark.parametrize("kind", ["random", "flipped", "scaled"])
     def test_adversaries_lie_and_others_do_not(self, kind: str) -> None:
-        honest, fed = toy.federation(), lying(kind)
+        benign, fed = toy.federation(), lying(kind)
         models, batch = fed.initial_models(), fed.public_batch(1)
-        true, told = honest.logits(models, batch, 1), fed.logits(models, batch, 1)
-        assert len(fed.liars) == 2
+        true, told = benign.logits(models, batch, 1), fed.logits(models, batch, 1)
+        assert len(fed.adversary_ids) == 2
         for row, n in enumerate(toy.IDS):
-            assert toy.same(true[row], told[row]) == (n not in fed.liars)
+            assert toy.same(true[row], told[row]) == (n not in fed.adversary_ids)
 
     def test_noise_is_anew_in_each_round_and_for_each_client(self) -> None:
         fed = lying("random")
         models, batch = fed.initial_models(), fed.public_batch(1)
         one, other = fed.logits(models, batch, 1), fed.logits(models, batch, 2)
-        rows = fed.positions(fed.liars)
+        rows = fed.positions(fed.adversary_ids)
         assert not toy.same(one[rows], other[rows])
         assert not toy.same(one[rows[0]], one[rows[1]])
-        alone = fed.logits({fed.liars[1]: models[fed.liars[1]]}, batch, 1)
+        alone = fed.logits({fed.adversary_ids[1]: models[fed.adversary_ids[1]]}, batch, 1)
         assert toy.same(alone[0], one[rows[1]])
 
     def test_who_uploads_nothing_is_as_without(self) -> None:
@@ -85,8 +85,10 @@ class TestUploads:
     def test_teachers_are_mixed_of_what_was_uploaded(self) -> None:
         predictions = torch.randn(5, 7, 3, generator=stream(3))
         told = toy.teachers(FedMD(), predictions, adversaries=Adversaries(0.4, "flipped"))
-        liars = toy.federation(adversaries=Adversaries(0.4)).liars
-        false = torch.stack([row.flip(-1) if n in liars else row for n, row in zip(toy.IDS, predictions, strict=True)])
+        adversaries = toy.federation(adversaries=Adversaries(0.4)).adversary_ids
+        false = torch.stack(
+            [row.flip(-1) if n in adversaries else row for n, row in zip(toy.IDS, predictions, strict=True)]
+        )
         assert toy.same(told, toy.teachers(FedMD(), false))
 
     @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].kind.exchanges == {"predictions"}])

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from test_schema import EXPERIMENT as SECTION
+from experiment import EXPERIMENT as SECTION
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.metrics import RoundRecord

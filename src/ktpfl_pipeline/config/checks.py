@@ -2,50 +2,75 @@
 
 Each function returns nothing, or raises an `InputError` that names the value, what is allowed and how to fix it.
 `parsing` calls them; `check_methods` needs to know which methods are run.
+
+Arguments that they share:
+    where: the path to a setting, for the message.
+    name: the experiment's; all methods of one that begins with ``homo_`` exchange and combine the clients' models.
+    experiment: its settings.
+    methods: those that are run.
 """
 
+import contextlib
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Compute, Experiment
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.errors import InputError
 
 HOMO = "homo_"
 """What the names of experiments begin with in which all clients have one architecture."""
 
 
-def check_repeats(where: str, values: list[Any], kind: str) -> None:
-    """Check that a list has each value once.
+@contextlib.contextmanager
+def saying(where: str) -> Iterator[None]:
+    """Let the message of an `InputError` from within begin with where it comes from."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}{error}") from error
 
-    Args:
-        where: the path to the list, for the message.
-        values: the list.
-        kind: what one of them is called, for the message.
-    """
+
+def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
+    """Return how a message goes on after a name that does not exist: with the nearest known one, or `otherwise`."""
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def check_repeats(where: str, values: list[Any], kind: str) -> None:
+    """Check that a list has each value once; `kind` is what one of them is called in the message."""
     for i, value in enumerate(values):
         if value in values[:i]:
             raise InputError(f"{where} has {value} twice; give each {kind} once.")
 
 
-def check_known(where: str, given: str, known: Any) -> None:
-    """Check that a name exists; the message suggests the nearest one that does.
-
-    Args:
-        where: the path to the name, for the message.
-        given: the name.
-        known: all names that exist.
-    """
+def check_known(where: str, given: str, known: Collection[str]) -> None:
+    """Check that a name is one of those known; the message suggests the nearest."""
     if given not in known:
-        near = difflib.get_close_matches(given, list(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}."
+        hint = nearest(given, known, f"choose from {', '.join(known)}.")
         raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
 
 
+def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], Any]) -> None:
+    """Check that a name is in the registry `known`, or is a dotted path that leads to something of use.
+
+    Args:
+        where: as above.
+        given: the name or path.
+        known: the names of the registry.
+        find: imports what a dotted path names.
+    """
+    if ":" not in given:
+        return check_known(where, given, known)
+    with saying(f"{where}: "):
+        find(given)
+
+
 def check_names(name: str, experiment: Experiment) -> None:
-    """Check that architectures, schemes, sources, devices and workers exist."""
+    """Check that architectures, schemes, sources, devices and workers exist; see `executors.create` for the last."""
+    from ktpfl_pipeline.core import executors, setting
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import SCHEMES
     from ktpfl_pipeline.models import MODELS, find
@@ -57,38 +82,11 @@ def check_names(name: str, experiment: Experiment) -> None:
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
-    check_device(f"{name}.compute.device", experiment.compute.device)
-    check_workers(name, experiment.compute)
-
-
-def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], Any]) -> None:
-    """Check that a name is in a registry, or is a dotted path that leads to something of use.
-
-    Args:
-        where: the setting.
-        given: its value.
-        known: the registry.
-        find: imports what a dotted path names.
-
-    Raises:
-        InputError: naming the setting, its value and what is allowed.
-    """
-    if ":" not in given:
-        return check_known(where, given, known)
-    try:
-        find(given)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def check_architectures(name: str, experiment: Experiment) -> None:
-    """Check for one architecture where methods combine models, which these would do only when it is their turn."""
-    given = list(dict.fromkeys(experiment.architectures))
-    if name.startswith(HOMO) and len(given) > 1:
-        raise InputError(
-            f"{name}.architectures is {', '.join(given)}; its methods combine the clients' models, which needs one "
-            f"architecture: name one, as in [{given[0]}], or take {name.replace(HOMO, 'hetero_', 1)}."
-        )
+    compute = experiment.compute
+    check_device(f"{name}.compute.device", compute.device)
+    device = setting.Compute(compute.device).place().type
+    with saying(f"{name}."):
+        executors.create(compute.workers, compute.threads, device, compute.stacked, compute.cluster)
 
 
 def check_device(where: str, device: str) -> None:
@@ -102,17 +100,6 @@ def check_device(where: str, device: str) -> None:
         raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
 
 
-def check_workers(name: str, compute: Compute) -> None:
-    """Check that there is an executor for these workers; see `executors.create`."""
-    from ktpfl_pipeline.core import executors, setting
-
-    place = setting.Compute(compute.device).place()
-    try:
-        executors.create(compute.workers, compute.threads, place.type, compute.stacked, compute.cluster)
-    except InputError as error:
-        raise InputError(f"{name}.{error}") from None
-
-
 def check_privacy(name: str, experiment: Experiment) -> None:
     """Check that private training is possible with these models and types; see `privacy.check_possible`."""
     if experiment.training.privacy is None:
@@ -122,46 +109,34 @@ def check_privacy(name: str, experiment: Experiment) -> None:
 
     image, compute = experiment.image, experiment.compute
     build = partial(models.build, channels=image.channels, size=image.size, classes=10)
-    try:
+    with saying(f"{name}."):
         privacy.check_possible(experiment.architectures, build, compute.dtype, compute.memory_format)
-    except InputError as error:
-        raise InputError(f"{name}.{error}") from None
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for settings that a selected method does not support; see the three functions that follow.
-
-    Args:
-        name: of the experiment.
-        experiment: its settings.
-        methods: those that are run.
-    """
+    """Check that every method supports the settings; without any, what all methods of the experiment must."""
     check_one_architecture(name, experiment, methods)
     check_adversaries(name, experiment, methods)
     check_private_methods(name, experiment, methods)
 
 
 def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for one architecture beside methods whose clients need the same one; arguments as of `check_methods`."""
+    """Check for one architecture beside methods that combine the clients' models."""
     from ktpfl_pipeline.methods import find
 
     given = list(dict.fromkeys(experiment.architectures))
     alike = [method for method in methods if find(method).kind.one_architecture]
-    if len(given) > 1 and alike:
+    if len(given) > 1 and (alike or name.startswith(HOMO)):
+        who = f"{', '.join(alike)} combine{'s' * (len(alike) == 1)}" if alike else "its methods combine"
+        instead = "run other methods" if alike else f"take {name.replace(HOMO, 'hetero_', 1)}"
         raise InputError(
-            f"{name}.architectures is {', '.join(given)}; {', '.join(alike)} combine{'s' * (len(alike) == 1)} the "
-            f"clients' models, which needs one architecture: name one, as in [{given[0]}], or run other methods."
+            f"{name}.architectures is {', '.join(given)}; {who} the clients' models, which needs one architecture: "
+            f"name one, as in [{given[0]}], or {instead}."
         )
 
 
 def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Refuse adversaries beside methods that exchange more than predictions, of which these adversaries send the truth.
-
-    Args:
-        name: of the experiment; all methods of those that begin with ``homo_`` exchange models.
-        experiment: its settings.
-        methods: those that are run.
-    """
+    """Check for no adversaries beside methods that exchange more than predictions, of which they send the truth."""
     from ktpfl_pipeline.methods import find
 
     share = experiment.adversaries.share
@@ -178,13 +153,7 @@ def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str])
 
 
 def check_private_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Refuse private training beside methods whose use of private images its ε would not cover.
-
-    Args:
-        name: of the experiment.
-        experiment: its settings.
-        methods: those that are run.
-    """
+    """Check for no private training beside methods whose use of private images its ε would not cover."""
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline.core.method import TRAINING

@@ -1,9 +1,14 @@
 """From what stands in conf/ and --params to experiments, sweeps and tunings, checked before the first node runs.
 
-An unknown key is an error, and an error is a sentence that names the value, what is allowed and how to fix it.
+An unknown key is an error, and an `InputError` is a sentence that names the value, what is allowed and how to fix it.
+
+Arguments that all functions share:
+    name: the experiment's, sweep's or tuning's; that of a tuning is ``tune_`` and the experiment's.
+    values: its section of the configuration.
+    parameters: all sections by name, the experiments among them.
+    where: the path to a value in the configuration, for the message.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
@@ -34,13 +39,10 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
     for name, value in runtime.items():
         if name not in result:
-            if near := difflib.get_close_matches(name, result, n=1):
-                raise InputError(f"--params {name}=... names no experiment and no sweep; did you mean {near[0]!r}?")
             first = next(iter(experiments(result)), "hetero_digits")
-            raise InputError(
-                f"--params {name}=... names no experiment and no sweep; write the experiment first, as in "
-                f"{first}.{name}=..., with one of {', '.join(result)}."
-            )
+            otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(result)}."
+            hint = checks.nearest(name, result, otherwise)
+            raise InputError(f"--params {name}=... names no experiment and no sweep; {hint}")
         result[name] = _deep_merge(result[name], value)
     return result
 
@@ -51,14 +53,9 @@ def experiments(parameters: Mapping[str, Any]) -> list[str]:
 
 
 def check(parameters: Mapping[str, Any]) -> None:
-    """Check every section; see `parse`, `parse_sweep` and `parse_tune`.
-
-    Raises:
-        InputError: for the first that cannot be.
-    """
-    for name, values in parameters.items():
-        if not name.startswith((SWEEP, TUNE)):
-            parse(name, values)
+    """Check every section, experiments first; see `parse`, `parse_sweep` and `parse_tune`."""
+    for name in experiments(parameters):
+        parse(name, parameters[name])
     for name, values in parameters.items():
         if name.startswith(SWEEP):
             parse_sweep(name, values, parameters)
@@ -67,34 +64,19 @@ def check(parameters: Mapping[str, Any]) -> None:
 
 
 def parse(name: str, values: Any) -> Experiment:
-    """Return the experiment `name` from its section of the configuration.
-
-    Raises:
-        InputError: one sentence for each value that cannot be.
-    """
+    """Return an experiment from its section."""
     experiment = _section(Experiment, name, values, "an experiment")
     checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
     checks.check_names(name, experiment)
-    checks.check_architectures(name, experiment)
+    checks.check_methods(name, experiment, [])
     checks.check_privacy(name, experiment)
-    if name.startswith(checks.HOMO):
-        checks.check_adversaries(name, experiment, [])
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment
 
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
-    """Return the sweep `name` from its section of the configuration, with every point of it checked.
-
-    Args:
-        name: the sweep's.
-        values: its section.
-        parameters: all sections by name, the experiments among them.
-
-    Raises:
-        InputError: one sentence for what cannot be.
-    """
+    """Return a sweep from its section, with every point of it checked."""
     from ktpfl_pipeline.methods import METHODS, find
 
     sweep = _section(Sweep, name, values, "a sweep")
@@ -114,39 +96,19 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
 
 
 def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Experiment]:
-    """Return the experiment of the sweep `name` at each of its values, in their order.
-
-    Args:
-        name: the sweep's.
-        sweep: its settings.
-        parameters: all sections by name, the experiments among them.
-
-    Raises:
-        InputError: if the experiment has no such setting, or the setting cannot have such a value.
-    """
+    """Return the experiment of a sweep at each of its values, in their order."""
     found = []
     for value in sweep.values:
         change = value
         for part in reversed(sweep.parameter.split(".")):
             change = {part: change}
-        try:
+        with checks.saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
             found.append(parse(sweep.experiment, _deep_merge(parameters[sweep.experiment], change)))
-        except InputError as error:
-            raise InputError(f"{name} cannot set {sweep.parameter} to {value!r}: {error}") from None
     return found
 
 
 def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
-    """Return the tuning `name` from its section of the configuration, with every value that it may try checked.
-
-    Args:
-        name: the tuning's: ``tune_`` and the name of an experiment.
-        values: its section.
-        parameters: all sections by name, the experiments among them.
-
-    Raises:
-        InputError: one sentence for what cannot be.
-    """
+    """Return a tuning from its section, with every value that it may try checked."""
     tune = _section(Tune, name, values, "a tuning")
     checks.check_repeats(f"{name}.seeds", tune.seeds, "seed")
     tuned = name.removeprefix(TUNE)
@@ -157,10 +119,8 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
         for hyperparameter, tried in space.items():
             where = f"{name}.spaces.{method}.{hyperparameter}"
             for value in _tried(where, tried):
-                try:
+                with checks.saying(f"{where} cannot be {value!r}: "):
                     create_method(method, {**configured[method], hyperparameter: value})
-                except InputError as error:
-                    raise InputError(f"{where} cannot be {value!r}: {error}") from None
     return tune
 
 
@@ -185,13 +145,18 @@ def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = 
     Args:
         method: its name in the registry, or its dotted path.
         hyperparameters: what differs from its defaults.
-        where: the path to them in the configuration, for the message.
+        where: as above; the method's name where it is empty.
     """
     from ktpfl_pipeline import methods
 
     model = _hyperparameters(methods.find(method).kind)
     typed = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
     return methods.create(method, typed)
+
+
+def method_of(experiment: Experiment, method: str) -> Any:
+    """Return a method with the hyperparameters that the experiment has for it."""
+    return create_method(method, experiment.methods.get(method, {}))
 
 
 @cache
@@ -219,16 +184,7 @@ def _section(model: type[Model], name: str, values: Any, kind: str) -> Model:
 
 
 def checked(model: type[Model], values: Mapping[str, Any], where: str) -> Model:
-    """Return `values` as a `model`.
-
-    Args:
-        model: what is allowed.
-        values: what is given.
-        where: the path to the values in the configuration, for the message.
-
-    Raises:
-        InputError: one sentence for each of the first five values that cannot be.
-    """
+    """Return `values` as a `model`; the error has one sentence for each of the first five values that cannot be."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -241,8 +197,7 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
     if details["type"] == "extra_forbidden":
         parent, _, given = path.rpartition(".")
         known = _known_keys(model, details["loc"][:-1])
-        near = difflib.get_close_matches(given, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'no settings'}."
+        hint = checks.nearest(given, known, f"it has {', '.join(known) or 'no settings'}.")
         return f"There is no setting {given!r} in {parent}; {hint}"
     if details["type"] == "missing":
         return f"{path} is missing; give it in conf/ or with --params {path}=..."

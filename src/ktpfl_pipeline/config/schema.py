@@ -12,12 +12,10 @@ Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
 LearningRate = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
-SWEEP = "sweep_"
-"""What the names of sweeps begin with."""
+SWEEP, TUNE = "sweep_", "tune_"
+"""What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
 PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
-TUNE = "tune_"
-"""What the names of tunings begin with, before that of the experiment; any other section is an experiment."""
 
 
 class Settings(BaseModel):

@@ -3,14 +3,13 @@
 A comparison takes the values of all its methods from here, or of none: see `resolve`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import ValidationError
 
-from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.parsing import create_method, method_of
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
@@ -75,6 +74,7 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
     if experiment.hyperparameters == "configured":
         return experiment
     command = f"kedro run --pipeline={TUNE}{name}"
+    configured = f"put {name}.hyperparameters to configured"
     if not text:
         raise InputError(
             f"{name}.hyperparameters is tuned, and there is no {file}; run `{command}` first, in the same environment, "
@@ -85,20 +85,20 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
     if different := differences(then, now):
         raise InputError(
             f"The hyperparameters of {name} were tuned for other settings ({different}); run `{command}` with these, "
-            f"put the settings back, or put {name}.hyperparameters to configured."
+            f"put the settings back, or {configured}."
         )
     values = {}
     for method in methods:
         if method not in tuned.methods:
             raise InputError(
                 f"{file} has no hyperparameters of {method}, and tuned methods are not compared with untuned ones; run "
-                f"`{command}` again, or put {name}.hyperparameters to configured."
+                f"`{command}` again, or {configured}."
             )
-        configured = asdict(create_method(method, experiment.methods.get(method, {})))
-        if different := differences(tuned.methods[method].configured, configured):
+        given = asdict(method_of(experiment, method))
+        if different := differences(tuned.methods[method].configured, given):
             raise InputError(
                 f"The hyperparameters of {name} were tuned from other values ({method}: {different}); run `{command}` "
-                f"again, put them back, or put {name}.hyperparameters to configured, where they are used as they are."
+                f"again, put them back, or {configured}, where they are used as they are."
             )
         values[method] = tuned.methods[method].values
         create_method(method, values[method], f"{file}: methods.{method}.values")
@@ -106,16 +106,7 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
 
 
 def parse(file: str, text: str, command: str) -> Tuned:
-    """Return what stands in the file.
-
-    Args:
-        file: its name, for the message.
-        text: its content.
-        command: what writes it, for the message.
-
-    Raises:
-        InputError: if a tuning did not leave it so.
-    """
+    """Return what the text of a file says, or raise an `InputError` that names the `file` and the `command` for it."""
     try:
         return Tuned.model_validate_json(text)
     except ValidationError as error:
@@ -128,4 +119,4 @@ def parse(file: str, text: str, command: str) -> Tuned:
 
 def to_text(tuned: Tuned) -> str:
     """Return what `parse` reads."""
-    return json.dumps(tuned.model_dump(), indent=1) + "\n"
+    return tuned.model_dump_json(indent=1) + "\n"

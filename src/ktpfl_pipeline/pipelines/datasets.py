@@ -1,107 +1,21 @@
-"""All datasets of the catalog that kedro-datasets does not have: files that are always whole, folders, reports.
+"""All datasets of the catalog: files that are always whole, folders, reports.
 
 `kedro run --only-missing-outputs` takes for done what exists, so a file exists only if it is as it was written.
 """
 
 import io
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from kedro.io import AbstractDataset
-from kedro_datasets._typing import HTMLPreview
-from kedro_datasets.json.json_dataset import JSONDataset as PlainJSONDataset
-from kedro_datasets.pandas.csv_dataset import CSVDataset as PlainCSVDataset
-from kedro_datasets.plotly.json_dataset import JSONDataset as PlainFigureDataset
+from kedro_datasets._typing import HTMLPreview, JSONPreview, PlotlyPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.whole_files import PARTIAL, all_or_nothing, content_of, is_whole, put, put_folder, sums
+from ktpfl_pipeline.pipelines.whole_files import PARTIAL, content_of, is_whole, replacing, sums
 
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
-
-
-class _Whole:
-    """What makes a dataset of one file, as kedro-datasets has them, write it whole and know whether it is."""
-
-    _filepath: Any
-    _load_args: Any
-
-    def load(self) -> Any:
-        """Return what is in the file.
-
-        Raises:
-            InputError: if it cannot be read, or is not as it was written.
-        """
-        file = Path(self._filepath)
-        try:
-            return self._parsed(content_of(file))
-        except Exception as error:  # bytes of any kind make readers stumble in any way
-            reason = str(error).partition("\n")[0]
-            raise InputError(
-                f"{file} cannot be read ({reason}): delete it and give the same command again, which takes finished "
-                "runs from their checkpoints."
-            ) from error
-
-    def _parsed(self, content: bytes) -> Any:
-        """Return what a file with this content holds."""
-        raise NotImplementedError
-
-    def save(self, data: Any) -> None:
-        """Write the file beside the old one, then put it in its place."""
-        place = self._filepath
-        self._filepath = place.with_name(place.name + PARTIAL)
-        try:
-            with all_or_nothing(Path(place), Path(self._filepath)):
-                super().save(data)  # type: ignore[misc]
-                put(Path(self._filepath), Path(place))
-        finally:
-            self._filepath = place
-
-    def _exists(self) -> bool:
-        return is_whole(Path(self._filepath))
-
-
-class JSONDataset(_Whole, PlainJSONDataset):  # type: ignore[misc]
-    """A JSON file."""
-
-    def _parsed(self, content: bytes) -> Any:
-        return json.loads(content)
-
-
-class ResultDataset(JSONDataset):
-    """The `MethodResult` of one method, in a JSON file."""
-
-    def save(self, data: Any) -> None:
-        """Write the result in plain values."""
-        super().save(data.to_dict())
-
-    def _parsed(self, content: bytes) -> Any:
-        from ktpfl_pipeline.analysis.results import MethodResult
-
-        try:
-            return MethodResult.from_dict(super()._parsed(content))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it does not read as the result of a method: {error!r}") from error
-
-
-class CSVDataset(_Whole, PlainCSVDataset):  # type: ignore[misc]
-    """A table."""
-
-    def _parsed(self, content: bytes) -> Any:
-        import pandas as pd
-
-        return pd.read_csv(io.BytesIO(content), **self._load_args)
-
-
-class FigureDataset(_Whole, PlainFigureDataset):  # type: ignore[misc]
-    """An interactive figure, which kedro-viz shows."""
-
-    def _parsed(self, content: bytes) -> Any:
-        import plotly.io
-
-        return plotly.io.from_json(content.decode(), **self._load_args)
 
 
 class _Place(AbstractDataset[Any, Any]):
@@ -125,30 +39,111 @@ class _Place(AbstractDataset[Any, Any]):
         return {"filepath": str(self.place)}
 
 
-class WholeTextDataset(_Place):
-    """A text file that is replaced whole and need not be there: loading a missing one gives an empty text."""
+class _WholeFile(_Place):
+    """A file that is written whole and knows whether it is: `_write` makes its content from the data, `_read` the data.
 
-    def load(self) -> str:
-        """Return the text.
+    Attributes:
+        again: how to have it written anew, for the message where it cannot be read.
+    """
+
+    again = "give the same command again, which takes finished runs from their checkpoints"
+
+    def load(self) -> Any:
+        """Return what is in the file.
 
         Raises:
             InputError: if it cannot be read, or is not as it was written.
         """
         try:
-            return content_of(self.place).decode() if self.place.exists() else ""
-        except (OSError, ValueError) as error:
-            raise InputError(f"{self.place} cannot be read ({error}): delete it and tune again.") from error
+            return self._read(content_of(self.place).decode())
+        except Exception as error:  # bytes of any kind make readers stumble in any way
+            reason = str(error).partition("\n")[0]
+            raise InputError(f"{self.place} cannot be read ({reason}): delete it and {self.again}.") from error
 
-    def save(self, data: str) -> None:
-        """Write the text beside the old one, then put it in its place."""
-        partial = self.place.with_name(self.place.name + PARTIAL)
-        with all_or_nothing(self.place, partial):
-            self.place.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(data, encoding="utf-8")
-            put(partial, self.place)
+    def save(self, data: Any) -> None:
+        """Write the file beside the old one, then put it in its place."""
+        with replacing(self.place) as partial:
+            partial.write_text(self._write(data), encoding="utf-8")
+
+    def _read(self, text: str) -> Any:
+        return text
+
+    def _write(self, data: Any) -> Any:
+        return data
 
     def _exists(self) -> bool:
         return is_whole(self.place)
+
+
+class WholeTextDataset(_WholeFile):
+    """A text of a tuning, which need not be there: loading a missing one gives an empty text."""
+
+    again = "tune again"
+
+    def load(self) -> str:
+        """Return the text."""
+        return super().load() if self.place.exists() else ""
+
+
+class JSONDataset(_WholeFile):
+    """Plain values, as JSON."""
+
+    def preview(self) -> JSONPreview:
+        """Return the values as kedro-viz shows them."""
+        return JSONPreview(self.place.read_text(encoding="utf-8"))
+
+    def _read(self, text: str) -> Any:
+        return json.loads(text)
+
+    def _write(self, data: Any) -> Any:
+        return json.dumps(data, indent=2)
+
+
+class ResultDataset(JSONDataset):
+    """The `MethodResult` of one method, as JSON."""
+
+    def _read(self, text: str) -> Any:
+        from ktpfl_pipeline.analysis.results import MethodResult
+
+        try:
+            return MethodResult.from_dict(super()._read(text))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it does not read as the result of a method: {error!r}") from error
+
+    def _write(self, data: Any) -> Any:
+        return super()._write(data.to_dict())
+
+
+class CSVDataset(_WholeFile):
+    """A pandas table, without its index, as CSV."""
+
+    def preview(self) -> TablePreview:
+        """Return the first rows as kedro-viz shows them."""
+        return TablePreview(self.load().head().to_dict(orient="split"))
+
+    def _read(self, text: str) -> Any:
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(text))
+
+    def _write(self, data: Any) -> Any:
+        return data.to_csv(index=False)
+
+
+class FigureDataset(_WholeFile):
+    """An interactive figure of plotly, as JSON."""
+
+    def preview(self) -> PlotlyPreview:
+        """Return the figure as kedro-viz shows it."""
+        return PlotlyPreview(json.loads(self.place.read_bytes()))
+
+    def _read(self, text: str) -> Any:
+        import plotly.io
+
+        return plotly.io.from_json(text)
+
+    def _write(self, data: Any) -> Any:
+        return data.to_json()
 
 
 class FolderDataset(_Place):
@@ -205,10 +200,7 @@ class ReportDataset(_Place):
 
     def save(self, data: Any) -> None:
         """Write a `Report` beside the old one of the same variant, then put it in its place, whole."""
-        place = self.place / data.variant
-        partial = place.with_name(place.name + PARTIAL)
-        shutil.rmtree(partial, ignore_errors=True)
-        with all_or_nothing(place, partial):
+        with replacing(self.place / data.variant) as partial:
             (partial / "figures").mkdir(parents=True)
             for name, text in {**data.files, "table.txt": data.console}.items():
                 (partial / name).write_text(text, encoding="utf-8")
@@ -216,7 +208,6 @@ class ReportDataset(_Place):
                 figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
                 figure.savefig(partial / "figures" / f"{name}.svg")
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
-            put_folder(partial, place)
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""

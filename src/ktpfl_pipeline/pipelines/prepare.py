@@ -13,11 +13,8 @@ from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 def prepare(experiment: Experiment, raw_folder: Path, images: dict[str, Any] | None = None) -> FederatedData:
     """Return the data of an experiment for each of its seeds.
 
-    Args:
-        experiment: its settings.
-        raw_folder: where the images are.
-        images: keeps what was loaded, by where it comes from: give the same dict again, and equal images are loaded
-            and kept once.
+    `images` keeps what was loaded, by where it comes from: give the same dict again, and equal images are loaded and
+    kept once.
 
     Raises:
         InputError: if the images and the settings do not go together.

@@ -6,12 +6,12 @@ data ─────────┼─ fedmd ──┼───── report
 """
 
 from collections.abc import Sequence
-from functools import partial, update_wrapper
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting, tune
+from ktpfl_pipeline.pipelines.step import step
 
 
 def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
@@ -23,32 +23,31 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         methods: names in the registry of methods, or dotted paths.
     """
     parameters = {"params:experiment": f"params:{experiment}"}
-    resolve = update_wrapper(partial(tune.resolve, name=experiment, methods=methods), tune.resolve)
-    inputs = ["params:experiment", f"{experiment}/hyperparameters"]
+    tuned = f"{experiment}/hyperparameters"
+    resolve = step(tune.resolve, ["params:experiment", tuned], "resolved", name=experiment, methods=methods)
     made = ("federation", "partition", "labels_per_client", "resolved")
+    blocks = (download.create_pipeline(), public_set.create_pipeline(), partition.create_pipeline())
     data = Pipeline(
-        download.create_pipeline()
-        + public_set.create_pipeline()
-        + partition.create_pipeline()
-        + Pipeline([node(resolve, inputs, "resolved", name="resolve_hyperparameters")]),
+        sum(blocks, start=Pipeline([resolve])),
         namespace="data",
-        inputs={"raw_folder", f"{experiment}/hyperparameters"},
+        inputs={"raw_folder", tuned},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
         parameters=parameters,
     )
+    results = {method: f"{experiment}/{slug(method)}/result" for method in methods}
     boxes = [
         Pipeline(
             federated_training.create_pipeline(experiment, method) + evaluation.create_pipeline(),
             namespace=slug(method),
             inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "resolved")},
-            outputs={"result": f"{experiment}/{slug(method)}/result"},
+            outputs={"result": result},
         )
-        for method in methods
+        for method, result in results.items()
     ]
     report = Pipeline(
         reporting.create_pipeline(name, methods),
         namespace="report",
-        inputs={f"{slug(method)}_result": f"{experiment}/{slug(method)}/result" for method in methods},
+        inputs={f"{slug(method)}_result": result for method, result in results.items()},
         outputs={"report": f"{name}/report"},
         parameters=parameters,
     )

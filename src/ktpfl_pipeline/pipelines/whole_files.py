@@ -26,27 +26,6 @@ def sums(folder: Path, files: Iterable[Path]) -> str:
     return "".join(lines)
 
 
-def put(partial: Path, file: Path) -> None:
-    """Let the file `partial` take the place of `file`, and keep its checksum beside it."""
-    partial.replace(file)
-    _sum_of(file).write_text(sums(file.parent, [file]), encoding="utf-8")
-
-
-def put_folder(partial: Path, place: Path) -> None:
-    """Move the folder `partial` to `place`; what was there goes when that is done, and comes back when it fails."""
-    retired = place.with_name(place.name + ".old" + PARTIAL)
-    shutil.rmtree(retired, ignore_errors=True)
-    if place.exists():
-        place.rename(retired)
-    try:
-        partial.replace(place)
-    except OSError:
-        if retired.exists():
-            retired.rename(place)
-        raise
-    shutil.rmtree(retired, ignore_errors=True)
-
-
 def is_whole(file: Path) -> bool:
     """Return whether a file is as `put` left it."""
     try:
@@ -69,24 +48,43 @@ def content_of(file: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def all_or_nothing(place: Path, partial: Path) -> Iterator[None]:
-    """Leave nothing half-written, and say in one sentence what the system did not let be written.
-
-    Args:
-        place: what is being written.
-        partial: where it is until it is whole.
+def replacing(place: Path) -> Iterator[Path]:
+    """Yield where to write the file or folder that takes the place of another, whole or not at all.
 
     Raises:
         InputError: in the place of what the operating system raised.
     """
+    partial = place.with_name(place.name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
     try:
-        yield
+        place.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        if partial.is_dir():
+            _put_folder(partial, place)
+        else:
+            partial.replace(place)
+            _sum_of(place).write_text(sums(place.parent, [place]), encoding="utf-8")
     except Exception as error:
         with contextlib.suppress(OSError):
             shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
         if (reason := system_error(error)) is None:
             raise
         raise unwritable(str(place), reason) from error
+
+
+def _put_folder(partial: Path, place: Path) -> None:
+    """Move the folder `partial` to `place`; what was there goes when that is done, and comes back when it fails."""
+    retired = place.with_name(place.name + ".old" + PARTIAL)
+    shutil.rmtree(retired, ignore_errors=True)
+    if place.exists():
+        place.rename(retired)
+    try:
+        partial.replace(place)
+    except OSError:
+        if retired.exists():
+            retired.rename(place)
+        raise
+    shutil.rmtree(retired, ignore_errors=True)
 
 
 def _line(digest: str, name: str) -> str:

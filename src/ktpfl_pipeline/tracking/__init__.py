@@ -11,17 +11,16 @@ from typing import Any
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
 from ktpfl_pipeline.tracking.store import SQLITE
-from ktpfl_pipeline.tracking.tracker import PARENT, TrackedRun, Untracked
+from ktpfl_pipeline.tracking.tracker import PARENT, TrackedRun, Tracker
 
-__all__ = ["PARENT", "MlflowTracker", "TrackedRun", "Tracker", "Untracked", "configure", "current", "round_metrics"]
+__all__ = ["PARENT", "MlflowTracker", "TrackedRun", "Tracker", "configure", "current", "round_metrics"]
 
-Tracker = Untracked | MlflowTracker
 _tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)
 
 
 def current() -> Tracker:
-    """Return the tracker of this process: none, until `configure` was called."""
-    return _tracker.get() or Untracked()
+    """Return the tracker of this process: one that does nothing, until `configure` was called."""
+    return _tracker.get() or Tracker()
 
 
 def configure(settings: Mapping[str, Any], project: Path) -> None:
@@ -42,12 +41,12 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
             f"{', '.join(sorted(wrong))}."
         )
     for name, value in settings.items():
-        if not (isinstance(value, bool) if name == "enabled" else isinstance(value, str) and value):
-            kind = "true or false" if name == "enabled" else "a text"
-            raise InputError(f"{name} is {value!r} in conf/base/tracking.yml; it must be {kind}.")
+        kind, wanted = (bool, "true or false") if name == "enabled" else (str, "a text")
+        if not isinstance(value, kind) or value == "":
+            raise InputError(f"{name} is {value!r} in conf/base/tracking.yml; it must be {wanted}.")
     checkpoints = project / settings["checkpoints"]
     if not settings["enabled"]:
-        _tracker.set(Untracked(checkpoints))
+        _tracker.set(Tracker(checkpoints))
         return
     store = settings["store"]
     if store.startswith(SQLITE) and not store.startswith(SQLITE + "/"):

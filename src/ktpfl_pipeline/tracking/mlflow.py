@@ -1,8 +1,6 @@
 """Tracking in an MLflow store: one run for each (experiment, method, partition, seed), with a point per round."""
 
 import contextlib
-import logging
-import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.tracking.store import Store, open_client
-from ktpfl_pipeline.tracking.tracker import PARENT, TrackedRun
+from ktpfl_pipeline.tracking.tracker import PARENT, TrackedRun, Tracker
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +18,7 @@ DPI = 200
 """Of the figures of a report, as in its folder."""
 
 
-class MlflowTracker:
+class MlflowTracker(Tracker):
     """Tracks runs in an MLflow store."""
 
     def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None) -> None:
@@ -31,52 +29,32 @@ class MlflowTracker:
             artifacts: the folder for files where the store is a local database.
             checkpoints: the folder of the checkpoints; None keeps none.
         """
-        self.store, self.artifacts, self.checkpoints = store, artifacts, checkpoints
+        super().__init__(checkpoints)
+        self.store, self.artifacts = store, artifacts
 
     @contextlib.contextmanager
     def run(
         self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> Iterator[TrackedRun]:
-        """Yield the run with this key: the one that was begun before, or a new one.
-
-        Args:
-            experiment: MLflow's experiment.
-            name: what the run is called in lists.
-            key: identifies the run; equal settings have equal keys.
-            params: what is logged as parameters.
-            tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
-        """
-        client = self._client()
+    ) -> Iterator["MlflowRun"]:
+        """Yield the run with this key; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
-        with store.use():
-            run_id = self._find_or_create(client, experiment, name, key, params, tags)
-            tracked = MlflowRun(client, run_id, store)
+        with store.use() as client:
+            tracked = MlflowRun(store, self._find_or_create(client, experiment, name, key, params, tags))
             tracked.start()
         try:
             yield tracked
             with store.use():
                 tracked.stop("FINISHED")
         except BaseException as error:
-            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
             with contextlib.suppress(Exception):  # what ended the run is told, and may be that the store is gone
-                tracked.stop(status)
+                tracked.stop("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
 
     def log_report(
         self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
     ) -> None:
-        """Log a report to the run with this key, begun before or new; what it held under these names is replaced.
-
-        Args:
-            experiment: MLflow's experiment.
-            name: what the run is called in lists.
-            key: identifies the run; equal settings have equal keys.
-            files: texts by path, such as ``report.md``.
-            figures: by name; each is kept as PNG and SVG.
-        """
-        client = self._client()
-        store = Store(self.store, self.artifacts)
-        with self.run(experiment, name, key, params={}, tags={"kind": "report"}) as tracked, store.use():
+        """Log a report to the run with this key; see `Tracker.log_report`."""
+        with self.run(experiment, name, key, {}, {"kind": "report"}) as tracked, tracked.store.use() as client:
             for path, text in files.items():
                 client.log_text(tracked.run_id, text, path)
             for figure_name, figure in figures.items():
@@ -86,14 +64,8 @@ class MlflowTracker:
 
     def experiments(self) -> dict[str, str]:
         """Return the ids of the store's experiments by name, without MLflow's own empty default."""
-        return {e.name: e.experiment_id for e in self._client().search_experiments() if e.name != "Default"}
-
-    def _client(self) -> Any:
-        # Both are read when mlflow is first imported: send nothing, and keep its log to what went wrong.
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs the traceback of what it raises
-        return open_client(self.store)
+        found = open_client(self.store).search_experiments()
+        return {experiment.name: experiment.experiment_id for experiment in found if experiment.name != "Default"}
 
     def _find_or_create(
         self, client: Any, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
@@ -118,19 +90,13 @@ class MlflowTracker:
         return str(run.info.run_id)
 
 
-class MlflowRun:
+class MlflowRun(TrackedRun):
     """A run of MLflow while it goes. One that is finished is left as it is: its key says that nothing changed."""
 
-    def __init__(self, client: Any, run_id: str, store: Store) -> None:
-        """Look up how far the run is.
-
-        Args:
-            client: MLflow's.
-            run_id: of the run.
-            store: what it is logged to.
-        """
-        run = client.get_run(run_id)
-        self.client, self.run_id, self.store = client, run_id, store
+    def __init__(self, store: Store, run_id: str) -> None:
+        """Look up in the store how far the run is."""
+        run = store.client.get_run(run_id)
+        self.store, self.run_id = store, run_id
         self.complete = run.info.status == "FINISHED"
         self.logged = int(run.data.metrics.get("round", 0))
         self.known = set(run.data.metrics)
@@ -138,40 +104,40 @@ class MlflowRun:
     def start(self) -> None:
         """Say that the run goes."""
         if not self.complete:
-            self.client.update_run(self.run_id, "RUNNING")
+            self.store.client.update_run(self.run_id, "RUNNING")
 
     def stop(self, status: str) -> None:
         """Say that the run ended: ``FINISHED``, ``FAILED`` or ``KILLED``."""
         if not self.complete:
-            self.client.set_terminated(self.run_id, status)
+            self.store.client.set_terminated(self.run_id, status)
 
     def round(self, record: RoundRecord) -> None:
         """Log one finished round, unless it was logged before."""
-        from mlflow.entities import Metric
-
-        if record.round <= self.logged:
-            return
-        now = int(time.time() * 1000)
-        metrics = {"round": float(record.round), **round_metrics(record)}
-        points = [Metric(name, value, now, record.round) for name, value in metrics.items()]
-        with self.store.use():
-            self.client.log_batch(self.run_id, points)  # all of them or none
-        self.logged = record.round
+        if record.round > self.logged:
+            with self.store.use() as client:
+                points = {"round": float(record.round), **round_metrics(record)}
+                client.log_batch(self.run_id, _points(points, record.round))
+            self.logged = record.round
 
     def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
         """Log what stands at the end; see `TrackedRun.finish`."""
-        from mlflow.entities import Metric
-
         if self.complete:
             return
-        now = int(time.time() * 1000)
-        missing = [Metric(name, value, now, 0) for name, value in summary.items() if name not in self.known]
-        with self.store.use():
-            self.client.log_batch(self.run_id, missing)
+        missing = {name: value for name, value in summary.items() if name not in self.known}
+        with self.store.use() as client:
+            client.log_batch(self.run_id, _points(missing, 0))
             for name, figure in figures.items():
-                self.client.log_figure(self.run_id, figure, f"{name}.png")
+                client.log_figure(self.run_id, figure, f"{name}.png")
             for name, table in tables.items():
-                self.client.log_dict(self.run_id, table, f"{name}.json")
+                client.log_dict(self.run_id, table, f"{name}.json")
+
+
+def _points(metrics: Mapping[str, float], step: int) -> list[Any]:
+    """Return metrics as points of now, which MLflow logs all or none."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    return [Metric(name, value, now, step) for name, value in metrics.items()]
 
 
 def round_metrics(record: RoundRecord) -> dict[str, float]:

@@ -1,6 +1,8 @@
 """What can go wrong with MLflow's store, in one sentence each."""
 
 import contextlib
+import logging
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +21,17 @@ def open_client(uri: str) -> Any:
     Raises:
         InputError: if the store cannot be opened.
     """
+    # Both are read when mlflow is first imported: send nothing, and keep its log to what went wrong.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs the traceback of what it raises
     from mlflow import MlflowClient
 
     try:
-        _try_sqlite(uri)
+        file = _sqlite_file(uri)
+        if file and file.exists():  # raise at once what MLflow would try for two minutes: no database, a folder
+            with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
+                opened.execute("PRAGMA schema_version").fetchone()
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     except Exception as error:  # a store can fail in as many ways as there are stores
@@ -42,19 +51,15 @@ class Store:
     """
 
     def __init__(self, uri: str, artifacts: Path) -> None:
-        """Remember which file the store is, where it is one.
-
-        Args:
-            uri: of a store that was opened.
-            artifacts: the folder for files where the store is a local database.
-        """
+        """Open the store, and remember which file it is, where it is one; see `MlflowTracker` for the arguments."""
         self.uri, self.artifacts = uri, artifacts
+        self.client = open_client(uri)
         self.file = _sqlite_file(uri)
         self.opened = _identity(self.file)
 
     @contextlib.contextmanager
-    def use(self) -> Iterator[None]:
-        """Let something be read or logged.
+    def use(self) -> Iterator[Any]:
+        """Yield MLflow's client, to read or log something.
 
         Raises:
             InputError: if the store or the artifacts cannot be reached, or the store is another one than before.
@@ -63,7 +68,7 @@ class Store:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            yield
+            yield self.client
         except (MlflowException, SQLAlchemyError, OSError) as error:
             raise self._error(_reason(error)) from error
         if _identity(self.file) != self.opened:  # SQLite goes on writing to a file that was deleted
@@ -90,15 +95,6 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if found else None
-
-
-def _try_sqlite(uri: str) -> None:
-    """Raise at once what MLflow would try for two minutes: a file that is no database, a folder in its place."""
-    file = _sqlite_file(uri)
-    if file is None or not file.exists():
-        return
-    with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
-        opened.execute("PRAGMA schema_version").fetchone()
 
 
 def _reason(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ktpfl_pipeline.core.metrics import RoundRecord
 
@@ -14,10 +14,14 @@ PARENT = "mlflow.parentRunId"
 """The tag by which MLflow shows a run below another."""
 
 
-class TrackedRun(Protocol):
-    """A run while it goes."""
+class TrackedRun:
+    """A run while it goes; this one forgets everything.
 
-    run_id: str
+    Attributes:
+        run_id: MLflow's; empty without a store.
+    """
+
+    run_id = ""
 
     def round(self, record: RoundRecord) -> None:
         """Log one finished round, unless it was logged before."""
@@ -32,29 +36,41 @@ class TrackedRun(Protocol):
         """
 
 
-class Untracked:
-    """Tracks nothing: what there is without a store."""
+class Tracker:
+    """Tracks runs; this one, without a store, does nothing.
 
-    run_id = ""
+    Attributes:
+        checkpoints: the folder of the checkpoints; None keeps none.
+    """
 
     def __init__(self, checkpoints: Path | None = None) -> None:
-        """Remember the folder of the checkpoints; None keeps none."""
+        """Remember the folder of the checkpoints."""
         self.checkpoints = checkpoints
 
     @contextlib.contextmanager
     def run(
         self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Iterator[TrackedRun]:
-        """Yield a run that forgets."""
-        yield self
+        """Yield the run with this key: the one that was begun before, or a new one.
+
+        Args:
+            experiment: MLflow's experiment.
+            name: what the run is called in lists.
+            key: identifies the run; equal settings have equal keys.
+            params: what is logged as parameters.
+            tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
+        """
+        yield TrackedRun()
 
     def log_report(
         self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
     ) -> None:
-        """Forget the report."""
+        """Log a report to the run with this key, begun before or new; what it held under these names is replaced.
 
-    def round(self, record: RoundRecord) -> None:
-        """Forget the round."""
-
-    def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
-        """Forget the end."""
+        Args:
+            experiment: as of `run`, like `name` and `key`.
+            name: what the run is called in lists.
+            key: identifies the run.
+            files: texts by path, such as ``report.md``.
+            figures: by name; each is kept as PNG and SVG.
+        """

@@ -21,13 +21,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
-    """Return the images the public set is taken from, (M, C, H, W) uint8; for an open part, the private ones.
-
-    Args:
-        experiment: its settings.
-        raw_folder: where images are, and where downloads go.
-        private: the private `LabelledDataset`.
-    """
+    """Return the images the public set is taken from, (M, C, H, W) uint8; for an open part, the private ones."""
     from ktpfl_pipeline.data.sources import adapt, load
 
     if experiment.public.source == "open_part":

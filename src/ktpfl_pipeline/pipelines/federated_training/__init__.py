@@ -1,5 +1,3 @@
 """The federated runs of one method, one per seed."""
 
-from ktpfl_pipeline.pipelines.federated_training.pipeline import create_pipeline
-
-__all__ = ["create_pipeline"]
+from ktpfl_pipeline.pipelines.federated_training.pipeline import create_pipeline as create_pipeline

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config.parsing import create_method
+from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import flat
@@ -45,7 +45,7 @@ class Job:
 
     def create(self) -> Any:
         """Return the method with its hyperparameters."""
-        return create_method(self.method, self.experiment.methods.get(self.method, {}))
+        return method_of(self.experiment, self.method)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return the method's hyperparameters."""
@@ -53,11 +53,9 @@ class Job:
 
 
 def identity(job: Job, fed: Federation) -> dict[str, Any]:
-    """Return everything that a run's result depends on, flat: two runs with equal values are the same run.
+    """Return everything that the run of a job on the federation of one seed depends on, flat.
 
-    Args:
-        job: what is run.
-        fed: its federation of one seed.
+    Two runs with equal values are the same run.
     """
     made, experiment = job.create(), job.experiment
     shared = flat(experiment.shared())
@@ -78,7 +76,7 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
 
 def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
     """Return a method's name, its hyperparameters in an experiment, and a hash of the source that it runs."""
-    made = create_method(method, experiment.methods.get(method, {}))
+    made = method_of(experiment, method)
     return [method, asdict(made), code_version(type(made), experiment)]
 
 
@@ -95,8 +93,8 @@ def code_version(method: type, experiment: Experiment) -> str:
     outside = [name for name in experiment.architectures if name not in models.MODELS]
     outside += [name for name in images if sources.PATH.fullmatch(name)]
     inside = [models.MODELS[name].__module__ for name in experiment.architectures if name in models.MODELS]
-    files = {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}  # how federation and models are put together
-    files |= set((PACKAGE / "core").rglob("*.py"))
+    put_together = {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}
+    files = {*put_together, *(PACKAGE / "core").rglob("*.py")}
     for module in (method.__module__, *inside, *(name.partition(":")[0] for name in outside)):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()
@@ -113,13 +111,12 @@ def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:
         return
     files.add(file)
     for statement in ast.parse(file.read_bytes()).body:
+        imported = []
         if isinstance(statement, ast.Import):
             imported = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom):
             origin = "." * statement.level + (statement.module or "")
             origin = importlib.util.resolve_name(origin, getattr(module, "__package__", None))
             imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
-        else:
-            imported = []
         for each in imported:
             _add_with_imports(each, packages, files)

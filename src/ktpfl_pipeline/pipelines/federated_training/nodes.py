@@ -6,14 +6,7 @@ from ktpfl_pipeline.config.schema import Experiment
 
 
 def train(experiment: Experiment, federation: Any, name: str, method: str) -> Any:
-    """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s.
-
-    Args:
-        experiment: the settings.
-        federation: the `FederatedData`.
-        name: the experiment's.
-        method: its name in the registry, or its dotted path.
-    """
+    """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s."""
     from ktpfl_pipeline.pipelines.federated_training.identity import Job
     from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 

@@ -1,13 +1,11 @@
 """Federation and settings → the finished runs of one method."""
 
-from functools import partial, update_wrapper
-
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.pipelines.federated_training.nodes import train
+from ktpfl_pipeline.pipelines.step import step
 
 
 def create_pipeline(experiment: str, method: str) -> Pipeline:
     """Return the block for one method of one experiment."""
-    run_method = update_wrapper(partial(train, name=experiment, method=method), train)
-    return Pipeline([node(run_method, ["resolved", "federation"], "runs", name="train")])
+    return Pipeline([step(train, ["resolved", "federation"], "runs", name=experiment, method=method)])

@@ -26,24 +26,13 @@ logger = logging.getLogger(__name__)
 
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
-    """Run a method once for each seed of its experiment.
-
-    Args:
-        job: what is run.
-        title: what its progress is called; the method's where it is empty.
-    """
+    """Run a method once for each seed of its experiment; `title` is what its progress is called, if not so."""
     with Progress(title or job.method, job.experiment) as progress:
         return [run_seed(job, seed, progress) for seed in job.experiment.seeds]
 
 
 def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
-    """Run a method with one seed to its end: resumed, or taken as it is where it finished before.
-
-    Args:
-        job: what is run.
-        seed: of every random stream.
-        progress: is shown how far it is.
-    """
+    """Run a method with one seed to its end: resumed, or taken as it is where it finished before."""
     made, experiment = job.create(), job.experiment
     fed = assemble(experiment, job.data, seed)
     adversaries = fed.positions(fed.adversary_ids).tolist()
@@ -53,23 +42,17 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     folder = tracker.checkpoints and tracker.checkpoints / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         logger.info(
-            "%s, seed %d: settings, data or code are not those of the runs before: starting anew", job.method, seed
+            f"{job.method}, seed {seed}: settings, data or code are not those of the runs before: starting anew"
         )
     with (
         closing(fed.executor),
         tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed)) as tracked,
         progress.run(seed) as shown,
     ):
-        result = engine.run(
-            made,
-            fed,
-            engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every),
-            settings=settings,
-            checkpoint_file=folder and folder / "checkpoint.pt",
-            observer=engine.Observer(
-                progress=shown.phase, round=lambda record: _tell(record, shown, tracked, adversaries)
-            ),
-        )
+        schedule = engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every)
+        observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
+        file = folder and folder / "checkpoint.pt"
+        result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
         counts = job.data.seeds[seed].label_counts
         matrices = result.coefficients  # (rounds, N, N)
         finished = FinishedRun(
@@ -149,9 +132,8 @@ def _labels_per_client(label_counts: tuple[tuple[int, ...], ...]) -> Any:
 
 def _title(job: Job, seed: int) -> str:
     """Return what the run is called in lists."""
-    if job.parent is None:
-        return f"{job.method} · {job.experiment.partition.scheme} · seed {seed}"
-    return " · ".join(filter(None, (job.label, job.method, f"seed {seed}")))
+    parts = (job.method, job.experiment.partition.scheme) if job.parent is None else (job.label, job.method)
+    return " · ".join(filter(None, (*parts, f"seed {seed}")))
 
 
 def _tags(job: Job, seed: int) -> dict[str, str]:

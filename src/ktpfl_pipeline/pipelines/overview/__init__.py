@@ -1,5 +1,3 @@
 """All finished comparisons on one page."""
 
-from ktpfl_pipeline.pipelines.overview.pipeline import create_pipeline
-
-__all__ = ["create_pipeline"]
+from ktpfl_pipeline.pipelines.overview.pipeline import create_pipeline as create_pipeline

@@ -1,10 +1,11 @@
 """What every comparison left beside its report → one overview."""
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.pipelines.overview.nodes import overview
+from ktpfl_pipeline.pipelines.step import step
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline ``overview``; it trains nothing."""
-    return Pipeline([node(overview, "comparisons", "overview/report", name="overview")])
+    return Pipeline([step(overview, "comparisons", "overview/report")])

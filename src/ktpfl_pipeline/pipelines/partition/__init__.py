@@ -1,5 +1,3 @@
 """Who gets which images, saved as indices."""
 
-from ktpfl_pipeline.pipelines.partition.pipeline import create_pipeline
-
-__all__ = ["create_pipeline"]
+from ktpfl_pipeline.pipelines.partition.pipeline import create_pipeline as create_pipeline

@@ -6,13 +6,7 @@ from ktpfl_pipeline.config.schema import Experiment
 
 
 def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> Any:
-    """Return who owns what for every seed, as a table with the columns seed, client, split, index, label.
-
-    Args:
-        experiment: its settings.
-        private: the private `LabelledDataset`.
-        public_set: the `PublicSet`.
-    """
+    """Return who owns what for every seed, as a table with the columns seed, client, split, index, label."""
     from ktpfl_pipeline.pipelines.partition.table import partition_for_seed, to_table
 
     partitions = {seed: partition_for_seed(experiment, private, public_set, seed) for seed in experiment.seeds}
@@ -20,13 +14,7 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
 
 
 def join(private: Any, public_set: Any, partition: Any) -> Any:
-    """Return the `FederatedData` that every method is given.
-
-    Args:
-        private: the private `LabelledDataset`.
-        public_set: the `PublicSet`.
-        partition: the table, with the indices as they were saved.
-    """
+    """Return the `FederatedData` that every method is given, with the indices as they were saved."""
     from ktpfl_pipeline.data.federated import FederatedData
     from ktpfl_pipeline.pipelines.partition.table import from_table
 

@@ -1,18 +1,18 @@
 """Private images and public set → the partition (a table of indices), the data of the federation, and its figure."""
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.pipelines.partition.nodes import draw_partition, join, partition_clients
+from ktpfl_pipeline.pipelines.step import step
 
 
 def create_pipeline() -> Pipeline:
     """Return the block."""
+    images = ["private", "public_set"]
     return Pipeline(
         [
-            node(
-                partition_clients, ["params:experiment", "private", "public_set"], "partition", name="partition_clients"
-            ),
-            node(join, ["private", "public_set", "partition"], "federation", name="join"),
-            node(draw_partition, "federation", "labels_per_client", name="draw_partition"),
+            step(partition_clients, ["params:experiment", *images], "partition"),
+            step(join, [*images, "partition"], "federation"),
+            step(draw_partition, "federation", "labels_per_client"),
         ]
     )

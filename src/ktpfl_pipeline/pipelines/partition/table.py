@@ -17,14 +17,7 @@ SPLITS = ("train", "validation", "test")
 def partition_for_seed(
     experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int
 ) -> dict[int, ClientIndices]:
-    """Return who owns which private images with one seed; those of an open part are nobody's.
-
-    Args:
-        experiment: its settings.
-        private: all private images.
-        public_set: with the open part, where the public images are one.
-        seed: the run's.
-    """
+    """Return who owns which private images with one seed; those of an open part are nobody's."""
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == "open_part":
         free[public_set.indices[seed]] = False
@@ -57,12 +50,9 @@ def to_table(partitions: dict[int, dict[int, ClientIndices]], labels: Tensor) ->
 
 def from_table(table: pd.DataFrame) -> dict[int, dict[int, ClientIndices]]:
     """Return the partition that `to_table` wrote, by seed and client."""
-
-    def indices(own: pd.DataFrame, split: str) -> Tensor:
-        return torch.from_numpy(own.loc[own["split"] == split, "index"].to_numpy(copy=True))
-
     partitions: dict[int, dict[int, ClientIndices]] = {}
     for names, own in table.groupby(["seed", "client"]):
         seed, client = cast("tuple[int, int]", names)
-        partitions.setdefault(seed, {})[client] = ClientIndices(*(indices(own, split) for split in SPLITS))
+        indices = (own.loc[own["split"] == split, "index"].to_numpy(copy=True) for split in SPLITS)
+        partitions.setdefault(seed, {})[client] = ClientIndices(*map(torch.from_numpy, indices))
     return partitions

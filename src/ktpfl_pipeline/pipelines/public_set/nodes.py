@@ -6,13 +6,7 @@ from ktpfl_pipeline.config.schema import Experiment
 
 
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
-    """Return the `PublicSet`: an open part of the private data, or the other dataset less what is private too.
-
-    Args:
-        experiment: its settings.
-        private: the private `LabelledDataset`.
-        public_images: (M, C, H, W) uint8, what the set is taken from.
-    """
+    """Return the `PublicSet`: an open part of the private data, or the other dataset less what is private too."""
     import torch
 
     from ktpfl_pipeline.data import public

@@ -1,11 +1,11 @@
 """Private and public images → the public set, with nothing private in it."""
 
-from kedro.pipeline import Pipeline, node
+from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
+from ktpfl_pipeline.pipelines.step import step
 
 
 def create_pipeline() -> Pipeline:
     """Return the block."""
-    inputs = ["params:experiment", "private", "public_images"]
-    return Pipeline([node(sample_public_set, inputs, "public_set", name="sample_public_set")])
+    return Pipeline([step(sample_public_set, ["params:experiment", "private", "public_images"], "public_set")])

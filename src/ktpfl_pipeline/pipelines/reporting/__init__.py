@@ -1,5 +1,3 @@
 """The report of an experiment."""
 
-from ktpfl_pipeline.pipelines.reporting.pipeline import create_pipeline
-
-__all__ = ["create_pipeline"]
+from ktpfl_pipeline.pipelines.reporting.pipeline import create_pipeline as create_pipeline

@@ -6,14 +6,9 @@ from ktpfl_pipeline.config.schema import Experiment
 
 
 def report(name: str, experiment: Experiment, *results: Any) -> Any:
-    """Return the `Report` on all methods, and log it beside their runs.
+    """Return the `Report` on the `MethodResult` of each method, and log it beside their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
-
-    Args:
-        name: of the pipeline.
-        experiment: the settings.
-        results: the `MethodResult` of each method.
 
     Raises:
         InputError: if a result was made with other settings.

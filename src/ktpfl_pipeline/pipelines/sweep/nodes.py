@@ -1,4 +1,8 @@
-"""Nodes of a sweep."""
+"""Nodes of a sweep.
+
+Arguments that they share: `sweep`, its settings; `parameters`, all sections of the configuration by name, the swept
+experiment's among them; `name`, the sweep's.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +13,6 @@ from ktpfl_pipeline.config.schema import Sweep
 
 def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name: str) -> dict[str, Any]:
     """Run every method at every value with every seed, resuming what was begun, and return the results.
-
-    Args:
-        sweep: its settings.
-        parameters: all sections of the configuration by name, the swept experiment's among them.
-        raw_folder: where the images are.
-        name: the sweep's.
 
     Raises:
         InputError: if the experiment runs tuned hyperparameters, or a value cannot be.
@@ -31,13 +29,7 @@ def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name:
 
 
 def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], name: str) -> Any:
-    """Return the `Report` on a sweep, and log it to the sweep's own run.
-
-    Args:
-        sweep: its settings.
-        parameters: all sections of the configuration by name.
-        results: what `run_points` left.
-        name: the sweep's.
+    """Return the `Report` on a sweep, from the `results` that `run_points` left, and log it to its own run.
 
     Raises:
         InputError: if the results were made with other settings.

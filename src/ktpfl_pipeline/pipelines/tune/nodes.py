@@ -1,4 +1,10 @@
-"""Nodes of a tuning, and the one by which a comparison takes what it chose."""
+"""Nodes of a tuning, and the one by which a comparison takes what it chose.
+
+Arguments that they share:
+    tune: the tuning's settings.
+    experiment: the settings of what is tuned.
+    trials: what `run_trials` left.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +16,7 @@ from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 def run_trials(
     tune: Tune, experiment: Experiment, raw_folder: Path, name: str, methods: Sequence[str]
 ) -> dict[str, Any]:
-    """Run every method's candidates with every seed of the tuning, resuming what was begun, and return the trials.
-
-    Args:
-        tune: the tuning's settings.
-        experiment: what is tuned.
-        raw_folder: where the images are.
-        name: the tuning's.
-        methods: all that the experiment's comparison runs.
-    """
+    """Run every method's candidates with every seed of the tuning, resuming what was begun, and return the trials."""
     from ktpfl_pipeline.pipelines.tune.trials import run_all
 
     return run_all(name, tune, experiment, methods, raw_folder)
@@ -26,12 +24,6 @@ def run_trials(
 
 def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> str:
     """Return what comparisons read: each method's values of highest validation accuracy.
-
-    Args:
-        tune: the tuning's settings.
-        experiment: what is tuned.
-        trials: what `run_trials` left.
-        name: the tuning's.
 
     Raises:
         InputError: if the trials were made with other settings.
@@ -43,7 +35,7 @@ def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
 
 
 def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> Any:
-    """Return the `Report` on a tuning, and log it to the tuning's own run; arguments and errors as of `choose`."""
+    """Return the `Report` on a tuning, and log it to the tuning's own run; errors as of `choose`."""
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.config.tuned import to_text
     from ktpfl_pipeline.pipelines.tune.trials import chosen, parse
@@ -58,11 +50,7 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
 def resolve(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
-    Args:
-        experiment: its settings.
-        hyperparameters: what a tuning of it left, as text; empty where there was none.
-        name: the experiment's.
-        methods: those that are to run.
+    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
 
     Raises:
         InputError: if a method does not support a setting, or there are no tuned values that fit.

@@ -1,4 +1,7 @@
-"""All trials of a tuning, below one run of its own in the tracker."""
+"""All trials of a tuning, below one run of its own in the tracker.
+
+Arguments that the functions share: `tune`, the tuning's settings, and `job`, one method, as configured.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -6,17 +9,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.results import VALIDATION, check_settings, summarise
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
-from ktpfl_pipeline.core.identity import digest, flat
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity_of_method
+from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
+from ktpfl_pipeline.pipelines.parent import parent_run
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.search import search, stream
 
@@ -26,19 +28,12 @@ logger = logging.getLogger(__name__)
 def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str], raw_folder: Path) -> dict[str, Any]:
     """Run all candidates of all methods with every seed of the tuning, and return the `Tuning` as plain values.
 
-    A trial is made of ordinary runs, one a seed. Finished ones are found by their keys and not trained again.
-
-    Args:
-        name: the tuning's.
-        tune: its settings.
-        experiment: what is tuned.
-        methods: all that its comparison runs; those without a space run once, as configured.
-        raw_folder: where the images are.
+    A trial is made of ordinary runs, one a seed. Finished ones are found by their keys and not trained again. Of the
+    experiment's `methods`, those without a space run once, as configured.
     """
     at = tune.applied(experiment)
     data = federation(name, at, raw_folder)
-    key = identity(tune, at, methods)
-    with tracking.current().run(name, name, key, flat(tune.model_dump()), {"kind": "tuning", "tune": name}) as tracked:
+    with parent_run(name, tune, [at], methods, {"kind": "tuning", "tune": name}) as (key, tracked):
         found = {method: tune_method(tune, Job(name, method, at, data, tracked.run_id)) for method in methods}
         best = {f"validation/{method}": highest(trials).validation or 0.0 for method, trials in found.items()}
         tracked.finish(best, {}, {})
@@ -48,10 +43,6 @@ def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str
 def tune_method(tune: Tune, job: Job) -> list[Trial]:
     """Run the candidates of one method.
 
-    Args:
-        tune: the tuning's settings.
-        job: the method as configured.
-
     Raises:
         InputError: if the training of all of them diverges.
     """
@@ -59,7 +50,7 @@ def tune_method(tune: Tune, job: Job) -> list[Trial]:
     configured = job.hyperparameters()
 
     def evaluate(changes: dict[str, Any]) -> float | None:
-        found.append(run_trial(job, {**configured, **changes}, changes, len(found) + 1))
+        found.append(run_trial(job, changes, len(found) + 1))
         return found[-1].validation
 
     start = {entry: configured[entry] for entry in space}
@@ -72,18 +63,11 @@ def tune_method(tune: Tune, job: Job) -> list[Trial]:
     return found
 
 
-def run_trial(job: Job, values: dict[str, Any], changes: dict[str, Any], number: int) -> Trial:
-    """Run one candidate with every seed.
-
-    Args:
-        job: the method as configured.
-        values: its hyperparameters, as given for the candidate.
-        changes: those that are searched.
-        number: of the candidate, from 1.
-    """
+def run_trial(job: Job, changes: dict[str, Any], number: int) -> Trial:
+    """Run one candidate with every seed: the configured hyperparameters with `changes`; `number` counts from 1."""
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
-    candidate = job.experiment.model_copy(update={"methods": {job.method: values}})
-    job = replace(job, experiment=candidate, label=label)
+    methods = {job.method: {**job.hyperparameters(), **changes}}
+    job = replace(job, experiment=job.experiment.model_copy(update={"methods": methods}), label=label)
     title = ", ".join(filter(None, (f"{title_of(job.method)}, trial {number}", label)))
     values = job.hyperparameters()
     try:
@@ -116,34 +100,30 @@ def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experim
 
 def chosen(tuning: Tuning, experiment: str) -> Tuned:
     """Return what comparisons of the experiment `experiment` read: each method's trial of highest accuracy."""
-    best = {method: highest(trials) for method, trials in tuning.methods.items()}
+
+    def choice(trials: list[Trial]) -> TunedMethod:
+        best, configured = highest(trials), trials[0]
+        return TunedMethod(
+            values=best.values,
+            configured=configured.values,
+            validation=best.validation or 0.0,
+            configured_validation=configured.validation,
+            trials=len(trials),
+            run_ids=best.run_ids,
+        )
+
     return Tuned(
         experiment=experiment,
         seeds=tuning.seeds,
         settings=tuning.settings,
         key=tuning.key,
         run_id=tuning.run_id,
-        methods={
-            method: TunedMethod(
-                values=best[method].values,
-                configured=trials[0].values,
-                validation=best[method].validation or 0.0,
-                configured_validation=trials[0].validation,
-                trials=len(trials),
-                run_ids=best[method].run_ids,
-            )
-            for method, trials in tuning.methods.items()
-        },
+        methods={method: choice(trials) for method, trials in tuning.methods.items()},
     )
 
 
 def federation(name: str, experiment: Experiment, raw_folder: Path) -> FederatedData:
     """Return the data of the trials, made as in any experiment.
-
-    Args:
-        name: the tuning's.
-        experiment: as its trials run it.
-        raw_folder: where the images are.
 
     Raises:
         InputError: if a client has no validation images to choose by.
@@ -158,19 +138,3 @@ def federation(name: str, experiment: Experiment, raw_folder: Path) -> Federated
                     f"{experiment.partition.validation_share}."
                 )
     return made
-
-
-def identity(tune: Tune, experiment: Experiment, methods: Sequence[str]) -> str:
-    """Return a hash of all settings and the source that a tuning depends on: an equal one is continued.
-
-    Args:
-        tune: its settings.
-        experiment: as its trials run it.
-        methods: all that are tuned.
-    """
-    settings = {
-        "tune": tune.model_dump(),
-        "experiment": experiment.shared(),
-        "methods": [identity_of_method(method, experiment) for method in methods],
-    }
-    return digest(settings)

@@ -1,0 +1,36 @@
+"""The tracker's run of a sweep or a tuning, below which all of its runs are."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from ktpfl_pipeline import tracking
+from ktpfl_pipeline.config.schema import Experiment, Settings
+from ktpfl_pipeline.core.identity import digest, flat
+from ktpfl_pipeline.pipelines.federated_training.identity import identity_of_method
+
+
+@contextlib.contextmanager
+def parent_run(
+    name: str, settings: Settings, points: Sequence[Experiment], methods: Sequence[str], tags: Mapping[str, str]
+) -> Iterator[tuple[str, tracking.TrackedRun]]:
+    """Yield the key and the run of a sweep or a tuning.
+
+    The key is a hash of all settings and the source that it depends on: an equal one is continued.
+
+    Args:
+        name: the sweep's or tuning's.
+        settings: its section of the configuration.
+        points: the experiment, as its runs make it.
+        methods: all that are run.
+        tags: of the run.
+    """
+    plain = settings.model_dump()
+    key = digest(
+        {
+            "settings": plain,
+            "points": [point.shared() for point in points],
+            "methods": [identity_of_method(method, point) for point in points for method in methods],
+        }
+    )
+    with tracking.current().run(name, name, key, flat(plain), tags) as tracked:
+        yield key, tracked
