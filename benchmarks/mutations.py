@@ -1,0 +1,77 @@
+"""Whether the tests notice wrong signs, wrong names and wrong means: one line of the source is changed at a time.
+
+    python benchmarks/mutations.py
+
+Each line of `MUTATIONS` is put into a copy of the source, and the tests of what it changes must fail. Ends with 1 if
+any of them passes. Some four minutes.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OBJECTIVES, OBJECTIVE_TESTS = "core/matrix/objectives.py", "tests/core/matrix/test_objectives.py"
+STATISTICS, STATISTICS_TESTS = "analysis/statistics.py", "tests/analysis"
+NAME_TESTS = "tests/methods/test_registry.py"
+
+MUTATIONS = [
+    # A sign in each objective and its gradient.
+    (OBJECTIVES, "self.weights[rows] * divergence + penalty", "self.weights[rows] * divergence - penalty", 1),
+    (OBJECTIVES, "self.weights[rows] * divergence +", "-self.weights[rows] * divergence +", 1),
+    (OBJECTIVES, "mixed.clamp_min(TINY).log() - log_soft", "mixed.clamp_min(TINY).log() + log_soft", 1),
+    (OBJECTIVES, "self.weights[rows, None] * products + 2.0", "self.weights[rows, None] * products - 2.0", 1),
+    (OBJECTIVES, "= self.weights[rows, None] * products", "= -self.weights[rows, None] * products", 1),
+    (OBJECTIVES, "mix_teachers(c, self.soft) - self.soft", "mix_teachers(c, self.soft) + self.soft", 1),
+    (OBJECTIVES, "return error + self.rho", "return error - self.rho", 1),
+    (OBJECTIVES, "(c @ gram - gram)", "(c @ gram + gram)", 1),
+    (OBJECTIVES, "gram) + 2.0 * self.rho / len(c)", "gram) - 2.0 * self.rho / len(c)", 1),
+    (OBJECTIVES, "c - torch.eye(", "c + torch.eye(", 1),
+    (OBJECTIVES, "distance + self.rho", "distance - self.rho", 1),
+    (OBJECTIVES, "c @ self.products - self.products", "c @ self.products + self.products", 1),
+    (OBJECTIVES, "pull + 2.0", "pull - 2.0", 1),
+    (OBJECTIVES, "-self.weights * likelihood", "self.weights * likelihood", 1),
+    (OBJECTIVES, "likelihood + self.rho", "likelihood - self.rho", 1),
+    (OBJECTIVES, "-self.weights[:, None] * share", "self.weights[:, None] * share", 1),
+    (OBJECTIVES, "share + 2.0", "share - 2.0", 1),
+    # The method that a message names.
+    ("core/hyperparameters.py", 'f"{where}.{name} is', 'f"zzz.{name} is', 2),
+    ("methods/__init__.py", "check(preset.kind, given, name)", 'check(preset.kind, given, "zzz")', 2),
+    ("methods/__init__.py", 'unknown(f"hyperparameter of {name}"', 'unknown("hyperparameter of zzz"', 2),
+    # A mean over the wrong clients, seeds or rounds.
+    (STATISTICS, "if place not in adversaries]", "if place in adversaries]", 3),
+    (STATISTICS, "fmean(benign(values, adversaries))", "fmean(values)", 3),
+    (STATISTICS, "sorted(clients)[: max(1, len(clients) // 10)]", "sorted(clients)[-max(1, len(clients) // 10) :]", 3),
+]
+TESTS = {1: OBJECTIVE_TESTS, 2: NAME_TESTS, 3: STATISTICS_TESTS}
+
+
+def main() -> None:
+    """Try every mutation, print a line for each, and count those that no test noticed."""
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "ktpfl_pipeline"
+        shutil.copytree(ROOT / "src" / "ktpfl_pipeline", source, ignore=shutil.ignore_patterns("__pycache__"))
+        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        for path, right, wrong, kind in MUTATIONS:
+            file = source / path
+            content = file.read_text()
+            if content.count(right) != 1:
+                sys.exit(f"{path} has {right!r} {content.count(right)} times; correct MUTATIONS.")
+            file.write_text(content.replace(right, wrong))
+            command = [sys.executable, "-m", "pytest", "-q", "-x", TESTS[kind]]
+            passed = (
+                subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == 0
+            )
+            file.write_text(content)
+            missed += passed
+            print(f"{'MISSED ' if passed else 'noticed'} {path}: {wrong}", flush=True)
+    print(f"{len(MUTATIONS)} mutations, {missed} missed")
+    sys.exit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()
