@@ -82,8 +82,8 @@ class ResultDataset(JSONDataset):
 
         try:
             return MethodResult.from_dict(super()._parsed(content))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it does not read as the result of a method: {error!r}") from error
+        except ValueError as error:
+            raise ValueError(f"it does not read as the result of a method: {error}") from error
 
 
 class CSVDataset(_Whole, PlainCSVDataset):  # type: ignore[misc]

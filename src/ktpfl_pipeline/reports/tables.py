@@ -54,17 +54,19 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
 def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return what the report's subject gains over each other method, in points, paired by seed; one row a method."""
     main = subject(results)
-    columns = [
-        *(f"{main.title} minus", f"{point_title(HEADLINE, results)} (points)", "Std over seeds (points)"),
-        *("After local training (points)", "Seeds in common"),
-    ]
-    rows: list[list[Entry]] = []
-    for result in results:
-        if result is not main:
-            found, before = (paired_difference(main, result, point, point) for point in (HEADLINE, "after_local"))
-            std = None if found is None or found.std is None else percent(found.std)
-            rows.append([result.title, interval(found), std, interval(before), str(found.seeds if found else 0)])
-    return Table("differences", columns, rows, latex)
+    rows: list[dict[str, Entry]] = []
+    for result in (result for result in results if result is not main):
+        found, before = (paired_difference(main, result, point) for point in (HEADLINE, "after_local"))
+        rows.append(
+            {
+                f"{main.title} minus": result.title,
+                f"{point_title(HEADLINE, results)} (points)": interval(found),
+                "Std over seeds (points)": None if found is None or found.std is None else percent(found.std),
+                "After local training (points)": interval(before),
+                "Seeds in common": str(found.seeds if found else 0),
+            }
+        )
+    return Table.of("differences", rows, latex)
 
 
 def theorem_table(result: MethodResult, latex: str = "") -> Table:
@@ -76,23 +78,23 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
     client comes on top.
     """
     checks = [run.theorem for run in result.runs if run.theorem is not None]
-    columns = [
-        *("Mixture", "Loss, fitted half (nats)", "Loss, other half (nats)", "Accuracy, other half (%)"),
-        *("No worse, fitted half (clients)", "No worse, other half (clients)"),
-    ]
-    rows = [
-        [
-            mixture.capitalize(),
-            _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
-            _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
-            _over_seeds([100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"),
-            _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
-            _no_worse(mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]),
-        ]
+    rows: list[dict[str, Entry]] = [
+        {
+            "Mixture": mixture.capitalize(),
+            "Loss, fitted half (nats)": _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
+            "Loss, other half (nats)": _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
+            "Accuracy, other half (%)": _over_seeds(
+                [100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"
+            ),
+            "No worse, fitted half (clients)": _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
+            "No worse, other half (clients)": _no_worse(
+                mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]
+            ),
+        }
         for mixture in MIXTURES
         if checks and all(mixture in check.fit for check in checks)
     ]
-    return Table("theorem", columns, rows, latex)
+    return Table.of("theorem", rows, latex)
 
 
 def _over_seeds(values: Sequence[float], written: str) -> Number:
@@ -192,11 +194,8 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
         finals = {point: run.final(point) for point in analysis.ORDER if point in run.evaluated[0].accuracy}
         for point in finals:
             clients = run.benign(point)
-            accuracy = {
-                "accuracy": fmean(clients),
-                "client_std": pstdev(clients),
-                "worst_decile": worst_decile(clients),
-            }
+            deviation, worst = pstdev(clients), worst_decile(clients)
+            accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
             cost = {**_bytes(run.traffic), "seconds": run.seconds("round")}
             files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
         for t in run.history:
@@ -220,7 +219,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
         for result in results
         if result is not main
         for point in main.final
-        if (found := paired_difference(main, result, point, point))
+        if (found := paired_difference(main, result, point))
     ]
     return {name: to_csv(rows) for name, rows in files.items() if rows}
 
