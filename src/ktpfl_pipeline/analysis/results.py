@@ -233,10 +233,8 @@ def summarise(
     kinds = {(run.experiment, run.method, run.partition, len(run.architectures), len(run.history)) for run in runs}
     if len(kinds) != 1:
         listed = "; ".join(", ".join(map(str, kind)) for kind in sorted(kinds)) or "none"
-        raise ValueError(
-            "Runs to summarise must agree in experiment, method, partition, clients and rounds, and these do not: "
-            f"{listed}."
-        )
+        parts = "experiment, method, partition, clients and rounds"
+        raise ValueError(f"Runs to summarise must agree in {parts}, and these do not: {listed}.")
     runs = sorted(runs, key=lambda run: run.seed)
     method, seeds = runs[0].method, [run.seed for run in runs]
     if len(set(seeds)) < len(seeds):
@@ -289,12 +287,7 @@ def parse(content: Any) -> MethodResult:
 
 
 def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that something was made with the settings of now.
-
-    Args:
-        what: the beginning of the message: ``The results of sweep_rho were``.
-        then: settings that it was made with.
-        now: settings to have.
+    """Check that something was made `then` with the settings of `now`; `what` is the beginning of the message.
 
     Raises:
         InputError: naming what differs.
@@ -315,29 +308,22 @@ def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> lis
     Raises:
         InputError: naming the method and what differs.
     """
-    for result in results:
-        check_settings(f"The result of {result.method} was", result.settings, settings)
     seen: dict[int, str] = {}
     for result in results:
-        for run in result.runs:
-            if run.data != seen.setdefault(run.seed, run.data):
-                raise InputError(
-                    f"{result.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
-                    "partition changed between their runs; run the whole comparison again."
-                )
+        check_settings(f"The result of {result.method} was", result.settings, settings)
+    for run in (run for result in results for run in result.runs):
+        if run.data != seen.setdefault(run.seed, run.data):
+            raise InputError(
+                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
+                "partition changed between their runs; run the whole comparison again."
+            )
     return list(results)
 
 
 def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -> Difference | None:
-    """Return a minus b in 0..1, from the difference of the final means for each seed that both have.
+    """Return a minus b at an evaluation point, in 0..1, from the difference of the final means for each common seed.
 
-    Args:
-        a: a method.
-        b: another.
-        point: of evaluation.
-
-    Returns:
-        The difference; None where the two have no seed in common, or one was not evaluated at the point.
+    None where the two have no seed in common, or one was not evaluated at the point.
     """
     if point not in a.final or point not in b.final:
         return None
@@ -373,13 +359,7 @@ KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "c
 def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
     """Return a comparison in plain values: what an overview over many comparisons needs of this one.
 
-    Args:
-        name: of the experiment.
-        results: the methods, in the order in which they are shown.
-        settings: what all methods share.
-
-    Returns:
-        ``name``, ``settings`` and ``methods``; of each method, by registry name, `KEPT` of its `MethodResult`.
+    That is its ``name``, the ``settings`` that all its methods share, and ``methods``: `KEPT` of each by registry name.
     """
     kept = [replace(result, runs=[]).to_dict() for result in results]
     return {

@@ -71,9 +71,8 @@ def identity(results: Sequence[MethodResult]) -> str:
 def variant(settings: dict[str, Any]) -> str:
     """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
 
-    Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
-    Where some upload false predictions, which and their share: ``two_labels-open_part-flipped-0.1``.
-    Where hyperparameters were tuned, that: ``two_labels-open_part-tuned``.
+    Added are the number of clients and the share in a round where that is not all, kind and share of adversaries where
+    there are some, and that hyperparameters were tuned: ``two_labels-open_part-100_clients-0.1-flipped-0.1-tuned``.
     Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
     """
     partition, public, adversaries = (settings.get(group, {}) for group in ("partition", "public", "adversaries"))
@@ -194,10 +193,9 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
     """Return in what the methods of a comparison were not treated alike, in words; empty in nothing."""
     found = []
     for what in ("seeds", "rounds"):
-        given = [words.setting(getattr(result, what)) for result in results]
-        if len(set(given)) > 1:
-            each = "; ".join(f"{result.title}: {value}" for result, value in zip(results, given, strict=True))
-            found.append(f"{what} differ ({each})")
+        given = {result.title: words.setting(getattr(result, what)) for result in results}
+        if len(set(given.values())) > 1:
+            found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")
     data: dict[int, set[str]] = {}
     for run in (run for result in results for run in result.runs):
         data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
@@ -256,7 +254,7 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     for first in sorted(found, key=lambda result: result is not main)[:1]:
         caption = (
             f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}; "
-            "right, how alike the clients' label distributions are. Clients are ordered by their two most frequent labels."
+            "right, how alike the clients' label distributions are. Clients stand by their two most frequent labels."
         )
         blocks.append(Picture(f"coefficients_{first.method}", figures.coefficient_heatmaps(first), caption))
         if others := [result for result in found if result is not first]:
@@ -278,9 +276,9 @@ def _theorem(main: MethodResult) -> list[Block]:
     if len(checks) < len(main.runs):
         return []
     figure = (
-        f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of its own model and of "
-        "the average of all models' predictions; upward, that of the mixture that fits best (filled) and of the "
-        "learned coefficients (open): no worse than both on the line and below it."
+        f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of its own model "
+        "and of the average of all predictions; upward, that of the mixture that fits best (filled) and of the learned "
+        "coefficients (open): no worse than both on the line and below it."
     )
     if transfer([main]) == "aggregation":
         figure += " The method learned them for models; here they weigh predictions, as the theorem has it."

@@ -20,17 +20,13 @@ TOLERANCE = 1e-6
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
     """Return one row a method: accuracy at both evaluation points, gain over local-only, spread, traffic, time.
 
-    Args:
-        results: the methods, in the order of the rows.
-        settings: the experiment's; they decide whether the paper's numbers may stand beside ours.
-        latex: caption in LaTeX.
+    The settings decide whether the paper's numbers may stand beside ours; `latex` is the caption there, as below.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
     local, cited = local_only(results), paper.same_setting(settings)
     rows = []
     for result in results:
         final = result.final[HEADLINE]
-        number = paper.number(settings, result.method) if cited else None
         rows.append(
             {
                 "Method": result.title,
@@ -45,7 +41,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                 "Worst decile (%)": percent(final.worst_decile, final.worst_decile_spread),
                 "Traffic (MB)": megabytes(sum(result.traffic.values())),
                 "Time": duration(result.time),
-                "Paper (%)": None if number is None else f"{number:.1f}",
+                "Paper (%)": paper.written(settings, result.method) if cited else None,
             }
         )
     return Table.of("table", rows, latex)
@@ -72,10 +68,9 @@ def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
 def theorem_table(result: MethodResult, latex: str = "") -> Table:
     """Return the check of Theorem 1 on a method's final models, one row a mixture; without rows where it was not made.
 
-    Losses are negative log-likelihoods in nats, on the half of the held-out images that the best mixture was fitted to
-    and on the other half. The last two columns count, over all seeds, the clients for whom the mixture is no worse than
-    both the client's own model and the average of all, within `TOLERANCE`; on the fitted half the certificate of that
-    client comes on top.
+    Losses are negative log-likelihoods in nats. The last two columns count, over all seeds, the clients for whom the
+    mixture is no worse than both the client's own model and the average of all, within `TOLERANCE`; on the half of the
+    images that the best mixture was fitted to, the certificate of that client comes on top.
     """
     checks = [run.theorem for run in result.runs if run.theorem is not None]
     rows: list[dict[str, Entry]] = [

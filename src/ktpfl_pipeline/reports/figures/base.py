@@ -3,6 +3,10 @@
 Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
 and saved in any format. Each method keeps its colour and marker in all of them; the colours are told apart with every
 common kind of colour blindness (Okabe and Ito's, Tol's for labels).
+
+Arguments that the drawing functions share: `results`, the methods in the order in which they are shown; `result`, one
+of them; `columns`, the methods of several comparisons by title; `width`, of the figure in inches; `axes`, to draw on;
+`handles`, what a legend shows, by name.
 """
 
 import io
@@ -16,6 +20,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, NEUTRAL, PAPER, RULE
@@ -83,18 +88,24 @@ def blank(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def single(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of this size in inches with its one axes."""
+    figure = blank(width, height)
+    return figure, figure.add_subplot()
+
+
 def grid_of_panels(
     titles: Sequence[str], across: int, size: tuple[float, float], wrap: int, above: float = 0.0, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a titled panel for each title.
+    """Return a figure with a titled panel for each title, in reading order.
 
     Args:
-        titles: in reading order.
+        titles: of the panels.
         across: panels in a row.
         size: width of the figure and height of a row, in inches.
         wrap: characters in a line of a title.
         above: room for a legend above all, in inches.
-        **shared: ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
+        **shared: options of matplotlib's ``subplots``.
     """
     down = -(-len(titles) // across)
     figure = blank(size[0], down * size[1] + above)
@@ -126,28 +137,19 @@ def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]]
         axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), color=colour, alpha=0.15, linewidth=0)
 
 
-def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
-    """Put a title over a legend over the axes, both as wide as the axes at most.
+def range_of(seeds: int) -> dict[str, Any]:
+    """Return what a legend says of `band`."""
+    return {f"range over {seeds} seeds": Patch(color=MUTED, alpha=0.2, linewidth=0)} if seeds > 1 else {}
 
-    Args:
-        axes: below both.
-        title: of the axes.
-        handles: what the legend shows, by name.
-        **options: of the legend.
-    """
+
+def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
+    """Put a title over a legend over the axes, both as wide as the axes at most; `options` are those of the legend."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
+    look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
     for columns in range(min(20, len(handles)), 0, -1):
-        legend = axes.legend(
-            handles.values(),
-            handles.keys(),
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=columns,
-            borderaxespad=0.5,
-            borderpad=0,
-            **{"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, **options},
-        )
+        legend = axes.legend(handles.values(), handles.keys(), ncols=columns, **place)
         if legend.get_window_extent().width <= width:
             break
     legend.set_in_layout(False)  # the title's padding keeps its place
@@ -186,11 +188,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: 
 def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return ascending values moved as little as possible, in least squares, to be at least `gap` apart.
 
-    Args:
-        values: ascending.
-        gap: the least distance of two.
-        low: where the lowest may be.
-        high: where the highest may be, as far as there is room.
+    They stay between `low` and `high`, above `high` where there is no room.
     """
     from scipy.optimize import isotonic_regression
 

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.analysis.matrix import attention
@@ -32,8 +31,7 @@ ATTENTION = {
 def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
 
-    Row = student, column = teacher. Clients stand in the same order in both, by their two most frequent labels, so that
-    clients with like data are neighbours.
+    Row = student, column = teacher; clients are in the order of `_by_labels` in both.
 
     Raises:
         ValueError: if the method has no such matrix.
@@ -95,9 +93,8 @@ def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) ->
 def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
     """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
 
-    Below are the mean over students of the weight on the client itself, on clients whose label distributions are alike
-    and on all others, by round; dotted is what weights of 1/N would put there. Clients stand in the order of
-    `coefficient_heatmaps`. Bands are ranges over seeds.
+    Below are the weights on `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted is
+    what weights of 1/N would put there.
 
     Raises:
         ValueError: if the runs kept no matrices.
@@ -142,8 +139,7 @@ def _attention(axes: Axes, result: MethodResult) -> None:
         "learned": Line2D([], [], color=MUTED, linewidth=2),
         "if all weights were 1/N": Line2D([], [], color=MUTED, linewidth=0.9, linestyle=":"),
     }
-    if len(result.runs) > 1:
-        handles[f"range over {len(result.runs)} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
+    handles |= base.range_of(len(result.runs))
     base.head(axes, "Weight of a row, mean over the students", handles)
     base.label_ends(axes, ends)
 
