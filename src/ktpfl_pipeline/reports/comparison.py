@@ -120,7 +120,7 @@ def _verdict(a: MethodResult, b: MethodResult, name: str, how: str) -> str:
 
 def _other_point(main: MethodResult, local: MethodResult, how: str) -> str:
     """Add the comparison after local training where it says something else."""
-    headline, other = paired_difference(main, local), paired_difference(main, local, "after_local")
+    headline, other = (paired_difference(main, local, point) for point in (HEADLINE, "after_local"))
     if headline is None or other is None:
         return ""
     one = headline.low is None  # seed: then the means say it
@@ -287,9 +287,10 @@ def _theorem(main: MethodResult) -> list[Block]:
     caption = (
         "Theorem 1: some mixture of the clients' models is, for each client, no worse than its own model and than "
         f"their average. The best one is fitted by maximum likelihood to half of each client's test images ({fit} on "
-        f"average), where the theorem must hold; it promises nothing on the other half ({test}). Certificate: no "
-        f"mixture fits any client better by more than {largest:.1e} nats. No worse: by at most {tables.TOLERANCE:.0e} "
-        "nats, on the fitted half beyond the certificate. Means over clients, ± the standard deviation over seeds."
+        f"average). There the theorem must hold; it promises nothing on the other half ({test}), nor for the learned "
+        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No worse: by "
+        f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
+        "standard deviation over seeds."
     )
     return [
         Picture("theorem", figures.theorem(main), figure),
@@ -330,8 +331,9 @@ def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
 def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[Block]:
     """Say where they are from, of all methods alike, and list them, those left at their defaults too."""
     origins = {
-        "configured": "Configured, every method's: as they stand under conf/.",
-        "tuned": "Tuned, every method's: chosen for this experiment on validation data.",
+        "configured": "Configured, every method's: as they stand under conf/, not chosen for this comparison.",
+        "tuned": "Tuned, every method's: chosen for this experiment on validation data, from at most as many "
+        "candidates for each method.",
     }
     values: dict[str, dict[str, str]] = {}
     for result in results:

@@ -40,14 +40,8 @@ _LABELS = (
     *("#ddcc77", "#cc6677", "#882255", "#aa4499", "#bbbbbb"),
 )
 _ARCHITECTURES = {
-    "lenet": "LeNet",
-    "alexnet": "AlexNet",
-    "resnet18": "ResNet-18",
-    "shufflenet_v2": "ShuffleNetV2",
-    "mcmahan_cnn": "McMahan CNN",
-    "mlp": "MLP",
-    "cnn": "CNN",
-    "cnn_bn": "CNN with BN",
+    **{"lenet": "LeNet", "alexnet": "AlexNet", "resnet18": "ResNet-18", "shufflenet_v2": "ShuffleNetV2"},
+    **{"mcmahan_cnn": "McMahan CNN", "mlp": "MLP", "cnn": "CNN", "cnn_bn": "CNN with BN"},
 }
 
 

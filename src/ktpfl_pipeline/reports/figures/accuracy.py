@@ -71,19 +71,11 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
     """Draw the accuracy at the end of the rounds, and the range over seeds if `ranged`; `place` shifts the markers."""
     curve, (colour, marker) = result.curve[HEADLINE], look(result.method)
     step = max(1, len(curve.rounds) // 6)  # some six markers, not at the places of the neighbours', and one at the end
-    (line,) = axes.plot(
-        curve.rounds,
-        mean_by_place(curve.by_seed),
-        color=colour,
-        linewidth=2 if strong else 1,
-        label=result.title,
-        zorder=4 if strong else 3,
-        marker=marker,
-        markersize=4,
-        markeredgecolor=PAPER,
-        markeredgewidth=0.4,
-        markevery=[*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1],
-    )
+    edge: Any = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
+    drawn: Any = {"color": colour, "linewidth": 2 if strong else 1, "zorder": 4 if strong else 3, **edge}
+    shown = [*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1]
+    means = mean_by_place(curve.by_seed)
+    (line,) = axes.plot(curve.rounds, means, label=result.title, markevery=shown, **drawn)
     if ranged:
         base.band(axes, curve.rounds, curve.by_seed, colour)
     return line

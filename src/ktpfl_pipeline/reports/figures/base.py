@@ -27,15 +27,8 @@ from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, NEUTRAL, PAPER, RULE
 
 P = ParamSpec("P")
 
-TOKENS = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    RULE: "var(--rule)",
-    PAPER: "var(--paper)",
-    NEUTRAL: "var(--neutral)",
-    BLUE: "var(--blue)",
-}
-"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables."""
+TOKENS = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue"}
+"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables of these names."""
 
 WIDTH = 7.0
 """Inches: a page's width. 3.5, a column's, works too."""
@@ -46,26 +39,16 @@ _STYLE: Any = {  # matplotlib's names
     "font.size": 8.5,
     "text.color": INK,
     "figure.dpi": 200,
-    "figure.facecolor": PAPER,
-    "axes.facecolor": PAPER,
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": MUTED,
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.axisbelow": True,
-    "grid.color": RULE,
     "grid.linewidth": 0.6,
-    "xtick.color": RULE,
-    "ytick.color": RULE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), PAPER),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), RULE),
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), MUTED),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     "lines.solid_capstyle": "round",
 }
 
@@ -213,5 +196,5 @@ def svg(figure: Figure, name: str) -> str:
     text = re.sub(r' id="image\w+"', "", text)  # nobody refers to them, and equal images have equal ones
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     for colour, variable in TOKENS.items():
-        text = text.replace(colour, variable)
+        text = text.replace(colour, f"var(--{variable})")
     return text

@@ -53,16 +53,9 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
     look, numbers = style.look(method), numeric(points)
     finals = [point.methods[method].final[HEADLINE] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
-    axes.plot(
-        places,
-        means,
-        color=look.colour,
-        linewidth=2 if numbers else 0,
-        linestyle="-" if own else (0, (4, 2.5)),
-        marker=look.marker if own or not numbers else "",
-        markersize=4.5,
-        zorder=3,
-    )
+    shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
+    dashes: Any = "-" if own else (0, (4, 2.5))
+    axes.plot(places, means, color=look.colour, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
     handles: dict[str, Any] = {}
     if all(final.seed_std is not None for final in finals):
         low, high = ([final.mean + side * (final.seed_std or 0) for final in finals] for side in (-1, 1))
