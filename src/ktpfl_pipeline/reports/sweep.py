@@ -56,11 +56,11 @@ class Row:
 def comparable(
     name: str, content: Mapping[str, Any], sweep: Mapping[str, Any], settings: Sequence[dict[str, Any]]
 ) -> list[Point]:
-    """Return the points of a sweep from plain values, and refuse those that were made with other settings.
+    """Return the points of a sweep from plain values, what its runs left, if they were made with the settings of now.
 
     Args:
         name: the sweep's.
-        content: what the runs left: ``sweep`` and ``points``.
+        content: ``sweep`` and ``points``.
         sweep: its settings now.
         settings: of the experiment at each value, now.
 
@@ -68,11 +68,11 @@ def comparable(
         InputError: naming what differs.
     """
     results.check_settings(f"The results of {name} were", content["sweep"], sweep)
-    found = []
+    points = []
     for point, now in zip(content["points"], settings, strict=True):
         made = [results.parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
-        found.append(Point(point["value"], now, {result.method: result for result in results.comparable(made, now)}))
-    return found
+        points.append(Point(point["value"], now, {result.method: result for result in results.comparable(made, now)}))
+    return points
 
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
@@ -93,9 +93,9 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             f"{parameter}: {', '.join(setting(point.value) for point in points)}",
             f"private {settings['private']['source']}",
             *(
-                []
+                ()
                 if same_adversaries(points)
-                else [f"adversaries upload {settings['adversaries']['kind']} predictions"]
+                else (f"adversaries upload {settings['adversaries']['kind']} predictions",)
             ),
             f"{plural(one.clients, 'client')}, {words.plain(settings['partition']['scheme'])}",
             plural(one.rounds, "round"),

@@ -113,53 +113,37 @@ def _no_worse(mixture: str, losses: Sequence[tuple[Mapping[str, Sequence[float]]
 
 def communication_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row a method: MB by category and direction over the whole run, and kB per client and round."""
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": result.title,
-            **{
-                f"{plain(category).replace('public', 'public data').capitalize()} (MB)": megabytes(count)
-                for category, count in result.traffic.items()
-            },
-            "Total (MB)": megabytes(total := sum(result.traffic.values())),
-            "Per client and round (kB)": Number(total / result.turns / 1e3, numbers.three_digits),
-        }
-        for result in results
-    ]
+    rows: list[dict[str, Entry]] = []
+    for result in results:
+        total = sum(result.traffic.values())
+        names = {category: plain(category).replace("public", "public data").capitalize() for category in result.traffic}
+        by_category = {f"{names[category]} (MB)": megabytes(count) for category, count in result.traffic.items()}
+        each = Number(total / result.turns / 1e3, numbers.three_digits)
+        sums = {"Total (MB)": megabytes(total), "Per client and round (kB)": each}
+        rows.append({"Method": result.title, **by_category, **sums})
     return Table.of("communication", rows, latex)
 
 
 def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row a method: wall time by phase of a round, summed over the rounds; a dash where it has none."""
-    phases = [phase for phase in {phase: None for result in results for phase in result.seconds} if phase != "round"]
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": result.title,
-            **{
-                plain(phase).capitalize(): duration(result.seconds[phase]) if phase in result.seconds else None
-                for phase in phases
-            },
-            "Whole rounds": duration(result.time),
-        }
-        for result in results
-    ]
+    phases = {phase: plain(phase).capitalize() for result in results for phase in result.seconds if phase != "round"}
+    rows: list[dict[str, Entry]] = []
+    for result in results:
+        spent = {name: duration(result.seconds[phase]) for phase, name in phases.items() if phase in result.seconds}
+        empty = dict.fromkeys(phases.values())
+        rows.append({"Method": result.title, **empty, **spent, "Whole rounds": duration(result.time)})
     return Table.of("phases", rows, latex)
 
 
 def run_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a run: its seed, its accuracies, and what finds it in MLflow."""
-    points = list(dict.fromkeys(point for result in results for point in result.final))
+    points = dict.fromkeys(point for result in results for point in result.final)
+    titles = {point: f"{point_title(point, results)} (%)" for point in points}
     rows: list[dict[str, Entry]] = [
         {
-            "Method": result.title,
-            "Seed": str(run.seed),
-            **{
-                f"{point_title(point, results)} (%)": (
-                    percent(result.final[point].per_seed[place]) if point in result.final else None
-                )
-                for point in points
-            },
-            "MLflow run": run.run_id or NONE,
-            "Settings key": run.key or NONE,
+            **{"Method": result.title, "Seed": str(run.seed), **dict.fromkeys(titles.values())},
+            **{titles[point]: percent(final.per_seed[place]) for point, final in result.final.items()},
+            **{"MLflow run": run.run_id or NONE, "Settings key": run.key or NONE},
         }
         for result in results
         for place, run in enumerate(result.runs)

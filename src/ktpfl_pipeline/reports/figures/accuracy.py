@@ -134,19 +134,12 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     lines = {}
     for result in sorted(results, key=lambda result: (result is main, result is local)):
         colour, marker = look(result.method)
-        (lines[result.title],) = axes.plot(
-            [result.final[HEADLINE].per_client[client] for client in order],
-            rows,
-            linestyle="none",
-            marker=marker,
-            color=colour,
-            markersize=(6.5 if result is main or result is local else 5.5) * scale,
-            markerfacecolor=PAPER if result is local else colour,
-            markeredgecolor=colour if result is local else PAPER,
-            markeredgewidth=(1.3 if result is local else 0.4) * scale,
-            label=result.title,
-            zorder=3 if result is main else 2,
-        )
+        face, edge, rim = (PAPER, colour, 1.3) if result is local else (colour, PAPER, 0.4)
+        size = 6.5 if result is main or result is local else 5.5
+        drawn: Any = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": rim * scale}
+        drawn |= {"linestyle": "none", "marker": marker, "color": colour, "markersize": size * scale}
+        final = [result.final[HEADLINE].per_client[client] for client in order]
+        (lines[result.title],) = axes.plot(final, rows, label=result.title, zorder=3 if result is main else 2, **drawn)
     axes.set_ylim(n - 0.4, -0.6)
     axes.set_yticks(rows if named else [], [client_title(main, client) for client in order] if named else [])
     if not named:

@@ -154,18 +154,10 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: 
     heights = apart([end[3] for end in ends], 11 * (high - low) / points, low, high)
     for (name, colour, x, y), height in zip(ends, heights, strict=True):
         moved = abs(height - y) > 2 * (high - low) / points
-        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}
-        axes.annotate(
-            name,
-            xy=(x, y),
-            xytext=(1.025, height),
-            textcoords=axes.get_yaxis_transform(),
-            color=colour,
-            fontweight="bold" if bold is None or name in bold else "normal",
-            va="center",
-            arrowprops={**leader, "color": colour} if moved else None,
-            annotation_clip=False,
-        )
+        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5), "color": colour}
+        place: Any = {"xy": (x, y), "xytext": (1.025, height), "textcoords": axes.get_yaxis_transform(), "va": "center"}
+        look: Any = {"color": colour, "fontweight": "bold" if bold is None or name in bold else "normal"}
+        axes.annotate(name, **place, **look, arrowprops=leader if moved else None, annotation_clip=False)
 
 
 def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
