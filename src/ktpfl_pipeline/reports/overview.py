@@ -71,10 +71,7 @@ Columns = Mapping[str, Comparison]
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
-    """Return the report on all finished comparisons.
-
-    Args:
-        contents: what each comparison left beside its report, by the report's folder.
+    """Return the report on all finished comparisons, from what each left beside its report, by the report's folder.
 
     Raises:
         InputError: if none of them compares two methods.
@@ -145,7 +142,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
     rows: dict[str, dict[str, Entry]] = {method: {"Method": title} for method, title in _titles(columns).items()}
     for column, each in columns.items():
-        best, cited = clear_best(list(each.methods.values())), paper.same_setting(each.settings)
+        best, cited = clear_best(list(each.methods.values())), not paper.differences(each.settings)
         numbers = {method: paper.written(each.settings, method) for method in each.methods}
         for method, row in rows.items():
             result = each.methods.get(method)

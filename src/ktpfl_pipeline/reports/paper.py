@@ -76,11 +76,6 @@ def title(source: str) -> str:
     return DATASETS.get(_family(source), source)
 
 
-def same_setting(settings: dict[str, Any]) -> bool:
-    """Say whether the settings are the paper's, as far as it states them."""
-    return not differences(settings)
-
-
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in what the settings differ from the paper's, in words; empty in nothing.
 

@@ -23,7 +23,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
     The settings decide whether the paper's numbers may stand beside ours; `latex` is the caption there, as below.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
-    local, cited = local_only(results), paper.same_setting(settings)
+    local, cited = local_only(results), not paper.differences(settings)
     rows = []
     for result in results:
         final = result.final[HEADLINE]
