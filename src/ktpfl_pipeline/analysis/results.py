@@ -17,7 +17,6 @@ from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import (
     Difference,
     Final,
-    benign,
     difference,
     final,
     mean_by_place,
@@ -130,10 +129,6 @@ class FinishedRun(_Kept):
     def final(self, point: str) -> list[float]:
         """Return each client's accuracy at `point`, the mean of the last five evaluations, (N,)."""
         return mean_by_place(record.accuracy[point] for record in self.evaluated[-LAST:])
-
-    def benign(self, point: str) -> list[float]:
-        """Return the same without the adversaries."""
-        return benign(self.final(point), self.adversaries)
 
     def means(self, record: RoundRecord) -> dict[str, float]:
         """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""

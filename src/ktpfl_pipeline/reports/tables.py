@@ -6,7 +6,7 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, local_only, paired_difference, subject
-from ktpfl_pipeline.analysis.statistics import std_over_seeds, worst_decile
+from ktpfl_pipeline.analysis.statistics import benign, std_over_seeds, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import numbers, paper
 from ktpfl_pipeline.reports.model import Table
@@ -171,8 +171,8 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     for run in (run for result in results for run in result.runs):
         ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
         finals = {point: run.final(point) for point in analysis.ORDER if point in run.evaluated[0].accuracy}
-        for point in finals:
-            clients = run.benign(point)
+        for point, values in finals.items():
+            clients = benign(values, run.adversaries)
             deviation, worst = pstdev(clients), worst_decile(clients)
             accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
             cost = {**_bytes(run.traffic), "seconds": run.seconds("round")}
