@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
-from ktpfl_pipeline.analysis.theorem import TheoremCheck
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, TheoremCheck, summarise
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 
 Rounds = Sequence[Sequence[float] | None]

@@ -9,24 +9,22 @@ in which reports show them.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import (
     Difference,
     Final,
-    benign,
     difference,
     final,
     mean_by_place,
     mean_over_clients,
 )
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.identity import differences, flat
+from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
-
-if TYPE_CHECKING:
-    from ktpfl_pipeline.analysis.theorem import TheoremCheck
 
 HEADLINE = "after_transfer"
 VALIDATION = "validation"
@@ -35,8 +33,52 @@ LAST = 5
 """Evaluations whose mean is the final value of a run."""
 
 
+class _Kept:
+    """A dataclass that is kept as plain values, its parts too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain values."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Self:
+        """Return what `to_dict` wrote, from JSON too.
+
+        Raises:
+            ValueError: naming the first value that cannot be.
+        """
+        try:
+            return TypeAdapter(cls).validate_python(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
 @dataclass(frozen=True)
-class FinishedRun:
+class TheoremCheck:
+    """What came out of `theorem.check`, client by client.
+
+    Attributes:
+        fit: mean negative log-likelihood of each mixture on the images it was fitted to, by mixture, (N,) each.
+        test: the same on the other images.
+        accuracy: on the other images, by mixture, (N,) each, 0..1.
+        certificate: (N,) upper bound on the distance of the fitted mixture from the best possible value, in nats.
+        coefficients: (N, N) the fitted mixtures, row = client.
+        samples: (N, 2) number of images to fit, and others.
+    """
+
+    fit: dict[str, list[float]]
+    test: dict[str, list[float]]
+    accuracy: dict[str, list[float]]
+    certificate: list[float]
+    coefficients: list[list[float]]
+    samples: list[list[int]]
+
+
+@dataclass(frozen=True)
+class FinishedRun(_Kept):
     """One method on one experiment with one seed.
 
     Attributes:
@@ -75,30 +117,9 @@ class FinishedRun:
     data: str = ""
     matrices: dict[int, list[list[float]]] = field(default_factory=dict)
     attention: dict[str, list[float]] = field(default_factory=dict)
-    theorem: "TheoremCheck | None" = None
+    theorem: TheoremCheck | None = None
     adversaries: list[int] = field(default_factory=list)
     trust: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the run in plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> "FinishedRun":
-        """Return the run that `to_dict` wrote."""
-        check = None
-        if content.get("theorem"):
-            from ktpfl_pipeline.analysis.theorem import TheoremCheck  # it imports torch
-
-            check = TheoremCheck(**content["theorem"])
-        return cls(
-            **{
-                **content,
-                "history": [RoundRecord(**record) for record in content["history"]],
-                "matrices": {int(t): matrix for t, matrix in content.get("matrices", {}).items()},
-                "theorem": check,
-            }
-        )
 
     @property
     def evaluated(self) -> list[RoundRecord]:
@@ -108,10 +129,6 @@ class FinishedRun:
     def final(self, point: str) -> list[float]:
         """Return each client's accuracy at `point`, the mean of the last five evaluations, (N,)."""
         return mean_by_place(record.accuracy[point] for record in self.evaluated[-LAST:])
-
-    def benign(self, point: str) -> list[float]:
-        """Return the same without the adversaries."""
-        return benign(self.final(point), self.adversaries)
 
     def means(self, record: RoundRecord) -> dict[str, float]:
         """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""
@@ -141,7 +158,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class MethodResult:
+class MethodResult(_Kept):
     """One method over its seeds.
 
     Attributes:
@@ -168,21 +185,9 @@ class MethodResult:
     seeds: list[int]
     run_ids: list[str]
     curve: dict[str, Curve]
-    hyperparameters: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    runs: list[FinishedRun] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result in plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "MethodResult":
-        """Return the result that `to_dict` wrote."""
-        runs = [FinishedRun.from_dict(run) for run in content["runs"]]
-        final = {point: Final(**values) for point, values in content["final"].items()}
-        curve = {point: Curve(**values) for point, values in content["curve"].items()}
-        return cls(**{**content, "runs": runs, "final": final, "curve": curve})
+    hyperparameters: dict[str, Any]
+    settings: dict[str, Any]
+    runs: list[FinishedRun]
 
     @property
     def clients(self) -> int:
@@ -223,10 +228,8 @@ def summarise(
     kinds = {(run.experiment, run.method, run.partition, len(run.architectures), len(run.history)) for run in runs}
     if len(kinds) != 1:
         listed = "; ".join(", ".join(map(str, kind)) for kind in sorted(kinds)) or "none"
-        raise ValueError(
-            "Runs to summarise must agree in experiment, method, partition, clients and rounds, and these do not: "
-            f"{listed}."
-        )
+        parts = "experiment, method, partition, clients and rounds"
+        raise ValueError(f"Runs to summarise must agree in {parts}, and these do not: {listed}.")
     runs = sorted(runs, key=lambda run: run.seed)
     method, seeds = runs[0].method, [run.seed for run in runs]
     if len(set(seeds)) < len(seeds):
@@ -235,15 +238,14 @@ def summarise(
         raise ValueError(f"{method} was never evaluated with seed {unevaluated[0]}.")
     known = set.intersection(*(set(record.accuracy) for run in runs for record in run.evaluated))
     curve = {point: _curve(runs, point) for point in ORDER if point in known}
+    adversaries = [run.adversaries for run in runs]
     traffic = [run.traffic for run in runs]
     phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
     return MethodResult(
         method=method,
         title=methods.title(method),
         final={
-            point: final(
-                [run.final(point) for run in runs], [run.adversaries for run in runs], max(mean_by_place(by.by_seed))
-            )
+            point: final([run.final(point) for run in runs], adversaries, max(mean_by_place(by.by_seed)))
             for point, by in curve.items()
         },
         traffic={name: fmean(sent[name] for sent in traffic) for name in LEDGERS},
@@ -271,23 +273,16 @@ def parse(content: Any) -> MethodResult:
         InputError: if it is no result.
     """
     try:
-        result = MethodResult.from_dict(content)
-        flat(result.settings)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return MethodResult.from_dict(content)
+    except ValueError as error:
         raise InputError(
-            f"A result under data/07_model_output does not read as one ({error!r}): delete it and run the comparison "
+            f"A result under data/07_model_output does not read as one ({error}): delete it and run the comparison "
             "again."
         ) from error
-    return result
 
 
 def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that something was made with the settings of now.
-
-    Args:
-        what: the beginning of the message: ``The results of sweep_rho were``.
-        then: settings that it was made with.
-        now: settings to have.
+    """Check that something was made `then` with the settings of `now`; `what` is the beginning of the message.
 
     Raises:
         InputError: naming what differs.
@@ -308,38 +303,28 @@ def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> lis
     Raises:
         InputError: naming the method and what differs.
     """
-    for result in results:
-        check_settings(f"The result of {result.method} was", result.settings, settings)
     seen: dict[int, str] = {}
     for result in results:
-        for run in result.runs:
-            if run.data != seen.setdefault(run.seed, run.data):
-                raise InputError(
-                    f"{result.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
-                    "partition changed between their runs; run the whole comparison again."
-                )
+        check_settings(f"The result of {result.method} was", result.settings, settings)
+    for run in (run for result in results for run in result.runs):
+        if run.data != seen.setdefault(run.seed, run.data):
+            raise InputError(
+                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
+                "partition changed between their runs; run the whole comparison again."
+            )
     return list(results)
 
 
-def paired_difference(
-    a: MethodResult, b: MethodResult, point_a: str = HEADLINE, point_b: str = HEADLINE
-) -> Difference | None:
-    """Return a minus b, from the difference of the final means for each seed that both have.
+def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -> Difference | None:
+    """Return a minus b at an evaluation point, in 0..1, from the difference of the final means for each common seed.
 
-    Args:
-        a: a method.
-        b: another.
-        point_a: evaluation point of the first.
-        point_b: evaluation point of the second.
-
-    Returns:
-        The difference in 0..1; None where the two have no seed in common, or one was not evaluated at its point.
+    None where the two have no seed in common, or one was not evaluated at the point.
     """
-    if point_a not in a.final or point_b not in b.final:
+    if point not in a.final or point not in b.final:
         return None
-    other = dict(zip(b.seeds, b.final[point_b].per_seed, strict=True))
+    other = dict(zip(b.seeds, b.final[point].per_seed, strict=True))
     return difference(
-        [value - other[seed] for seed, value in zip(a.seeds, a.final[point_a].per_seed, strict=True) if seed in other]
+        [v - other[seed] for seed, v in zip(a.seeds, a.final[point].per_seed, strict=True) if seed in other]
     )
 
 
@@ -347,7 +332,7 @@ def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> Method
     """Return the best method if the interval of its difference to the runner-up, paired by seed, is above zero."""
     known = [result for result in results if point in result.final]
     ranked = sorted(known, key=lambda result: -result.final[point].mean)
-    lead = paired_difference(ranked[0], ranked[1], point, point) if len(ranked) > 1 else None
+    lead = paired_difference(ranked[0], ranked[1], point) if len(ranked) > 1 else None
     return ranked[0] if lead and lead.sign > 0 else None
 
 
@@ -369,23 +354,17 @@ KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "c
 def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
     """Return a comparison in plain values: what an overview over many comparisons needs of this one.
 
-    Args:
-        name: of the experiment.
-        results: the methods, in the order in which they are shown.
-        settings: what all methods share.
-
-    Returns:
-        ``name``, ``settings`` and ``methods``; of each method, by registry name, `KEPT` of its `MethodResult`.
+    That is its ``name``, the ``settings`` that all its methods share, and ``methods``: `KEPT` of each by registry name.
     """
-    plain = {result.method: replace(result, runs=[]).to_dict() for result in results}
-    methods = {method: {part: values[part] for part in KEPT} for method, values in plain.items()}
-    return {"name": name, "settings": settings, "methods": methods}
+    kept = [replace(result, runs=[]).to_dict() for result in results]
+    return {
+        "name": name,
+        "settings": settings,
+        "methods": {values["method"]: {part: values[part] for part in KEPT} for values in kept},
+    }
 
 
 def compared(content: Mapping[str, Any]) -> list[MethodResult]:
     """Return the results, without their runs, that `comparison` wrote."""
-    settings = content["settings"]
-    return [
-        MethodResult.from_dict({**values, "method": method, "settings": settings, "runs": []})
-        for method, values in content["methods"].items()
-    ]
+    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
+    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]

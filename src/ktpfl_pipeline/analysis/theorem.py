@@ -7,11 +7,11 @@ all four are compared on both halves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.analysis.results import TheoremCheck
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.objectives import Likelihood
 from ktpfl_pipeline.core.matrix.updates import exact
@@ -19,27 +19,6 @@ from ktpfl_pipeline.core.rng import stream
 
 MIXTURES = ("fitted", "own", "average", "learned")
 """The best mixture, the client's own model, the average of all, and the method's own row of coefficients."""
-
-
-@dataclass(frozen=True)
-class TheoremCheck:
-    """What came out, client by client.
-
-    Attributes:
-        fit: mean negative log-likelihood of each mixture on the images it was fitted to, by mixture, (N,) each.
-        test: the same on the other images.
-        accuracy: on the other images, by mixture, (N,) each, 0..1.
-        certificate: (N,) upper bound on the distance of the fitted mixture from the best possible value, in nats.
-        coefficients: (N, N) the fitted mixtures, row = client.
-        samples: (N, 2) number of images to fit, and others.
-    """
-
-    fit: dict[str, list[float]]
-    test: dict[str, list[float]]
-    accuracy: dict[str, list[float]]
-    certificate: list[float]
-    coefficients: list[list[float]]
-    samples: list[list[int]]
 
 
 def check(

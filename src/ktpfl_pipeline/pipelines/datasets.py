@@ -107,8 +107,8 @@ class ResultDataset(JSONDataset):
 
         try:
             return MethodResult.from_dict(super()._read(text))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it does not read as the result of a method: {error!r}") from error
+        except ValueError as error:
+            raise ValueError(f"it does not read as the result of a method: {error}") from error
 
     def _write(self, data: Any) -> Any:
         return super()._write(data.to_dict())

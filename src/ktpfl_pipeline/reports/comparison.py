@@ -71,9 +71,8 @@ def identity(results: Sequence[MethodResult]) -> str:
 def variant(settings: dict[str, Any]) -> str:
     """Return what partition and public set are called in a folder's name: ``dirichlet-0.3-open_part``.
 
-    Where not all clients are in a round, their number and the share that is: ``two_labels-open_part-100_clients-0.1``.
-    Where some upload false predictions, which and their share: ``two_labels-open_part-flipped-0.1``.
-    Where hyperparameters were tuned, that: ``two_labels-open_part-tuned``.
+    Added are the number of clients and the share in a round where that is not all, kind and share of adversaries where
+    there are some, and that hyperparameters were tuned: ``two_labels-open_part-100_clients-0.1-flipped-0.1-tuned``.
     Comparisons of one experiment that differ in these have reports side by side. Empty where the settings name none.
     """
     partition, public, adversaries = (settings.get(group, {}) for group in ("partition", "public", "adversaries"))
@@ -121,7 +120,7 @@ def _verdict(a: MethodResult, b: MethodResult, name: str, how: str) -> str:
 
 def _other_point(main: MethodResult, local: MethodResult, how: str) -> str:
     """Add the comparison after local training where it says something else."""
-    headline, other = paired_difference(main, local), paired_difference(main, local, "after_local", "after_local")
+    headline, other = (paired_difference(main, local, point) for point in (HEADLINE, "after_local"))
     if headline is None or other is None:
         return ""
     one = headline.low is None  # seed: then the means say it
@@ -170,8 +169,8 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         "Minus local-only": ALONE if local_only(results) is None else f"after {how}, {words.INTERVAL}",
         "Spread over clients, worst decile": f"standard deviation over the {results[0].clients} clients, and mean over "
         f"the {worst} of lowest accuracy, after {how}; each in every seed{over_seeds(seeds)}.",
-        "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time of the rounds with their "
-        f"evaluations{over_seeds(seeds)}.",
+        "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
+        f"{over_seeds(seeds)}.",
         "Paper": _paper(results, settings),
     }
 
@@ -194,15 +193,15 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
     """Return in what the methods of a comparison were not treated alike, in words; empty in nothing."""
     found = []
     for what in ("seeds", "rounds"):
-        given = [words.setting(getattr(result, what)) for result in results]
-        if len(set(given)) > 1:
-            each = "; ".join(f"{result.title}: {value}" for result, value in zip(results, given, strict=True))
-            found.append(f"{what} differ ({each})")
+        given = {result.title: words.setting(getattr(result, what)) for result in results}
+        if len(set(given.values())) > 1:
+            found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")
     data: dict[int, set[str]] = {}
     for run in (run for result in results for run in result.runs):
         data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
-    unlike = any(len(kinds) > 1 for kinds in data.values())
-    return [*found, *(["the clients' data or models differ between methods"] if unlike else [])]
+    if any(len(kinds) > 1 for kinds in data.values()):
+        found.append("the clients' data or models differ between methods")
+    return found
 
 
 def _sections(results: Sequence[MethodResult]) -> list[Section]:
@@ -215,24 +214,20 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         f"Mean test accuracy over the clients by round{mean}. Solid: at the end of the round, after {how}. Dashed: "
         f"after local training, before that. Bands: the range over seeds. Thick: {thick}"
         + ("; only these have dashed lines and bands." if len(results) > FEW else ".")
-        + " Local-only has one line, because nothing comes back to it." * (local_only(results) is not None)
     )
     if present < main.clients:
         curves += f" {present} of {main.clients} clients are in a round; the others are evaluated as they are."
     clients = f"Each client's final accuracy after {how}{mean}."
     if local_only(results) not in (None, main):
-        clients += f" Rows are sorted by what {main.title} gains over local-only, in points at the right."
+        clients += f" Sorted by what {main.title} gains over local-only, in points at the right."
     if not one_deal:
         clients += " Every seed deals other data to a client, so a row averages over several."
     spread = (
-        f"Test accuracy after {how} by round. Thin lines are clients{mean}; the band holds their middle half, the "
-        "thick line is their mean."
+        f"Test accuracy after {how}. Thin: clients{mean}; the band is their middle half, the thick line their mean."
     )
     gained = f"{main.title} minus each other method, after {how} and after local training, {words.INTERVAL}"
-    labels = (
-        f"Private images by label, all splits together, partition {plain(run.partition)}, "
-        f"{'the same for every seed' if one_deal else f'seed {run.seed}'}."
-    )
+    deal = "the same for every seed" if one_deal else f"seed {run.seed}"
+    labels = f"Private images by label, all splits together, partition {plain(run.partition)}, {deal}."
     bars = figures.labels_per_client(run.label_counts, "Images of each client by label")
     return [
         Section("Differences", _captioned(tables.difference_table, results, caption=gained)),
@@ -258,9 +253,8 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     blocks: list[Block] = []
     for first in sorted(found, key=lambda result: result is not main)[:1]:
         caption = (
-            f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with; right, "
-            "how alike the clients' label distributions are. Clients stand in the same order in both, by their two "
-            f"most frequent labels. After the last round, {seed}."
+            f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}; "
+            "right, how alike the clients' label distributions are. Clients stand by their two most frequent labels."
         )
         blocks.append(Picture(f"coefficients_{first.method}", figures.coefficient_heatmaps(first), caption))
         if others := [result for result in found if result is not first]:
@@ -269,10 +263,9 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     if main in found and main.runs[0].matrices and all(run.attention for run in main.runs):
         equal = "plain average" if transfer([main]) == "aggregation" else "consensus of FedMD"
         caption = (
-            f"Above, the weights of {main.title} after a few rounds, {seed}; rows and columns as above. Below, the "
-            "weight that a row puts on the client itself, on clients alike (cosine similarity of the label "
-            "distributions above 0.5) and on other clients, mean over students and seeds, with the range over seeds. "
-            f"Dotted is what equal weights of 1/N give, the {equal}."
+            f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row puts on the "
+            "client itself, on clients alike (cosine similarity of the label distributions above 0.5) and on others, "
+            f"mean over students and seeds, with the range over seeds. Dotted: weights of 1/N, the {equal}."
         )
         blocks.append(Picture("matrix_over_rounds", figures.matrix_over_rounds(main), caption))
     return blocks
@@ -283,9 +276,9 @@ def _theorem(main: MethodResult) -> list[Block]:
     if len(checks) < len(main.runs):
         return []
     figure = (
-        f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of the client's own "
-        "model and of the average of all models' predictions; upward, the loss of the mixture that fits best (filled) "
-        "and of the coefficients that the method learned (open): no worse than both on the line and below it."
+        f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of its own model "
+        "and of the average of all predictions; upward, that of the mixture that fits best (filled) and of the learned "
+        "coefficients (open): no worse than both on the line and below it."
     )
     if transfer([main]) == "aggregation":
         figure += " The method learned them for models; here they weigh predictions, as the theorem has it."
@@ -293,11 +286,11 @@ def _theorem(main: MethodResult) -> list[Block]:
     fit, test = (f"{fmean(n[half] for check in checks for n in check.samples):.0f}" for half in (0, 1))
     caption = (
         "Theorem 1: some mixture of the clients' models is, for each client, no worse than its own model and than "
-        "their average. The best one is fitted by maximum likelihood to half of each client's test images "
-        f"({fit} on average). There the theorem must hold; it promises nothing on the other half ({test}), nor for the "
-        f"learned coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No "
-        f"worse: by at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over "
-        "clients, ± the standard deviation over seeds."
+        f"their average. The best one is fitted by maximum likelihood to half of each client's test images ({fit} on "
+        f"average). There the theorem must hold; it promises nothing on the other half ({test}), nor for the learned "
+        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No worse: by "
+        f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
+        "standard deviation over seeds."
     )
     return [
         Picture("theorem", figures.theorem(main), figure),
@@ -329,9 +322,10 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the settings by group, those outside any group first."""
-    single = {key: value for key, value in settings.items() if not isinstance(value, dict)}
-    nested = {key: value for key, value in settings.items() if isinstance(value, dict)}
-    return {group: words.settings(values) for group, values in {"": single, **nested}.items() if values}
+    groups: dict[str, dict[str, Any]] = {"": {}}
+    for key, value in settings.items():
+        groups.update({key: value} if isinstance(value, dict) else {"": {**groups[""], key: value}})
+    return {group: words.settings(values) for group, values in groups.items() if values}
 
 
 def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[Block]:

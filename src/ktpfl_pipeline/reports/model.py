@@ -113,7 +113,7 @@ class Content:
         summary: what came out, in a few sentences.
         facts: the setting, in a few words each.
         sections: everything else, in order.
-        brief: what the terminal shows below the summary: texts and tables that fit its width.
+        brief: what the terminal shows below the summary.
         title: heading of the page; the name where it is empty.
         variant: folder below that of the experiment's reports; empty for that folder itself.
         data: the numbers behind it, as text by file name.

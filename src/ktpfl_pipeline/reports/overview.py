@@ -27,10 +27,7 @@ ONE = ", one architecture"
 # Pairs of which every column states the difference, after each method's to local-only: KT-pFL and its simplest rival.
 _RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg_ft"))
 
-ACCURACY = (
-    "Mean test accuracy over all clients and seeds at the end of each round. KT-pFL and local-only are thick, with the "
-    "range over seeds as a band."
-)
+ACCURACY = "Mean test accuracy over all clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
 TRAFFIC = "What all clients sent and received over the whole run, 1 MB = 10⁶ bytes, mean over seeds. Scales differ."
 
 
@@ -74,20 +71,15 @@ Columns = Mapping[str, Comparison]
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
-    """Return the report on all finished comparisons.
-
-    Args:
-        contents: what each comparison left beside its report, by the report's folder.
+    """Return the report on all finished comparisons, from what each left beside its report, by the report's folder.
 
     Raises:
         InputError: if none of them compares two methods.
     """
     columns = titled([read(place, content) for place, content in contents.items() if len(content["methods"]) > 1])
     if not columns:
-        raise InputError(
-            "There is no finished comparison to look over; run one first, for example "
-            "`kedro run --pipeline=compare_hetero_digits`."
-        )
+        example = "`kedro run --pipeline=compare_hetero_digits`"
+        raise InputError(f"There is no finished comparison to look over; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
     hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
     sections = [
@@ -116,12 +108,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
 
 
 def read(place: str, content: Mapping[str, Any]) -> Comparison:
-    """Return what a comparison left, its methods in the registry's order.
-
-    Args:
-        place: folder of its report, below that of all reports.
-        content: its ``comparison.json``.
-    """
+    """Return what a comparison left in `place`, its ``comparison.json``, with the methods in the registry's order."""
     results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
     return Comparison(place, content["settings"], {result.method: result for result in results})
 
@@ -129,9 +116,8 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
 def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     """Return the comparisons by what their columns are called, in the order of the paper's tables.
 
-    That is by kind, dataset and partition. A title is dataset and partition, and whether there is one architecture;
-    where several have these, the number of clients, then the public data; and where that leaves some alike, the
-    report's folder.
+    A title is dataset and partition, and whether there is one architecture; where several have these, the number of
+    clients, then the public data; and where that leaves some alike, the report's folder.
     """
 
     def order(each: Comparison) -> tuple[Any, ...]:
@@ -141,12 +127,11 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
 
     ordered = sorted(comparisons, key=order)
     titles = [f"{each.dataset}, {each.partition}{ONE * each.one_architecture}" for each in ordered]
-    more = [
+    for additions in (
         [plural(each.settings["clients"], "client") for each in ordered],
         [f"public {plain(str(each.settings['public']['source']))}" for each in ordered],
         [each.place for each in ordered],
-    ]
-    for additions in more:
+    ):
         pairs = list(zip(titles, additions, strict=True))
         alike, same = Counter(titles), Counter(pairs)
         titles = [f"{old}, {addition}" if alike[old] > same[old, addition] else old for old, addition in pairs]
@@ -157,8 +142,8 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
     rows: dict[str, dict[str, Entry]] = {method: {"Method": title} for method, title in _titles(columns).items()}
     for column, each in columns.items():
-        best, cited = clear_best(list(each.methods.values())), paper.same_setting(each.settings)
-        numbers = {method: _paper(each, method) for method in each.methods}
+        best, cited = clear_best(list(each.methods.values())), not paper.differences(each.settings)
+        numbers = {method: paper.written(each.settings, method) for method in each.methods}
         for method, row in rows.items():
             result = each.methods.get(method)
             row[f"{column} (%)"] = None if result is None else accuracy(result.final[HEADLINE], result is best)
@@ -191,7 +176,7 @@ def paper_table(columns: Columns) -> Table:
     for method, name in paper.names().items():
         for each in others:
             which = plural(each.settings["clients"], "client") if each.one_architecture else each.partition
-            if number := _paper(each, method):
+            if number := paper.written(each.settings, method):
                 rows.setdefault(name, {"Method in the paper": name})[f"{each.dataset}, {which} (%)"] = number
     return Table.of("paper", list(rows.values()))
 
@@ -212,26 +197,30 @@ def common_settings(columns: Columns) -> dict[str, str]:
 
 def run_table(columns: Columns) -> Table:
     """Return one row for each method of each comparison: its accuracy with every seed, and the runs it came from."""
-    names = ["Comparison", "Method", "Accuracy (%)", "Seed", "MLflow run"]
-    rows: list[list[Entry]] = [
-        [name, result.title, percent(mean), str(seed), run_id or NONE]
+    rows: list[dict[str, Entry]] = [
+        {
+            **{"Comparison": name, "Method": result.title, "Accuracy (%)": percent(mean), "Seed": str(seed)},
+            **{"MLflow run": run_id or NONE},
+        }
         for name, each in columns.items()
         for result in each.methods.values()
         for seed, mean, run_id in zip(result.seeds, result.final[HEADLINE].per_seed, result.run_ids, strict=True)
     ]
-    return Table("runs", names, rows)
+    return Table.of("runs", rows)
 
 
 def _brief(comparison: Comparison) -> Table:
-    rows: list[list[Entry]] = [
-        [
-            result.title,
-            accuracy(result.final[HEADLINE]),
-            None if method == "local" else interval(comparison.difference(method, "local")),
-        ]
+    rows: list[dict[str, Entry]] = [
+        {
+            "Method": result.title,
+            "After transfer (%)": accuracy(result.final[HEADLINE]),
+            "Minus local-only (points)": interval(comparison.difference(method, "local"))
+            if method != "local"
+            else None,
+        }
         for method, result in comparison.methods.items()
     ]
-    return Table("table", ["Method", "After transfer (%)", "Minus local-only (points)"], rows)
+    return Table.of("table", rows)
 
 
 def summary(columns: Columns) -> str:
@@ -282,8 +271,3 @@ def _rank(name: str, known: Iterable[str]) -> int:
     """Return the place of a name; after all for one that is not among them."""
     names = list(known)
     return names.index(name) if name in names else len(names)
-
-
-def _paper(comparison: Comparison, method: str) -> str | None:
-    number = paper.number(comparison.settings, method)
-    return None if number is None else f"{number:.1f}"

@@ -1,13 +1,11 @@
 """The paper's own numbers, and where they may stand beside ours.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021.
-Only numbers that were read in the paper are here: to add one, add a line with its source. Table 1 has six methods
-(FedMD, FedDF, pFedDF, Sim-pFL, TopK-pFL, KT-pFL) on three datasets and two partitions; Table 2 has eight (FedAvg,
-FedAvg-Local FT, Per-FedAvg, pFedMe, FedAMP, FedFomo, FedHN, KT-pFL) with one architecture, with 20 clients and with 100
-of which a tenth is in a round. Most cells we could not read in a reliable rendering, and they are left out; nor do we
-know Table 2's partition, so its numbers never stand beside ours as of the same setting. The paper has no row for
-local-only training. Its Non-IID_1 is ``all_labels`` here, its Non-IID_2 is ``two_labels``, as the captions of its
-figures have it.
+Only numbers that were read in the paper are here: to add one, add a line with its source. Table 1 has six methods on
+three datasets and two partitions; Table 2 has eight with one architecture, with 20 clients and with 100 of which a
+tenth is in a round. Most cells we could not read in a reliable rendering, and they are left out; nor do we know Table
+2's partition, so its numbers never stand beside ours as of the same setting. No row is of local-only training. Its
+Non-IID_1 is ``all_labels`` here, its Non-IID_2 is ``two_labels``, as the captions of its figures have it.
 """
 
 from collections import Counter
@@ -62,6 +60,12 @@ def number(settings: dict[str, Any], method: str) -> float | None:
     return TABLE_1.get((source, settings["partition"]["scheme"], name))
 
 
+def written(settings: dict[str, Any], method: str) -> str | None:
+    """Return the same as it stands in tables."""
+    known = number(settings, method)
+    return None if known is None else f"{known:.1f}"
+
+
 def names() -> dict[str, str]:
     """Return the paper's name of each method: its one number stands beside every reading of that method."""
     return {method: name for method, preset in methods.METHODS.items() if (name := preset.kind.paper_name)}
@@ -72,18 +76,11 @@ def title(source: str) -> str:
     return DATASETS.get(_family(source), source)
 
 
-def same_setting(settings: dict[str, Any]) -> bool:
-    """Say whether the settings are the paper's, as far as it states them."""
-    return not differences(settings)
-
-
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in what the settings differ from the paper's, in words; empty in nothing.
 
-    Compared are the private data and its classes, the public data, the partition, the number of clients and the
-    architectures, and the epochs, batches and public samples of section 5.1; with one architecture, those that models
-    as knowledge need. The paper states neither rounds nor temperature nor seeds of its accuracy tables, so these cannot
-    be compared.
+    Compared is what section 5.1 states and, with one architecture, what models as knowledge need. The paper states
+    neither rounds nor temperature nor seeds of its accuracy tables, so these cannot be compared.
     """
     given = flat(settings)
     source, classes = str(given.get("private.source")), given.get("private.classes")
@@ -100,11 +97,8 @@ def differences(settings: dict[str, Any]) -> list[str]:
 
 
 def _of_table_1(given: dict[str, Any], family: str) -> dict[str, bool]:
-    clients, models, public = (
-        given.get("clients"),
-        Counter(given.get("architectures") or []),
-        given.get("public.source"),
-    )
+    clients, public = given.get("clients"), given.get("public.source")
+    models = Counter(given.get("architectures") or [])
     unlike = set(models) != set(ARCHITECTURES) or len(set(models.values())) != 1
     named = f"models {', '.join(models) or None} instead of {', '.join(ARCHITECTURES)} in equal numbers"
     return {

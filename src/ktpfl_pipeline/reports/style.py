@@ -40,31 +40,20 @@ _LABELS = (
     *("#ddcc77", "#cc6677", "#882255", "#aa4499", "#bbbbbb"),
 )
 _ARCHITECTURES = {
-    "lenet": "LeNet",
-    "alexnet": "AlexNet",
-    "resnet18": "ResNet-18",
-    "shufflenet_v2": "ShuffleNetV2",
-    "mcmahan_cnn": "McMahan CNN",
-    "mlp": "MLP",
-    "cnn": "CNN",
-    "cnn_bn": "CNN with BN",
+    **{"lenet": "LeNet", "alexnet": "AlexNet", "resnet18": "ResNet-18", "shufflenet_v2": "ShuffleNetV2"},
+    **{"mcmahan_cnn": "McMahan CNN", "mlp": "MLP", "cnn": "CNN", "cnn_bn": "CNN with BN"},
 }
 
 
 def look(method: str) -> Look:
     """Return the colour and marker of a method: by its place in the registry, or a spare one if it has none there."""
-    kinds = _registered()
+    kinds = {name: name in ONE_ARCHITECTURE for name in METHODS}  # in order, whether it needs clients of one
     alike = [name for name in kinds if kinds[name] == kinds.get(method)]
     palette = _ONE_ARCHITECTURE if kinds.get(method) else _ANY_ARCHITECTURE
     if method in alike and alike.index(method) < len(palette):
         return palette[alike.index(method)]
     place = alike.index(method) - len(palette) if method in alike else sum(method.encode())
     return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
-
-
-def _registered() -> dict[str, bool]:
-    """Return the registered methods in order, and whether each needs clients of one architecture."""
-    return {name: name in ONE_ARCHITECTURE for name in METHODS}
 
 
 def architecture_title(architecture: str) -> str:
@@ -78,4 +67,4 @@ def label_colours(classes: int) -> list[str]:
         return list(_LABELS[:classes])
     import matplotlib as mpl
 
-    return [mpl.colors.to_hex(mpl.colormaps["viridis"](place)) for place in [n / (classes - 1) for n in range(classes)]]
+    return [mpl.colors.to_hex(mpl.colormaps["viridis"](label / (classes - 1))) for label in range(classes)]

@@ -1,6 +1,10 @@
 """The report on one setting at several values: how each method's accuracy depends on it, and which value is chosen.
 
 A value is chosen by the validation accuracy and by nothing else; the test accuracy at that value is then reported once.
+
+Arguments that the functions share: `points`, the sweep at each value, in the order in which they are shown, with the
+same methods at all; `rows`, what `table_rows` makes of them; `parameter`, the path of the swept setting; `title`, what
+that setting is called; `name`, the sweep's; `latex`, a table's caption in LaTeX.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +17,7 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_images, touched, trust
 from ktpfl_pipeline.reports import figures, words
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, accuracy, interval, percent, weight
+from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, percent, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
 from ktpfl_pipeline.reports.words import plural, point_title, setting
@@ -52,11 +56,11 @@ class Row:
 def comparable(
     name: str, content: Mapping[str, Any], sweep: Mapping[str, Any], settings: Sequence[dict[str, Any]]
 ) -> list[Point]:
-    """Return the points of a sweep from plain values, and refuse those that were made with other settings.
+    """Return the points of a sweep from plain values, what its runs left, if they were made with the settings of now.
 
     Args:
         name: the sweep's.
-        content: what the runs left: ``sweep`` and ``points``.
+        content: ``sweep`` and ``points``.
         sweep: its settings now.
         settings: of the experiment at each value, now.
 
@@ -64,29 +68,19 @@ def comparable(
         InputError: naming what differs.
     """
     results.check_settings(f"The results of {name} were", content["sweep"], sweep)
-    found = []
+    points = []
     for point, now in zip(content["points"], settings, strict=True):
         made = [results.parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
-        found.append(Point(point["value"], now, {result.method: result for result in results.comparable(made, now)}))
-    return found
+        points.append(Point(point["value"], now, {result.method: result for result in results.comparable(made, now)}))
+    return points
 
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
-    """Return the report on a sweep.
-
-    Args:
-        name: the sweep's.
-        parameter: path of the swept setting.
-        points: the sweep at each value, in the order in which they are shown; the methods are the same at all.
-    """
+    """Return the report on a sweep."""
     title, rows, told = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
     main, settings, one = table(rows, title, told), points[0].settings, rows[0].result
     own = {
-        result.title: {
-            key: setting(value)
-            for key, value in result.hyperparameters.items()
-            if parameter != f"methods.{method}.{key}"
-        }
+        result.title: {k: setting(v) for k, v in result.hyperparameters.items() if f"methods.{method}.{k}" != parameter}
         for method, result in points[0].methods.items()
     }
     common = {key: value for key, value in words.settings(settings).items() if key != parameter}
@@ -99,9 +93,9 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             f"{parameter}: {', '.join(setting(point.value) for point in points)}",
             f"private {settings['private']['source']}",
             *(
-                []
+                ()
                 if same_adversaries(points)
-                else [f"adversaries upload {settings['adversaries']['kind']} predictions"]
+                else (f"adversaries upload {settings['adversaries']['kind']} predictions",)
             ),
             f"{plural(one.clients, 'client')}, {words.plain(settings['partition']['scheme'])}",
             plural(one.rounds, "round"),
@@ -132,13 +126,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 
 
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
-    """Return one row for each method and value.
-
-    Args:
-        rows: of `table_rows`.
-        title: what the setting is called.
-        latex: caption in LaTeX.
-    """
+    """Return one row for each method and value; `title` is what the setting is called."""
     after = point_title(HEADLINE, [row.result for row in rows])
     found = Table.of(
         "table",
@@ -162,21 +150,15 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
 
 def run_table(rows: Sequence[Row], title: str) -> Table:
     """Return one row a run: its method, value, seed and accuracy, and what finds it in MLflow."""
-    return Table.of(
-        "runs",
-        [
-            {
-                "Method": row.result.title,
-                title: row.value,
-                "Seed": str(run.seed),
-                "Test (%)": percent(mean),
-                "MLflow run": run.run_id or NONE,
-                "Settings key": run.key,
-            }
-            for row in rows
-            for run, mean in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
-        ],
-    )
+    found: list[dict[str, Entry]] = [
+        {
+            **{"Method": row.result.title, title: row.value, "Seed": str(run.seed), "Test (%)": percent(mean)},
+            **{"MLflow run": run.run_id or NONE, "Settings key": run.key},
+        }
+        for row in rows
+        for run, mean in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
+    ]
+    return Table.of("runs", found)
 
 
 def summary(points: Sequence[Point], parameter: str) -> str:
@@ -216,17 +198,15 @@ def _unchosen(points: Sequence[Point]) -> str:
 
 def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     """Return what the columns of `table` mean, by column."""
+    after = point_title(HEADLINE, [row.result for row in rows])
     found = {
         title: f"{ANY} stands where the setting makes no difference to the method.",
-        point_title(HEADLINE, [row.result for row in rows]): (
-            f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}"
-        ),
+        after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}",
         "Validation": "the same on images that no client trains or is tested on.",
         "Minus local-only": f"at the same value, {words.INTERVAL}",
-        "Chosen": "the value with the method's highest validation accuracy. Test accuracy chooses nothing: its highest "
-        "value in the table would be too good.",
+        "Chosen": "the value of highest validation accuracy. Test accuracy chooses nothing: its highest is too good.",
         "Adversaries": "clients that upload false predictions; no mean counts their own accuracy.",
-        TRUST: "what the rows of benign clients in the final coefficient matrix give to an adversary on average, in "
+        TRUST: "mean weight that benign clients' rows of the final coefficient matrix give to an adversary, in "
         "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out.",
     }
     shown = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, local_only, paired_difference, subject
-from ktpfl_pipeline.analysis.statistics import std_over_seeds, worst_decile
+from ktpfl_pipeline.analysis.statistics import benign, std_over_seeds, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import numbers, paper
 from ktpfl_pipeline.reports.model import Table
@@ -20,17 +20,13 @@ TOLERANCE = 1e-6
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
     """Return one row a method: accuracy at both evaluation points, gain over local-only, spread, traffic, time.
 
-    Args:
-        results: the methods, in the order of the rows.
-        settings: the experiment's; they decide whether the paper's numbers may stand beside ours.
-        latex: caption in LaTeX.
+    The settings decide whether the paper's numbers may stand beside ours; `latex` is the caption there, as below.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
-    local, cited = local_only(results), paper.same_setting(settings)
+    local, cited = local_only(results), not paper.differences(settings)
     rows = []
     for result in results:
         final = result.final[HEADLINE]
-        number = paper.number(settings, result.method) if cited else None
         rows.append(
             {
                 "Method": result.title,
@@ -45,7 +41,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                 "Worst decile (%)": percent(final.worst_decile, final.worst_decile_spread),
                 "Traffic (MB)": megabytes(sum(result.traffic.values())),
                 "Time": duration(result.time),
-                "Paper (%)": None if number is None else f"{number:.1f}",
+                "Paper (%)": paper.written(settings, result.method) if cited else None,
             }
         )
     return Table.of("table", rows, latex)
@@ -54,45 +50,46 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
 def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return what the report's subject gains over each other method, in points, paired by seed; one row a method."""
     main = subject(results)
-    columns = [
-        *(f"{main.title} minus", f"{point_title(HEADLINE, results)} (points)", "Std over seeds (points)"),
-        *("After local training (points)", "Seeds in common"),
-    ]
-    rows: list[list[Entry]] = []
-    for result in results:
-        if result is not main:
-            found, before = (paired_difference(main, result, point, point) for point in (HEADLINE, "after_local"))
-            std = None if found is None or found.std is None else percent(found.std)
-            rows.append([result.title, interval(found), std, interval(before), str(found.seeds if found else 0)])
-    return Table("differences", columns, rows, latex)
+    rows: list[dict[str, Entry]] = []
+    for result in (result for result in results if result is not main):
+        found, before = (paired_difference(main, result, point) for point in (HEADLINE, "after_local"))
+        rows.append(
+            {
+                f"{main.title} minus": result.title,
+                f"{point_title(HEADLINE, results)} (points)": interval(found),
+                "Std over seeds (points)": None if found is None or found.std is None else percent(found.std),
+                "After local training (points)": interval(before),
+                "Seeds in common": str(found.seeds if found else 0),
+            }
+        )
+    return Table.of("differences", rows, latex)
 
 
 def theorem_table(result: MethodResult, latex: str = "") -> Table:
     """Return the check of Theorem 1 on a method's final models, one row a mixture; without rows where it was not made.
 
-    Losses are negative log-likelihoods in nats, on the half of the held-out images that the best mixture was fitted to
-    and on the other half. The last two columns count, over all seeds, the clients for whom the mixture is no worse than
-    both the client's own model and the average of all, within `TOLERANCE`; on the fitted half the certificate of that
-    client comes on top.
+    Losses are negative log-likelihoods in nats. The last two columns count, over all seeds, the clients for whom the
+    mixture is no worse than both the client's own model and the average of all, within `TOLERANCE`; on the half of the
+    images that the best mixture was fitted to, the certificate of that client comes on top.
     """
     checks = [run.theorem for run in result.runs if run.theorem is not None]
-    columns = [
-        *("Mixture", "Loss, fitted half (nats)", "Loss, other half (nats)", "Accuracy, other half (%)"),
-        *("No worse, fitted half (clients)", "No worse, other half (clients)"),
-    ]
-    rows = [
-        [
-            mixture.capitalize(),
-            _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
-            _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
-            _over_seeds([100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"),
-            _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
-            _no_worse(mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]),
-        ]
+    rows: list[dict[str, Entry]] = [
+        {
+            "Mixture": mixture.capitalize(),
+            "Loss, fitted half (nats)": _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
+            "Loss, other half (nats)": _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
+            "Accuracy, other half (%)": _over_seeds(
+                [100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"
+            ),
+            "No worse, fitted half (clients)": _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
+            "No worse, other half (clients)": _no_worse(
+                mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]
+            ),
+        }
         for mixture in MIXTURES
         if checks and all(mixture in check.fit for check in checks)
     ]
-    return Table("theorem", columns, rows, latex)
+    return Table.of("theorem", rows, latex)
 
 
 def _over_seeds(values: Sequence[float], written: str) -> Number:
@@ -116,53 +113,37 @@ def _no_worse(mixture: str, losses: Sequence[tuple[Mapping[str, Sequence[float]]
 
 def communication_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row a method: MB by category and direction over the whole run, and kB per client and round."""
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": result.title,
-            **{
-                f"{plain(category).replace('public', 'public data').capitalize()} (MB)": megabytes(count)
-                for category, count in result.traffic.items()
-            },
-            "Total (MB)": megabytes(total := sum(result.traffic.values())),
-            "Per client and round (kB)": Number(total / result.turns / 1e3, numbers.three_digits),
-        }
-        for result in results
-    ]
+    rows: list[dict[str, Entry]] = []
+    for result in results:
+        total = sum(result.traffic.values())
+        names = {category: plain(category).replace("public", "public data").capitalize() for category in result.traffic}
+        by_category = {f"{names[category]} (MB)": megabytes(count) for category, count in result.traffic.items()}
+        each = Number(total / result.turns / 1e3, numbers.three_digits)
+        sums = {"Total (MB)": megabytes(total), "Per client and round (kB)": each}
+        rows.append({"Method": result.title, **by_category, **sums})
     return Table.of("communication", rows, latex)
 
 
 def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row a method: wall time by phase of a round, summed over the rounds; a dash where it has none."""
-    phases = [phase for phase in {phase: None for result in results for phase in result.seconds} if phase != "round"]
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": result.title,
-            **{
-                plain(phase).capitalize(): duration(result.seconds[phase]) if phase in result.seconds else None
-                for phase in phases
-            },
-            "Whole rounds": duration(result.time),
-        }
-        for result in results
-    ]
+    phases = {phase: plain(phase).capitalize() for result in results for phase in result.seconds if phase != "round"}
+    rows: list[dict[str, Entry]] = []
+    for result in results:
+        spent = {name: duration(result.seconds[phase]) for phase, name in phases.items() if phase in result.seconds}
+        empty = dict.fromkeys(phases.values())
+        rows.append({"Method": result.title, **empty, **spent, "Whole rounds": duration(result.time)})
     return Table.of("phases", rows, latex)
 
 
 def run_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a run: its seed, its accuracies, and what finds it in MLflow."""
-    points = list(dict.fromkeys(point for result in results for point in result.final))
+    points = dict.fromkeys(point for result in results for point in result.final)
+    titles = {point: f"{point_title(point, results)} (%)" for point in points}
     rows: list[dict[str, Entry]] = [
         {
-            "Method": result.title,
-            "Seed": str(run.seed),
-            **{
-                f"{point_title(point, results)} (%)": (
-                    percent(result.final[point].per_seed[place]) if point in result.final else None
-                )
-                for point in points
-            },
-            "MLflow run": run.run_id or NONE,
-            "Settings key": run.key or NONE,
+            **{"Method": result.title, "Seed": str(run.seed), **dict.fromkeys(titles.values())},
+            **{titles[point]: percent(final.per_seed[place]) for point, final in result.final.items()},
+            **{"MLflow run": run.run_id or NONE, "Settings key": run.key or NONE},
         }
         for result in results
         for place, run in enumerate(result.runs)
@@ -190,13 +171,10 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     for run in (run for result in results for run in result.runs):
         ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
         finals = {point: run.final(point) for point in analysis.ORDER if point in run.evaluated[0].accuracy}
-        for point in finals:
-            clients = run.benign(point)
-            accuracy = {
-                "accuracy": fmean(clients),
-                "client_std": pstdev(clients),
-                "worst_decile": worst_decile(clients),
-            }
+        for point, values in finals.items():
+            clients = benign(values, run.adversaries)
+            deviation, worst = pstdev(clients), worst_decile(clients)
+            accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
             cost = {**_bytes(run.traffic), "seconds": run.seconds("round")}
             files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
         for t in run.history:
@@ -220,7 +198,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
         for result in results
         if result is not main
         for point in main.final
-        if (found := paired_difference(main, result, point, point))
+        if (found := paired_difference(main, result, point))
     ]
     return {name: to_csv(rows) for name, rows in files.items() if rows}
 

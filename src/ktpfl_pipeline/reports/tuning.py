@@ -34,12 +34,8 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
     }
     rows = [
         {
-            "method": method,
-            "trial": number,
-            "values": _changes(trial) or "",
-            "validation": trial.validation,
-            "chosen": int(trial is highest(trials)),
-            "run_ids": " ".join(trial.run_ids),
+            **{"method": method, "trial": number, "values": _changes(trial) or "", "validation": trial.validation},
+            **{"chosen": int(trial is highest(trials)), "run_ids": " ".join(trial.run_ids)},
         }
         for method, trials in tuning.methods.items()
         for number, trial in enumerate(trials, 1)
@@ -58,14 +54,11 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
             Section("", [main, Notes(notes(tuning))]),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": written(settings)})]),
-            Section("Trials", [trial_table(tuning), Text(RUNS)]),
+            Section("Trials", [trial_table(tuning), Text("Each trial is one MLflow run a seed, below the tuning's.")]),
         ],
         brief=[main.without("Configured", "Configured: validation (%)", "Candidates")],
         data={"trials.csv": to_csv(rows), "hyperparameters.json": chosen},
     )
-
-
-RUNS = "Each trial is one MLflow run a seed, below the run of the tuning."
 
 
 def summary(tuning: Tuning) -> str:
@@ -103,15 +96,12 @@ def table(tuning: Tuning, latex: str = "") -> Table:
     for method, trials in tuning.methods.items():
         best, first = highest(trials), trials[0]
         known = first.changes and first.validation is not None
+        gain = points((best.validation or 0.0) - (first.validation or 0.0)) if known else None
         rows.append(
             {
-                "Method": title(method),
-                "Chosen": _changes(best),
-                "Validation (%)": _validation(best),
-                "Configured": _changes(first),
-                "Configured: validation (%)": _validation(first),
-                "Gain (points)": points((best.validation or 0.0) - (first.validation or 0.0)) if known else None,
-                "Candidates": str(len(trials)),
+                **{"Method": title(method), "Chosen": _changes(best), "Validation (%)": _validation(best)},
+                **{"Configured": _changes(first), "Configured: validation (%)": _validation(first)},
+                **{"Gain (points)": gain, "Candidates": str(len(trials))},
             }
         )
     return Table.of("table", rows, latex)
@@ -137,14 +127,12 @@ def trial_table(tuning: Tuning) -> Table:
 def notes(tuning: Tuning) -> dict[str, str]:
     """Return what the columns of `table` mean, by column."""
     return {
-        "Chosen": "the candidate with the method's highest validation accuracy, the first of equals. Test accuracy "
-        "chooses nothing.",
+        "Chosen": "the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
         "Validation": "of each client's own model at the end of the round on images that no client is tested on; "
-        f"{averaged(len(tuning.seeds))} The highest of several is too good: compare methods on test data, with other "
-        "seeds.",
+        f"{averaged(len(tuning.seeds))} The highest of several is too good: compare on test data, with other seeds.",
         "Configured": "what stands under conf/; always the first candidate.",
-        "Candidates": f"at most {tuning.tune['trials']} for each method; fewer where there are no more, one where "
-        "there is nothing to choose. Diverged: training did not stay finite.",
+        "Candidates": f"at most {tuning.tune['trials']} for each method; one where there is nothing to choose. "
+        "Diverged: training did not stay finite.",
     }
 
 

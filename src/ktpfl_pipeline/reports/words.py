@@ -20,10 +20,7 @@ LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
     "row, and states neither rounds, temperature nor evaluation point: a landmark, not a target."
 )
-RUNS = (
-    "Every number above comes from these runs. In MLflow, a run holds its history, figures and settings; runs with "
-    "equal settings have equal keys."
-)
+RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
 
 
 def plural(number: int, word: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import FinishedRun, summarise
+from ktpfl_pipeline.analysis.results import FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
@@ -77,9 +77,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     return finished
 
 
-def check_theorem(
-    method: Method[Any], result: engine.Run, fed: Federation, samples: int
-) -> theorem.TheoremCheck | None:
+def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:
     """Check Theorem 1 on the final models of a method; None where it has no coefficient matrix.
 
     Args:

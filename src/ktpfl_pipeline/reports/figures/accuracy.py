@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
@@ -27,11 +26,10 @@ _DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": (0, (4, 2.5))}
 def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
     """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
 
-    The band around a solid line is the range over seeds; with one seed there is none. The report's subject and
-    local-only are drawn thick. With more than `FEW` methods, dashed lines and bands are drawn for these two alone.
+    Bands are ranges over seeds. The report's subject and local-only are thick; with more than `FEW` methods, only these
+    two have dashed lines and bands.
     """
-    figure = base.blank(width, max(0.3 * width + 1.4, 0.16 * len(results) + 1.7))
-    axes = figure.add_subplot()
+    figure, axes = base.single(width, max(0.3 * width + 1.4, 0.16 * len(results) + 1.7))
     main, ends = emphasised(results), []
     handles: dict[str, Any] = {f"after {transfer(results)}": Line2D([], [], color=MUTED, linewidth=2)}
     for place, result in enumerate(results):
@@ -43,9 +41,7 @@ def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
             few = {"marker": "o", "markersize": 4, "markerfacecolor": PAPER} if len(before.rounds) < 4 else {}
             axes.plot(before.rounds, mean_by_place(before.by_seed), color=colour, zorder=2, **{**_DASHED, **few})
             handles["after local training"] = Line2D([], [], color=MUTED, **_DASHED)
-    seeds = max(len(result.seeds) for result in results)
-    if seeds > 1:
-        handles[f"range over {seeds} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
+    handles |= base.range_of(max(len(result.seeds) for result in results))
     base.rounds_across(axes)
     axes.set_xlabel("Round")
     if len(curve.rounds) == 1:
@@ -58,10 +54,7 @@ def accuracy_curves(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
 
 @styled
 def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]], width: float = WIDTH) -> Figure:
-    """Draw the mean accuracy over clients and seeds by round, one panel a comparison.
-
-    The subject of each and local-only are thick and have the range over seeds as a band: more bands hide the lines.
-    """
+    """Draw the same, one panel a comparison, without dashed lines; more bands than two would hide the lines."""
     figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), (width, 2.5), 44, above=0.4)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
@@ -78,19 +71,11 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
     """Draw the accuracy at the end of the rounds, and the range over seeds if `ranged`; `place` shifts the markers."""
     curve, (colour, marker) = result.curve[HEADLINE], look(result.method)
     step = max(1, len(curve.rounds) // 6)  # some six markers, not at the places of the neighbours', and one at the end
-    (line,) = axes.plot(
-        curve.rounds,
-        mean_by_place(curve.by_seed),
-        color=colour,
-        linewidth=2 if strong else 1,
-        label=result.title,
-        zorder=4 if strong else 3,
-        marker=marker,
-        markersize=4,
-        markeredgecolor=PAPER,
-        markeredgewidth=0.4,
-        markevery=[*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1],
-    )
+    edge: Any = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
+    drawn: Any = {"color": colour, "linewidth": 2 if strong else 1, "zorder": 4 if strong else 3, **edge}
+    shown = [*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1]
+    means = mean_by_place(curve.by_seed)
+    (line,) = axes.plot(curve.rounds, means, label=result.title, markevery=shown, **drawn)
     if ranged:
         base.band(axes, curve.rounds, curve.by_seed, colour)
     return line
@@ -104,10 +89,7 @@ def emphasised(results: Sequence[MethodResult]) -> list[MethodResult]:
 
 @styled
 def spread_over_clients(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
-    """Draw every client's accuracy by round at the round's end, one panel a method.
-
-    Thin lines are clients, each the mean over seeds; the band holds their middle half, the thick line is their mean.
-    """
+    """Draw every client's accuracy by round, mean over seeds, their middle half and their mean, one panel a method."""
     across = min(3 if len(results) <= 6 else 5, len(results))
     size = (width, (0.84 * width / across if across == 5 else 0.28 * width) + 0.4)
     titles = [result.title for result in results]
@@ -141,8 +123,7 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     before = beside.final[HEADLINE].per_client if beside else [0.0] * n
     order = sorted(range(n), key=lambda client: (before[client] - after[client], client))
     named = n <= NAMED
-    figure = base.blank(width, (0.185 * n if named else 5.0) + 1.1)
-    axes = figure.add_subplot()
+    figure, axes = base.single(width, (0.185 * n if named else 5.0) + 1.1)
     rows, scale = list(range(n)), 1 if named else 0.5
     for row, client in zip(rows, order, strict=True) if beside else ():
         gained = after[client] >= before[client]
@@ -153,19 +134,12 @@ def client_accuracy(results: Sequence[MethodResult], width: float = WIDTH) -> Fi
     lines = {}
     for result in sorted(results, key=lambda result: (result is main, result is local)):
         colour, marker = look(result.method)
-        (lines[result.title],) = axes.plot(
-            [result.final[HEADLINE].per_client[client] for client in order],
-            rows,
-            linestyle="none",
-            marker=marker,
-            color=colour,
-            markersize=(6.5 if result is main or result is local else 5.5) * scale,
-            markerfacecolor=PAPER if result is local else colour,
-            markeredgecolor=colour if result is local else PAPER,
-            markeredgewidth=(1.3 if result is local else 0.4) * scale,
-            label=result.title,
-            zorder=3 if result is main else 2,
-        )
+        face, edge, rim = (PAPER, colour, 1.3) if result is local else (colour, PAPER, 0.4)
+        size = 6.5 if result is main or result is local else 5.5
+        drawn: Any = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": rim * scale}
+        drawn |= {"linestyle": "none", "marker": marker, "color": colour, "markersize": size * scale}
+        final = [result.final[HEADLINE].per_client[client] for client in order]
+        (lines[result.title],) = axes.plot(final, rows, label=result.title, zorder=3 if result is main else 2, **drawn)
     axes.set_ylim(n - 0.4, -0.6)
     axes.set_yticks(rows if named else [], [client_title(main, client) for client in order] if named else [])
     if not named:

@@ -3,6 +3,10 @@
 Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
 and saved in any format. Each method keeps its colour and marker in all of them; the colours are told apart with every
 common kind of colour blindness (Okabe and Ito's, Tol's for labels).
+
+Arguments that the drawing functions share: `results`, the methods in the order in which they are shown; `result`, one
+of them; `columns`, the methods of several comparisons by title; `width`, of the figure in inches; `axes`, to draw on;
+`handles`, what a legend shows, by name.
 """
 
 import io
@@ -16,21 +20,15 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, NEUTRAL, PAPER, RULE
 
 P = ParamSpec("P")
 
-TOKENS = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    RULE: "var(--rule)",
-    PAPER: "var(--paper)",
-    NEUTRAL: "var(--neutral)",
-    BLUE: "var(--blue)",
-}
-"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables."""
+TOKENS = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue"}
+"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables of these names."""
 
 WIDTH = 7.0
 """Inches: a page's width. 3.5, a column's, works too."""
@@ -41,26 +39,16 @@ _STYLE: Any = {  # matplotlib's names
     "font.size": 8.5,
     "text.color": INK,
     "figure.dpi": 200,
-    "figure.facecolor": PAPER,
-    "axes.facecolor": PAPER,
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": MUTED,
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.axisbelow": True,
-    "grid.color": RULE,
     "grid.linewidth": 0.6,
-    "xtick.color": RULE,
-    "ytick.color": RULE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), PAPER),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), RULE),
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), MUTED),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 8),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     "lines.solid_capstyle": "round",
 }
 
@@ -83,18 +71,24 @@ def blank(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def single(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of this size in inches with its one axes."""
+    figure = blank(width, height)
+    return figure, figure.add_subplot()
+
+
 def grid_of_panels(
     titles: Sequence[str], across: int, size: tuple[float, float], wrap: int, above: float = 0.0, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a titled panel for each title.
+    """Return a figure with a titled panel for each title, in reading order.
 
     Args:
-        titles: in reading order.
+        titles: of the panels.
         across: panels in a row.
         size: width of the figure and height of a row, in inches.
         wrap: characters in a line of a title.
         above: room for a legend above all, in inches.
-        **shared: ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
+        **shared: options of matplotlib's ``subplots``.
     """
     down = -(-len(titles) // across)
     figure = blank(size[0], down * size[1] + above)
@@ -126,28 +120,19 @@ def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]]
         axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), color=colour, alpha=0.15, linewidth=0)
 
 
-def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
-    """Put a title over a legend over the axes, both as wide as the axes at most.
+def range_of(seeds: int) -> dict[str, Any]:
+    """Return what a legend says of `band`."""
+    return {f"range over {seeds} seeds": Patch(color=MUTED, alpha=0.2, linewidth=0)} if seeds > 1 else {}
 
-    Args:
-        axes: below both.
-        title: of the axes.
-        handles: what the legend shows, by name.
-        **options: of the legend.
-    """
+
+def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
+    """Put a title over a legend over the axes, both as wide as the axes at most; `options` are those of the legend."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
+    look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
     for columns in range(min(20, len(handles)), 0, -1):
-        legend = axes.legend(
-            handles.values(),
-            handles.keys(),
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=columns,
-            borderaxespad=0.5,
-            borderpad=0,
-            **{"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, **options},
-        )
+        legend = axes.legend(handles.values(), handles.keys(), ncols=columns, **place)
         if legend.get_window_extent().width <= width:
             break
     legend.set_in_layout(False)  # the title's padding keeps its place
@@ -169,28 +154,16 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: 
     heights = apart([end[3] for end in ends], 11 * (high - low) / points, low, high)
     for (name, colour, x, y), height in zip(ends, heights, strict=True):
         moved = abs(height - y) > 2 * (high - low) / points
-        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5)}
-        axes.annotate(
-            name,
-            xy=(x, y),
-            xytext=(1.025, height),
-            textcoords=axes.get_yaxis_transform(),
-            color=colour,
-            fontweight="bold" if bold is None or name in bold else "normal",
-            va="center",
-            arrowprops={**leader, "color": colour} if moved else None,
-            annotation_clip=False,
-        )
+        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5), "color": colour}
+        place: Any = {"xy": (x, y), "xytext": (1.025, height), "textcoords": axes.get_yaxis_transform(), "va": "center"}
+        look: Any = {"color": colour, "fontweight": "bold" if bold is None or name in bold else "normal"}
+        axes.annotate(name, **place, **look, arrowprops=leader if moved else None, annotation_clip=False)
 
 
 def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return ascending values moved as little as possible, in least squares, to be at least `gap` apart.
 
-    Args:
-        values: ascending.
-        gap: the least distance of two.
-        low: where the lowest may be.
-        high: where the highest may be, as far as there is room.
+    They stay between `low` and `high`, above `high` where there is no room.
     """
     from scipy.optimize import isotonic_regression
 
@@ -215,5 +188,5 @@ def svg(figure: Figure, name: str) -> str:
     text = re.sub(r' id="image\w+"', "", text)  # nobody refers to them, and equal images have equal ones
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     for colour, variable in TOKENS.items():
-        text = text.replace(colour, variable)
+        text = text.replace(colour, f"var(--{variable})")
     return text

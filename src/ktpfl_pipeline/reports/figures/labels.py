@@ -8,24 +8,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.reports.figures.base import WIDTH, blank, head, plain, styled
+from ktpfl_pipeline.reports.figures.base import WIDTH, head, plain, single, styled
 from ktpfl_pipeline.reports.style import NAMED, PAPER, label_colours
 
 
 @styled
 def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: float = WIDTH) -> Figure:
-    """Draw how many samples of each class every client has, as stacked bars.
-
-    Args:
-        label_counts: (N, K).
-        title: above the figure.
-        width: in inches.
-    """
+    """Draw how many samples of each class every client has, `label_counts`, (N, K), as stacked bars under `title`."""
     counts = np.array(label_counts)
     n, classes = counts.shape
     named = n <= NAMED
-    figure = blank(width, min(8.0, 0.17 * n + 1.0))
-    axes = figure.add_subplot()
+    figure, axes = single(width, min(8.0, 0.17 * n + 1.0))
     starts = np.cumsum(counts, axis=1) - counts
     longest = counts.sum(axis=1).max()
     for label, colour in enumerate(label_colours(classes)):

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.analysis.matrix import attention
@@ -26,14 +25,15 @@ ATTENTION = {
     "others": ("other clients", VERMILION),
 }
 """Groups of `analysis.matrix.attention`: what they are called, and their colours."""
+BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsquare-root scale"}
+"""The scale of weights at the right of panels."""
 
 
 @styled
 def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
 
-    Row = student, column = teacher. Clients stand in the same order in both, by their two most frequent labels, so that
-    clients with like data are neighbours.
+    Row = student, column = teacher; clients are in the order of `_by_labels` in both.
 
     Raises:
         ValueError: if the method has no such matrix.
@@ -63,10 +63,8 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
             axes.set_xticks(range(n), [str(client) for client in order], fontsize=size)
             axes.set_yticks(range(n), names, fontsize=size)
             axes.tick_params(length=0, pad=2)
-        bar = figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
+        bar = _bar(figure, image, axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
         bar.locator = MaxNLocator(5)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(length=2.5)
         if axes is left:
             bar.ax.axvline(1 / n, color=VERMILION, linewidth=1.5)
             mark = bar.ax.text(1 / n, 1.15, "1/N", color=VERMILION, fontsize=7, ha="center")
@@ -87,7 +85,7 @@ def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) ->
     figure, panels = base.grid_of_panels([result.title for result in results], 4, (width, 0.23 * width + 0.35), 18)
     images = [_heatmap(axes, matrix, _weights(matrices)) for axes, matrix in zip(panels, matrices, strict=True)]
     panels[0].set(xlabel="Teacher", ylabel="Student")
-    _weight_bar(figure, images[0], panels)
+    _bar(figure, images[0], panels, **BESIDE)
     return figure
 
 
@@ -95,9 +93,8 @@ def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) ->
 def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
     """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
 
-    Below are the mean over students of the weight on the client itself, on clients whose label distributions are alike
-    and on all others, by round; dotted is what weights of 1/N would put there. Clients stand in the order of
-    `coefficient_heatmaps`. Bands are ranges over seeds.
+    Below are the weights on `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted is
+    what weights of 1/N would put there.
 
     Raises:
         ValueError: if the runs kept no matrices.
@@ -116,7 +113,7 @@ def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
         axes.set_title(f"Round {t}")
         axes.set(anchor="W")
     panels[0].set(xlabel="Teacher", ylabel="Student")
-    _weight_bar(figure, image, panels)
+    _bar(figure, image, panels, **BESIDE)
     _attention(figure.add_subplot(grid[1, :]), result)
     return figure
 
@@ -142,8 +139,7 @@ def _attention(axes: Axes, result: MethodResult) -> None:
         "learned": Line2D([], [], color=MUTED, linewidth=2),
         "if all weights were 1/N": Line2D([], [], color=MUTED, linewidth=0.9, linestyle=":"),
     }
-    if len(result.runs) > 1:
-        handles[f"range over {len(result.runs)} seeds"] = Patch(color=MUTED, alpha=0.2, linewidth=0)
+    handles |= base.range_of(len(result.runs))
     base.head(axes, "Weight of a row, mean over the students", handles)
     base.label_ends(axes, ends)
 
@@ -173,11 +169,12 @@ def _weights(matrices: Iterable[Any]) -> PowerNorm:
     return PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / len(matrices[0]), *(float(each.max()) for each in matrices))))
 
 
-def _weight_bar(figure: Figure, image: Any, panels: list[Axes]) -> None:
-    """Put the scale of weights at the right of panels."""
-    bar = figure.colorbar(image, ax=panels, shrink=0.85, aspect=14, pad=0.02, label="weight,\nsquare-root scale")
+def _bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:
+    """Put a scale of colours beside panels."""
+    bar = figure.colorbar(image, ax=axes, **options)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2.5)
+    return bar
 
 
 def _by_labels(label_counts: Sequence[Sequence[int]]) -> Any:

@@ -1,5 +1,7 @@
 """Theorem 1, client by client."""
 
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline.analysis.results import MethodResult
@@ -15,8 +17,7 @@ def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
     """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against the one that bounds it.
 
     Across is the smaller loss of the client's own model and of the average of all clients' predictions, upward that of
-    the fitted mixture and of the learned coefficients. On the line and below it a mixture is no worse than both.
-    Left on the half of the held-out images that the mixture was fitted to, right on the other half.
+    the fitted mixture and of the learned coefficients: no worse than both on the line and below it.
 
     Raises:
         ValueError: if no run of the method was checked.
@@ -27,28 +28,16 @@ def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
     figure = blank(width, 0.5 * width + 0.5)
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     shown: list[float] = []
-    for axes, title, halves in zip(
-        panels,
-        ("The half that was fitted", "The other half"),
-        ([check.fit for check in checks], [check.test for check in checks]),
-        strict=True,
-    ):
-        bound = [min(pair) for half in halves for pair in zip(half["own"], half["average"], strict=True)]
+    for axes, title, half in zip(panels, ("The half that was fitted", "The other half"), ("fit", "test"), strict=True):
+        halves: list[dict[str, list[float]]] = [getattr(check, half) for check in checks]
+        bound = [min(pair) for each in halves for pair in zip(each["own"], each["average"], strict=True)]
         for mixture, (name, colour, marker) in THEOREM.items():
-            if any(mixture not in half for half in halves):
+            if any(mixture not in each for each in halves):
                 continue
-            losses = [loss for half in halves for loss in half[mixture]]
-            axes.plot(
-                bound,
-                losses,
-                marker,
-                color=colour,
-                markersize=4.5,
-                alpha=0.75,
-                markeredgewidth=0.9,
-                label=name,
-                markerfacecolor=colour if mixture == "fitted" else "none",
-            )
+            losses = [loss for each in halves for loss in each[mixture]]
+            face = colour if mixture == "fitted" else "none"
+            look: Any = {"markersize": 4.5, "alpha": 0.75, "markeredgewidth": 0.9, "markerfacecolor": face}
+            axes.plot(bound, losses, marker, color=colour, label=name, **look)
             shown += [*bound, *losses]
         axes.set_title(title)
     reach = (0.0, 1.05 * max(shown))

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.reports.figures.base import WIDTH, blank, grid_of_panels, head, plain, styled
+from ktpfl_pipeline.reports.figures.base import WIDTH, grid_of_panels, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import megabytes
 from ktpfl_pipeline.reports.style import BLUE, MUTED, VERMILION
 
@@ -29,8 +29,7 @@ def communication(results: Sequence[MethodResult], width: float = WIDTH) -> Figu
 
     In the form of the paper's Figure 5. The number is the bar's length; means over seeds.
     """
-    figure = blank(width, 0.24 * len(results) + 1.0)
-    axes = figure.add_subplot()
+    figure, axes = single(width, 0.24 * len(results) + 1.0)
     handles = _bars(axes, results, room=1.1) or {"nothing is sent": Patch(color=MUTED)}
     head(axes, "Traffic of all clients over the whole run", handles)
     return figure

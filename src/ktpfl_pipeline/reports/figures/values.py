@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, touched
 from ktpfl_pipeline.reports import style
-from ktpfl_pipeline.reports.figures.base import PERCENT, WIDTH, blank, head, label_ends, plain, styled
+from ktpfl_pipeline.reports.figures.base import PERCENT, WIDTH, head, label_ends, plain, single, styled
 from ktpfl_pipeline.reports.words import setting
 
 DECADE = 10
@@ -21,17 +21,11 @@ DECADE = 10
 
 @styled
 def accuracy_by_value(points: Sequence[Point], title: str, width: float = WIDTH) -> Figure:
-    """Draw each method's mean accuracy against the swept setting, with the standard deviation over seeds.
+    """Draw each method's mean accuracy against the swept setting, `title`, with the standard deviation over seeds.
 
     The value that the validation data choose is ringed. Values that are no numbers stand side by side, unconnected.
-
-    Args:
-        points: the sweep at each value.
-        title: what the setting is called.
-        width: in inches.
     """
-    figure = blank(width, 0.3 * width + 1.2)
-    axes = figure.add_subplot()
+    figure, axes = single(width, 0.3 * width + 1.2)
     values, numbers = [point.value for point in points], numeric(points)
     places = [float(value) if numbers else float(n) for n, value in enumerate(values)]
     methods, ends = list(points[0].methods), []
@@ -59,16 +53,9 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
     look, numbers = style.look(method), numeric(points)
     finals = [point.methods[method].final[HEADLINE] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
-    axes.plot(
-        places,
-        means,
-        color=look.colour,
-        linewidth=2 if numbers else 0,
-        linestyle="-" if own else (0, (4, 2.5)),
-        marker=look.marker if own or not numbers else "",
-        markersize=4.5,
-        zorder=3,
-    )
+    shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
+    dashes: Any = "-" if own else (0, (4, 2.5))
+    axes.plot(places, means, color=look.colour, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
     handles: dict[str, Any] = {}
     if all(final.seed_std is not None for final in finals):
         low, high = ([final.mean + side * (final.seed_std or 0) for final in finals] for side in (-1, 1))

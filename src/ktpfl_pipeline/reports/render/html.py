@@ -2,7 +2,6 @@
 
 import jinja2
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 from pandas import DataFrame, Index
 from pandas.io.formats.style import Styler
 
@@ -21,7 +20,8 @@ def page(report: Content) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"kind": lambda block: type(block).__name__, "table": table, "svg": _svg}
+    environment.filters |= {"kind": lambda block: type(block).__name__, "table": table}
+    environment.filters["svg"] = lambda figure, name: Markup(svg(figure, name))
     template = environment.get_template("page.html.jinja")
     return template.render(report=report, alert=ALERT, version=__version__)
 
@@ -45,7 +45,3 @@ def _entry(given: object) -> Markup:
 def _head(column: object) -> Markup:
     name, bracket, unit = str(column).partition(" (")
     return escape(name) + (Markup(' <span class="unit">({}</span>').format(unit) if bracket else "")
-
-
-def _svg(figure: Figure, name: str) -> Markup:
-    return Markup(svg(figure, name))

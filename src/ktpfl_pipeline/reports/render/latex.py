@@ -10,16 +10,9 @@ from ktpfl_pipeline.reports.numbers import MINUS, NONE, Number
 
 _SIGNS = str.maketrans(
     {
-        "\\": r"\textbackslash{}",
         **{special: rf"\{special}" for special in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "ρ": r"$\rho$",
-        "·": r"$\cdot$",
-        MINUS: "$-$",
-        NONE: "--",
-        "…": r"\ldots{}",
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}"},
+        **{"±": r"$\pm$", "ρ": r"$\rho$", "·": r"$\cdot$", MINUS: "$-$", NONE: "--"},
         **{raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     }
 )
