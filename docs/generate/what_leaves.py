@@ -22,7 +22,7 @@ import toy
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
-from ktpfl_pipeline.core.metrics import KINDS, Traffic
+from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 
@@ -108,7 +108,7 @@ def leaving(name: str) -> Leaving:
     with patch.object(Federation, "data_weights", autospec=True, side_effect=Federation.data_weights) as weighed:
         state, _ = method.round(method.init(fed), list(toy.IDS), 1, fed)
         _, report = method.round(state, COHORT, 2, fed)
-    found = {kind: formula_of(kind, report.traffic, fed) for kind in KINDS}
+    found = {kind: formula_of(kind, report.traffic, fed) for kind in vars(Traffic())}
     alike = len({client.architecture for client in fed.clients}) == 1
     return Leaving({kind: formula for kind, formula in found.items() if formula}, alike, weighed.called)
 
