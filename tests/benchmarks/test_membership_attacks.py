@@ -10,8 +10,9 @@ from membership_attacks import Inference, attack, infer, losses, standardised, s
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.federation import Distillation, Federation, LocalTraining
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 
 
 def of(*values: float) -> Tensor:

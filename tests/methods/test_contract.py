@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, Personal
-from ktpfl_pipeline.core.metrics import KINDS, LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, create
@@ -142,7 +142,7 @@ class TestContract:
 
     def test_exchanges_what_its_class_says(self, method: Method[Any], fed: Federation) -> None:
         _, report = method.round(method.init(fed), list(toy.IDS), 1, fed)
-        found = {kind for kind in KINDS for traffic in report.traffic.values() if getattr(traffic, kind)}
+        found = {kind for kind in vars(Traffic()) for traffic in report.traffic.values() if getattr(traffic, kind)}
         assert {kind.rpartition("_")[0] for kind in found} - {"public"} == method.exchanges
 
     def test_an_absent_client_is_left_alone(self, method: Method[Any], fed: Federation) -> None:

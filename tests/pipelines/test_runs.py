@@ -92,7 +92,7 @@ class TestAssemble:
 
     def test_public_and_private_images_are_disjoint(self, data: FederatedData) -> None:
         for seed in (0, 1):
-            owned = [own for client in data.partitions[seed].values() for own in vars(client).values()]
+            owned = [own for client in data.partitions[seed].values() for own in client]
             everything = torch.cat([*owned, data.public.indices[seed]])
             assert torch.equal(everything.sort().values, torch.arange(1797))
 
