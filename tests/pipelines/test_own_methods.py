@@ -10,8 +10,8 @@ from project_copy import EXPERIMENT, Project
 from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.pipelines import own_methods
 
-PATH = "my_package.my_method:Nearest"
-SLUG = "my_package_my_method_Nearest"
+PATH = "own_package.my_method:Nearest"
+SLUG = "own_package_my_method_Nearest"
 SOURCE = '''"""A method outside the package."""
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Nearest(Personal):
 @pytest.fixture
 def project(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with a method of its own beside two of ours."""
-    package = untracked.folder / "src" / "my_package"
+    package = untracked.folder / "src" / "own_package"
     package.mkdir()
     (package / "my_method.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(package.parent)
