@@ -1,0 +1,86 @@
+"""Where, when and by what command something was made, for whoever wants to make it again."""
+
+import getpass
+import platform
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a report and the tracker say about the making of a result.
+
+    Attributes:
+        date: local time with its zone, ISO 8601, to the second.
+        command: what was typed.
+        commit: the short hash of this package's source in git, with ``+changes`` where files differ from it; empty
+            where the package is not in a repository.
+        user: who ran it; empty where the system does not know.
+        machine: processor, cores, operating system.
+        versions: of Python and torch.
+    """
+
+    date: str
+    command: str
+    commit: str
+    user: str
+    machine: str
+    versions: str
+
+
+def here_and_now() -> Provenance:
+    """Return the provenance of what this process makes now."""
+    return Provenance(datetime.now().astimezone().isoformat(" ", "seconds"), command(sys.argv), *_here())
+
+
+def command(arguments: list[str]) -> str:
+    """Return the command that a process was started with, as one types it: without the path of the interpreter."""
+    program, *rest = arguments
+    path = Path(program)
+    started = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
+    return " ".join([started, shlex.join(rest)]).strip()
+
+
+@cache
+def _here() -> tuple[str, str, str, str]:
+    """Return the commit, the user, the machine and the versions, which stay the same while a process runs."""
+    import torch
+
+    from ktpfl_pipeline.core.resources import cores
+
+    commit = _git("rev-parse", "--short=10", "HEAD")
+    changes = "+changes" if commit and _git("status", "--porcelain", "--", str(PACKAGE)) else ""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        user = ""
+    machine = f"{_processor()}, {cores()} cores, {platform.system()} {platform.machine()}"
+    return commit + changes, user, machine, f"Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def _git(*arguments: str) -> str:
+    """Return what git says of the package's source; nothing where there is no git or no repository."""
+    try:
+        run = subprocess.run(
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return run.stdout.strip() if run.returncode == 0 else ""
+
+
+def _processor() -> str:
+    """Return the processor's name: Linux tells it in a file, other systems through `platform`."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
