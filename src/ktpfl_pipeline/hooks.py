@@ -20,21 +20,20 @@ class ProjectHooks:
 
     @hook_impl(tryfirst=True)  # before anybody's hook that asks for the pipelines
     def after_context_created(self, context: KedroContext) -> None:
-        """Check the parameters, tell the registry of the user's own methods, and say where runs are tracked.
+        """Check the parameters, tell the registry which methods are compared, and say where runs are tracked.
 
         Raises:
             ClickException: if the configuration cannot be read, or a setting cannot be.
         """
         from ktpfl_pipeline import tracking
         from ktpfl_pipeline.config import parsing
-        from ktpfl_pipeline.pipelines import own_methods
+        from ktpfl_pipeline.pipelines import compared
 
         try:
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
             parameters = parsing.merged(_read(files, "parameters"), context.config_loader.runtime_params or {})
-            parsing.check(parameters)
-            own_methods.remember(parameters)
+            compared.remember(parsing.check(parameters))
             tracking.configure(_read(files, "tracking"), Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
