@@ -39,11 +39,17 @@ class ProjectHooks:
             raise ClickException(str(error)) from error
 
     @hook_impl
-    def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
-        """Check for the sequential runner: others would start nodes where tracking and checkpoints do not reach."""
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Any) -> None:
+        """Put the nodes in their turns, and check for the sequential runner.
+
+        Other runners would start nodes where tracking and checkpoints do not reach.
+        """
+        from ktpfl_pipeline.pipelines.template import turn
+
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:
             raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
+        pipeline.nodes.sort(key=turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:

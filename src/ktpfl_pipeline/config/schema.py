@@ -150,6 +150,12 @@ class Experiment(Settings):
     compare: Names = [ALL]
     methods: dict[str, dict[str, Any]]
 
+    def of_data(self) -> dict[str, Any]:
+        """Return what the data of the federation depend on, as plain values."""
+        public = {"source": True, "share": True}
+        own = dict.fromkeys(("seeds", "clients", "private", "image", "partition"), True)
+        return self.model_dump(include={**own, "public": public})
+
     def shared(self) -> dict[str, Any]:
         """Return what all methods' runs have in common and what they depend on, as plain values."""
         return self.model_dump(exclude={"methods": True, "compare": True, "hyperparameters": True, "compute": PLACES})
