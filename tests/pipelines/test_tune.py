@@ -214,7 +214,7 @@ class TestRefused:
 
     def test_tuned_without_a_tuning(self, untracked: Project) -> None:
         """The message names the place where a tuning would leave its file."""
-        with pytest.raises(ClickException, match=rf"there is no {FILE}; run `kedro run --pipeline={NAME}` first"):
+        with pytest.raises(ClickException, match=rf"there is no {FILE}; run `kedro run --pipelines={NAME}` first"):
             untracked.run(f"compare_{EXPERIMENT}", experiment=EXPERIMENT, hyperparameters="tuned")
         assert not checkpoints(untracked, EXPERIMENT)
 

@@ -83,7 +83,7 @@ OUT_OF_RANGE = [
     ("clients", True, "valid integer"),
     ("clients", None, "valid integer"),
     ("participation", "all", "valid number"),
-    ("architectures", "lenet", "valid list"),
+    ("architectures", 5, "valid list"),
     ("training", 5, "valid dictionary"),
     ("training", None, "valid dictionary"),
     ("training.privacy", 1.0, "valid dictionary"),
@@ -93,15 +93,17 @@ OUT_OF_RANGE = [
     ("methods.kt_pfl.rho", "high", "valid number"),
     ("methods.kt_pfl.steps", 1.5, "valid integer"),
     ("private.source", 3, "valid string"),
-    ("private.classes", 3, "valid list"),
+    ("private.classes", {}, "valid list"),
     ("private.samples", 0, "greater than or equal to 1"),
     ("private.samples", "all", "valid integer"),
-    ("seeds", "first", "valid list"),
+    ("seeds", None, "valid list"),
+    ("compare", None, "valid list"),
     ("seeds", [], "at least 1 item"),
     ("architectures", [], "at least 1 item"),
 ]
 """(setting, value, what is allowed)."""
 UNKNOWN = [
+    ("compare", ["fedmdd"], "'fedmdd'", "did you mean 'fedmd'?"),
     ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
     ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
     ("architectures", ["my_nets:wide_mlp"], "'my_nets:wide_mlp'", "No module named 'my_nets'"),

@@ -5,7 +5,7 @@ from typing import Any
 from ktpfl_pipeline.config.schema import Experiment
 
 
-def report(name: str, experiment: Experiment, *results: Any) -> Any:
+def report(experiment: Experiment, *results: Any, name: str) -> Any:
     """Return the `Report` on the `MethodResult` of each method, and log it beside their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
