@@ -4,15 +4,19 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from bad_configuration import EXPERIMENT, TRACE, TRACKING, YAML, context
 from click import ClickException
-from kedro.io import DatasetError
+from kedro.io import DataCatalog, DatasetError, MemoryDataset
+from kedro.pipeline import Pipeline
+from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.pipelines.datasets import ReportDataset
 from ktpfl_pipeline.settings import HOOKS
 
@@ -53,7 +57,7 @@ class TestAfterContextCreated:
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
             (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),
             *((None, {"parameters": text}, message) for text, message in YAML.values()),
-            (None, {"env": "tset"}, "conf/tset"),
+            (None, {"env": "bsae"}, "--env is 'bsae', which does not exist; did you mean 'base'?"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
             (None, {"tracking": {**TRACKING, "uri": "x"}}, "unknown keys: uri."),
         ],
@@ -135,9 +139,28 @@ def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("runner", ["ThreadRunner", "<kedro.runner.parallel_runner.ParallelRunner object>"])
 def test_runners_that_tracking_does_not_reach_are_refused(runner: str) -> None:
     with pytest.raises(ClickException, match="SequentialRunner"):
-        ProjectHooks().before_pipeline_run({"runner": runner})
+        ProjectHooks().before_pipeline_run({"runner": runner}, Pipeline([]))
 
 
 @pytest.mark.parametrize("runner", [None, "SequentialRunner"])
 def test_the_default_runner_is_taken(runner: str | None) -> None:
-    ProjectHooks().before_pipeline_run({"runner": runner})
+    ProjectHooks().before_pipeline_run({"runner": runner}, Pipeline([]))
+
+
+def test_kt_pfl_and_training_alone_come_first() -> None:
+    """Each method is evaluated before the next is trained; Kedro's own order is that of names."""
+    pipeline = register_pipelines()["compare_homo_digits"]
+    ran: list[str] = []
+    hooks = SimpleNamespace(hook=Mock(before_node_run=lambda node, **_: ran.append(node.name) or {}))
+    for node in pipeline.nodes:
+        node.func = lambda *_: 0
+    ProjectHooks().before_pipeline_run({}, pipeline)
+    catalog = DataCatalog({name: MemoryDataset(0) for name in pipeline.inputs()})
+    SequentialRunner().run(pipeline, catalog, hooks)
+    methods = [name for name in ran if "train" in name or "evaluate" in name]
+    assert methods[:5] == [
+        *("methods.kt_pfl_params.train_kt_pfl_params", "methods.kt_pfl_params.evaluate_kt_pfl_params"),
+        *("methods.local.train_local", "methods.local.evaluate_local"),
+        "methods.fedavg.train_fedavg",
+    ]
+    assert ran[-1] == "report.report"

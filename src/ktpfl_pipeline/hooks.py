@@ -26,10 +26,13 @@ class ProjectHooks:
             ClickException: if the configuration cannot be read, or a setting cannot be.
         """
         from ktpfl_pipeline import tracking
-        from ktpfl_pipeline.config import parsing
+        from ktpfl_pipeline.config import checks, parsing
         from ktpfl_pipeline.pipelines import compared
 
+        source, env = Path(context.config_loader.conf_source), context.config_loader.env
         try:
+            if env and source.is_dir():
+                checks.check_known("--env", env, [place.name for place in sorted(source.iterdir()) if place.is_dir()])
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
             parameters = parsing.merged(_read(files, "parameters"), context.config_loader.runtime_params or {})

@@ -1,7 +1,9 @@
 """Every pipeline by name. An experiment is a line in conf/, and so is what is compared in it."""
 
+from click import ClickException
 from kedro.pipeline import Pipeline
 
+from ktpfl_pipeline.config.checks import nearest
 from ktpfl_pipeline.config.schema import TUNE
 from ktpfl_pipeline.pipelines import overview, sweep, tune
 from ktpfl_pipeline.pipelines.compared import methods_of
@@ -15,6 +17,15 @@ SWEEPS = (  # the paper's Tables 3 to 6
     *("sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"),  # ours
 )
 DEFAULT = "compare_hetero_digits"
+
+
+class Pipelines(dict[str, Pipeline]):
+    """Pipelines by name."""
+
+    def __missing__(self, name: str) -> Pipeline:
+        """Raise the error of the command for a name that does not exist, with the nearest one."""
+        hint = nearest(name, self, "`kedro registry list` names them all.")
+        raise ClickException(f"There is no pipeline {name!r}; {hint}")
 
 
 def register_pipelines() -> dict[str, Pipeline]:
@@ -31,4 +42,4 @@ def register_pipelines() -> dict[str, Pipeline]:
         pipelines[compare] = experiment_pipeline(compare, experiment, methods)
         pipelines[tuning] = tune.create_pipeline(tuning, experiment, methods)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
-    return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}
+    return Pipelines(pipelines, overview=overview.create_pipeline(), __default__=pipelines[DEFAULT])

@@ -21,7 +21,9 @@ PATIENCE = 60  # seconds for the server to come up
 def main() -> None:
     """Print the link to each experiment's comparison page, open the first in a browser, and serve until stopped."""
     project = Path.cwd()
-    loader = OmegaConfigLoader(conf_source=str(project / "conf"), env="local", **settings.CONFIG_LOADER_ARGS)
+    loader = OmegaConfigLoader(
+        conf_source=str(project / settings.CONF_SOURCE), env="local", **settings.CONFIG_LOADER_ARGS
+    )
     tracking.configure(loader["tracking"], project)
     tracker = tracking.current()
     if not isinstance(tracker, tracking.MlflowTracker):

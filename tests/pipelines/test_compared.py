@@ -96,7 +96,7 @@ def test_without_settings_all_of_the_registry() -> None:
     assert {node.namespace for node in pipeline.nodes} == {
         "data",
         "report",
-        *registered(one_architecture=False),
+        *(f"methods.{method}" for method in registered(one_architecture=False)),
     }
 
 

@@ -96,7 +96,12 @@ class FederatedData:
     def plain(self) -> dict[str, Any]:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
-        return {"private": vars(self.private), "public": vars(self.public), "partitions": partitions, "settings": self.settings}
+        return {
+            "private": vars(self.private),
+            "public": vars(self.public),
+            "partitions": partitions,
+            "settings": self.settings,
+        }
 
     @classmethod
     def from_plain(cls, values: dict[str, Any]) -> "FederatedData":

@@ -9,7 +9,13 @@ from kedro.pipeline.node import Node
 
 
 def step(
-    function: Callable[..., Any], inputs: str | list[str], output: str, *, of: str = "", namespace: str = "", **given: Any
+    function: Callable[..., Any],
+    inputs: str | list[str],
+    output: str,
+    *,
+    of: str = "",
+    namespace: str = "",
+    **given: Any,
 ) -> Node:
     """Return the node that calls a function, under the function's name.
 

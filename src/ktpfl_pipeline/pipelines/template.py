@@ -37,12 +37,13 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         outputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "partition", "labels_per_client")},
         parameters=parameters,
     )
+    settings = ["params:experiment", "hyperparameters"]
     results = {slug(method): f"{experiment}/{slug(method)}/result" for method in methods}
     boxes = [
         Pipeline(
-            [step(tune.resolve, ["params:experiment", "hyperparameters"], "resolved", of=own, name=experiment, methods=methods)]
-            + federated_training.create_pipeline(experiment, method).nodes
-            + evaluation.create_pipeline(method).nodes,
+            Pipeline([step(tune.resolve, settings, "resolved", of=own, name=experiment, methods=methods)])
+            + federated_training.create_pipeline(experiment, method)
+            + evaluation.create_pipeline(method),
             namespace=f"methods.{own}",
             inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "hyperparameters")},
             outputs={"result": result},
