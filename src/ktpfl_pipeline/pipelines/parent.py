@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.config.schema import Experiment, Settings
+from ktpfl_pipeline.config.schema import Experiment, Settings, Tune
 from ktpfl_pipeline.core.identity import digest, flat
+from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.identity import identity_of_method
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render import markdown
@@ -36,6 +37,8 @@ def parent_run(
             "methods": [identity_of_method(method, point) for point in points for method in methods],
         }
     )
+    trials = settings.trials if isinstance(settings, Tune) else 1
+    progress.expect(trials * len(points) * len(methods))
     with tracking.current().run(name, name, key, flat(plain), tags) as tracked:
         yield key, tracked
 

@@ -1,6 +1,5 @@
 """Running one method: each seed's federation through the engine, into the checkpoint and the tracker."""
 
-import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -28,8 +27,6 @@ from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 
-logger = logging.getLogger(__name__)
-
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
     """Run a method once for each seed of its experiment; `title` is what its progress is called, if not so."""
@@ -47,9 +44,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     tracker = tracking.current()
     folder = tracker.checkpoints and tracker.checkpoints / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
-        logger.info(
-            f"{job.method}, seed {seed}: settings, data or code are not those of the runs before: starting anew"
-        )
+        progress.plan.say_anew()
     with (
         closing(fed.executor),
         tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed), _dataset(job, seed)) as tracked,
