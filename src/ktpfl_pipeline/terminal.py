@@ -1,13 +1,10 @@
-"""What a run says in a terminal before and after the training: that it starts, and that it was stopped.
-
-Kedro's logging is set up before anything else, so this imports little.
-"""
+"""What the command line says before and after the training: that a run starts, and that it was stopped."""
 
 import contextlib
 import logging
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 import click
 from kedro.framework.hooks import hook_impl
@@ -15,19 +12,6 @@ from kedro.framework.hooks import hook_impl
 logger = logging.getLogger(__name__)
 STOPPED = 128 + 2
 """The exit code after Ctrl-C, as shells have it: that of the signal SIGINT."""
-
-
-class StderrHandler(logging.StreamHandler[TextIO]):
-    """Logs to what stderr is now, not to what it was at the start: a live display takes its place, and writes above."""
-
-    @property
-    def stream(self) -> TextIO:
-        """The stream of this moment."""
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, _: TextIO) -> None:
-        """Take no other."""
 
 
 class TerminalHooks:

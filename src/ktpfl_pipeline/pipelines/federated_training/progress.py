@@ -104,8 +104,10 @@ class Progress(Display):
         shown = SeedProgress(self, seed)
         start = time.monotonic()
         yield shown
+        taken = time.monotonic() - start
         self.plan.done += 1
-        spent = f"in {duration(time.monotonic() - start)}" if shown.trained else "(finished before)"
+        self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # beside the rounds
+        spent = f"in {duration(taken)}" if shown.trained else "(finished before)"
         left = self.plan.left(self.runs - self.plan.done) if self.disable else ""
         line = f"{self.plan.done}/{self.runs}  {self.title}, seed {seed}: {shown.accuracy} {spent}{left and ', '}{left}"
         logger.info(line)
@@ -118,6 +120,7 @@ class SeedProgress:
         """Start at nothing."""
         self.parent, self.seed = parent, seed
         self.rounds, self.accuracy, self.trained = 0, "not evaluated yet", False
+        self.seconds = 0.0  # of the rounds trained here
         self.last_line = time.monotonic()
 
     def phase(self, name: str, done: int, total: int) -> None:
@@ -136,9 +139,11 @@ class SeedProgress:
         if "after_transfer" in record.accuracy:
             self.accuracy = f"accuracy {100 * mean(record.accuracy['after_transfer']):.1f} %"
         if self.trained:  # here, not before the checkpoint
+            seconds = record.seconds["round"]
+            self.seconds += seconds
             parent.plan.trained += 1 / parent.rounds
-            parent.plan.spent += record.seconds["round"]
-            self._warn(record.seconds["round"])
+            parent.plan.spent += seconds
+            self._warn(seconds)
         self._show(self.rounds, f"round {self.rounds}/{parent.rounds}  {self.accuracy}")
         if parent.disable and time.monotonic() - self.last_line > QUIET:
             self.last_line = time.monotonic()
@@ -155,7 +160,7 @@ class SeedProgress:
         left = seconds * ((parent.runs - parent.plan.done) * parent.rounds - self.rounds + 1)
         if not parent.judged and left > LONG:
             logger.warning(
-                f"This will take about {left / 3600:.1f} hours at {seconds:.0f} s a round; stop and add --env=quick for "
-                "a run of minutes."
+                f"This will take about {left / 3600:.1f} hours at {seconds:.0f} s a round; stop and add --env=quick "
+                "for a run of minutes."
             )
         parent.judged = True
