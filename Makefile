@@ -10,7 +10,7 @@ export KEDRO_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run viz ui test check lint types layers lock clean
+.PHONY: help setup run compare viz ui test check lint types layers lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -32,8 +32,11 @@ $(READY): requirements.lock pyproject.toml
 	fi
 	@touch $(READY)
 
-run: $(READY)  ## all methods on real digits, in minutes, with a report
+run: $(READY)  ## KT-pFL, three rivals and training alone on real digits: minutes, with a report
 	@$(BIN)/kedro run --env=quick
+
+compare: $(READY)  ## all thirteen methods on the same data: a quarter of an hour
+	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 	@$(BIN)/kedro viz run --host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick

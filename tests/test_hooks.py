@@ -19,6 +19,7 @@ from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.pipelines.datasets import ReportDataset
 from ktpfl_pipeline.settings import HOOKS
+from ktpfl_pipeline.terminal import TerminalHooks
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def _tracker_as_before() -> Any:
 
 
 def test_they_are_registered() -> None:
-    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks]
+    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks, TerminalHooks]
 
 
 class TestAfterContextCreated:
@@ -121,7 +122,13 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
     catalog = {"digits/report": SimpleNamespace(console=lambda: "THE TABLE", page=page)}
     pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
     ProjectHooks().after_pipeline_run(pipeline, catalog)
-    assert capsys.readouterr().out == "\nTHE TABLE\n\nReport: data/08_reporting/digits/report.html\n"
+    place = "Report: data/08_reporting/digits/report.html\n"
+    assert capsys.readouterr().out == f"\nTHE TABLE\n{place}\n"
+    (tmp_path / "Makefile").touch()
+    tracking.configure({**TRACKING, "enabled": True}, tmp_path)
+    ProjectHooks().after_pipeline_run(pipeline, catalog)
+    steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz\n"
+    assert capsys.readouterr().out == f"\nTHE TABLE\n{place}{steps}\n"
 
 
 def test_a_table_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class ProjectHooks:
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
-        """End with the comparison table and the place of the report."""
+        """End with the comparison table, the place of the report, and what one may do next."""
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):
                 dataset = catalog.get(name)
@@ -80,7 +80,17 @@ class ProjectHooks:
                     raise ClickException(
                         f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
                     ) from error
-                print(f"\n{table}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
+                print(f"\n{table}\nReport: {os.path.relpath(dataset.page)}\n{_next_steps()}")  # noqa: T201
+
+
+def _next_steps() -> str:
+    """Say how to look at what is tracked, and at the pipeline, in a clone of the repository and elsewhere."""
+    from ktpfl_pipeline import tracking
+
+    clone = Path("Makefile").exists()
+    runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
+    seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
+    return seen + ("The pipeline in kedro-viz: make viz\n" if clone else "")
 
 
 def _read(loader: Any, name: str) -> dict[str, Any]:

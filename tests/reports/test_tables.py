@@ -308,13 +308,22 @@ class TestRenderings:
             "C                          1.0         –\n"
         )
 
-    def test_the_terminals_table_is_at_most_100_wide(self, study, paper_settings):
-        long = [replace(study[0], title="word " * 40), *study[1:]]
+    @pytest.mark.parametrize("width", [60, 80, 100, 120])
+    def test_the_terminals_table_fits_it(self, study, paper_settings, width):
+        """Columns are left out before names are shortened, and named below."""
+        long = [replace(study[0], title="word " * 12), *study[1:]]
         shown = tables.comparison_table(long, paper_settings).without(*comparison.TERMINAL)
         assert "Paper (%)" not in shown.columns
-        lines = terminal.table(shown).splitlines()
-        assert max(map(len, lines)) == 100
-        assert any("…" in line and "90.0 ± 1.0" in line for line in lines)
+        text = terminal.table(shown, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "90.0 ± 1.0" in text
+        assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
+
+    def test_words_stay_whole(self, study, paper_settings):
+        made = comparison.build("compare_x", study, paper_settings)
+        text = terminal.text(made, 60)
+        assert max(map(len, text.splitlines())) <= 60
+        assert "KT-\n" not in text
 
 
 class TestNumbers:

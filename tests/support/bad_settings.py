@@ -54,6 +54,7 @@ OUT_OF_RANGE = [
     ("public.share", math.nan, "finite"),
     ("partition.alpha", 0, "greater than 0"),
     ("partition.alpha", math.inf, "finite"),
+    ("partition.labels_per_client", 0, "greater than or equal to 1"),
     ("partition.test_share", 0, "greater than 0"),
     ("partition.test_share", 1, "less than 1"),
     ("partition.validation_share", -0.1, "greater than or equal to 0"),

@@ -69,6 +69,7 @@ class Partition(Settings):
 
     scheme: str
     alpha: Positive = 0.5
+    labels_per_client: Count = 2
     test_share: Share = 0.25
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
 

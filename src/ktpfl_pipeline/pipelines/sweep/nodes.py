@@ -34,10 +34,10 @@ def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *,
     Raises:
         InputError: if the results were made with other settings.
     """
-    from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.reports.sweep import build, comparable
 
     settings = [experiment.shared() for experiment in points(name, sweep, parameters)]
     made = build(name, sweep.parameter, comparable(name, results, sweep.model_dump(), settings))
-    tracking.current().log_report(name, name, results["key"], made.files, made.figures)
+    log_report(name, name, results["key"], made)
     return made

@@ -36,14 +36,14 @@ def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], *, name: 
 
 def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], *, name: str) -> Any:
     """Return the `Report` on a tuning, and log it to the tuning's own run; errors as of `choose`."""
-    from ktpfl_pipeline import tracking
     from ktpfl_pipeline.config.tuned import to_text
+    from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.pipelines.tune.trials import chosen, parse
     from ktpfl_pipeline.reports.tuning import build
 
     tuning = parse(name, trials, tune, experiment)
     made = build(name, tuning, to_text(chosen(tuning, name.removeprefix(TUNE))))
-    tracking.current().log_report(name, name, trials["key"], made.files, made.figures)
+    log_report(name, name, trials["key"], made)
     return made
 
 
