@@ -170,4 +170,4 @@ def test_kt_pfl_and_training_alone_come_first() -> None:
         *("methods.local.train_local", "methods.local.evaluate_local"),
         "methods.fedavg.train_fedavg",
     ]
-    assert ran[-1] == "report.report"
+    assert ran[-1] == "methods.report.report"

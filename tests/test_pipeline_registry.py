@@ -72,7 +72,7 @@ class TestShape:
     def test_boxes(self, name: str) -> None:
         """Each node is in one box; those of the methods are in one of their own, so that kedro-viz shows three."""
         methods = {f"methods.{method}" for method in methods_of(name)}
-        assert {node.namespace for node in PIPELINES[name].nodes} == {"data", "report", *methods}
+        assert {node.namespace for node in PIPELINES[name].nodes} == {"data", "methods.report", *methods}
 
     def test_the_boxes_of_all_methods_are_alike(self, name: str) -> None:
         assert len({frozenset(box(PIPELINES[name], method)) for method in methods_of(name)}) == 1
@@ -87,7 +87,7 @@ class TestShape:
 
     def test_one_result_per_method_leads_to_the_report(self, name: str) -> None:
         experiment = experiment_of(name)
-        (report,) = [node for node in PIPELINES[name].nodes if node.namespace == "report"]
+        (report,) = [node for node in PIPELINES[name].nodes if node.namespace == "methods.report"]
         assert set(report.inputs) == {
             f"params:{experiment}",
             *(f"{experiment}/{method}/result" for method in methods_of(name)),

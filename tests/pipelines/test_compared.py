@@ -95,7 +95,7 @@ def test_without_settings_all_of_the_registry() -> None:
     pipeline = pipeline_registry.register_pipelines()[f"compare_{EXPERIMENT}"]
     assert {node.namespace for node in pipeline.nodes} == {
         "data",
-        "report",
+        "methods.report",
         *(f"methods.{method}" for method in registered(one_architecture=False)),
     }
 

@@ -3,16 +3,18 @@
 `kedro run --only-missing-outputs` takes for done what exists, so a file exists only if it is as it was written.
 """
 
+import base64
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from kedro.io import AbstractDataset
-from kedro_datasets._typing import HTMLPreview, JSONPreview, PlotlyPreview, TablePreview
+from kedro_datasets._typing import ImagePreview, JSONPreview, PlotlyPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.whole_files import PARTIAL, content_of, is_whole, replacing, sums
+from ktpfl_pipeline.pipelines.whole_files import PARTIAL, check, content_of, is_whole, replacing, sums
 
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
@@ -151,14 +153,14 @@ class FederationDataset(_WholeFile):
 
         from ktpfl_pipeline.data.federated import FederatedData
 
-        if not is_whole(self.place):
-            raise ValueError("its checksum is not the one beside it")
+        check(self.place)
         return FederatedData.from_plain(torch.load(self.place, weights_only=True, mmap=True))
 
     def _put(self, data: Any, place: Path) -> None:
         import torch
 
-        torch.save(data.plain(), place)
+        with place.open("wb") as file:  # torch, given a path, would not say that the disk is full
+            torch.save(data.plain(), file)
 
 
 class FigureDataset(_WholeFile):
@@ -244,9 +246,10 @@ class ReportDataset(_Place):
         """Return the comparison table as plain text for a terminal."""
         return self.page.with_name("table.txt").read_text(encoding="utf-8")
 
-    def preview(self) -> HTMLPreview:
-        """Return the report as kedro-viz shows it."""
-        return HTMLPreview(self.page.read_text(encoding="utf-8"))
+    def preview(self) -> ImagePreview:
+        """Return the report's first figure as kedro-viz shows it, PNG in base64; a page it would read as Markdown."""
+        names = re.findall(r"\(figures/([^)]+)\)", self.load())
+        return ImagePreview(base64.b64encode((self.page.parent / "figures" / names[0]).read_bytes()).decode())
 
     def _exists(self) -> bool:
         place = self.page.parent

@@ -1,12 +1,13 @@
-"""The shape of every experiment: a data box, one box per method in a box of all methods, a report box.
+"""The shape of every experiment: a data box, and in a box of all methods one for each and one for their report.
 
-              ┌─ methods ──┐
-              │ ┌ kt_pfl ┐ │
-data ─────────┼─┼ fedmd  ┼─┼───── report
-              │ └ local  ┘ │
-              └────────────┘
+          ┌ methods ──────────────┐
+          │    ┌─ kt_pfl ─┐       │
+data ─────┼────┼─ fedmd  ─┼─ report
+          │    └─ local  ─┘       │
+          └───────────────────────┘
 
-What crosses a box is stored, so each runs in a process of its own: ``kedro run --namespaces=methods.kt_pfl``.
+So kedro-viz opens on two boxes, however many methods there are. What crosses a box is stored, so that each runs in a
+process of its own: ``kedro run --namespaces=methods.kt_pfl``.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from ktpfl_pipeline.methods import METHODS, compared, slug
 from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting, tune
 from ktpfl_pipeline.pipelines.step import step
 
+REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
 
 
@@ -53,7 +55,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     ]
     report = Pipeline(
         reporting.create_pipeline(name, methods),
-        namespace="report",
+        namespace=f"methods.{REPORT}",
         inputs={f"{own}_result": result for own, result in results.items()},
         outputs={"report": f"{name}/report"},
         parameters=parameters,
@@ -68,6 +70,8 @@ def turn(node: Node) -> tuple[int, int]:
     with the data, so that none is trained in vain.
     """
     box, _, method = (node.namespace or "").partition(".")
+    if REPORT in (box, method):
+        return 2, 0
     if box == "data" or node.func.__name__ == "resolve":
         return 0, 0
-    return (1, TURNS.index(method) if method in TURNS else len(TURNS)) if box == "methods" else (2, 0)
+    return 1, TURNS.index(method) if method in TURNS else len(TURNS)
