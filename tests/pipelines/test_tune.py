@@ -180,7 +180,7 @@ class TestComparison:
             assert {f"method.{name}": str(value) for name, value in made["values"].items()} == {
                 name: value for name, value in run.data.params.items() if name.startswith("method.")
             }
-        folder = compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}" / "two_labels-open_part-tuned"
+        (folder,) = (compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}").glob("*-tuned")
         assert "Tuned, every method's" in (folder / "report.md").read_text()
 
     def test_equal_values_are_the_same_runs_wherever_they_are_from(self, compared: Project) -> None:
