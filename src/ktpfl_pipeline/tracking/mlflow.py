@@ -78,8 +78,8 @@ class MlflowTracker(Tracker):
         children: Sequence[str] = (),
     ) -> None:
         """Log a report to the run with this key; see `Tracker.log_report`."""
-        kind = {"kind": "comparison" if children else "report"}
-        with self.run(experiment, name, key, {}, kind) as tracked, tracked.store.use() as client:
+        tags = {"kind": "comparison" if children else "report"}
+        with self.run(experiment, name, key, {}, tags) as tracked, tracked.store.use() as client:
             for child in filter(None, children):
                 _set_parent(client, client.get_run(child), tracked.run_id)
             client.set_tag(tracked.run_id, MLFLOW_NOTE, note)

@@ -144,7 +144,7 @@ def log_end(
     if spent := run.history[-1].epsilon:
         final["final/epsilon"] = max(spent)
     cost = {"cost/megabytes": sum(run.traffic.values()) / 1e6, "cost/seconds": run.seconds("round")}
-    clients = {
+    clients: dict[str, list[Any]] = {
         "client": list(range(len(run.architectures))),
         "architecture": run.architectures,
         "images": [sum(counts) for counts in run.label_counts],
