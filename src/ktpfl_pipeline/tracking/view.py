@@ -17,17 +17,18 @@ ADDRESS = f"/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateS
 """Where the view is, after the address of the experiment."""
 FINAL = "final/after_transfer"
 SECTIONS = {
-    "Final accuracy": {FINAL: "after transfer", "final/after_local": "after local training"},
-    "Accuracy by round": {"accuracy/after_transfer": "after transfer", "accuracy/after_local": "after local training"},
-    "Traffic and time": {"cost/megabytes": "MB in all", "cost/seconds": "seconds in all"},
+    "Final accuracy": (FINAL, "final/after_local"),
+    "Accuracy by round": ("accuracy/after_transfer", "accuracy/after_local"),
+    "Traffic and time": ("cost/megabytes", "cost/seconds"),
 }
-"""What is shown first: metrics with their titles."""
+"""What is shown first: metrics by section."""
 FOLDED = ("accuracy", "bytes", "diverged", "final", "loss", "privacy", "seconds", "Model metrics", "System metrics")
 """Sections that MLflow itself makes of what `SECTIONS` does not show."""
 MOST = 100
 """Groups of runs that a chart of bars shows; MLflow's default is 10."""
 
 _OURS = {"deleted": False, "isGenerated": False}
+_AXES = {"xAxisKey": "step", "useGlobalXaxisKey": True, "scaleType": "linear", "xAxisScaleType": "linear", "range": {}}
 
 
 def tag(filtered: str, groups: Sequence[str], found: Iterable[Sequence[str]]) -> str:
@@ -53,9 +54,7 @@ def tag(filtered: str, groups: Sequence[str], found: Iterable[Sequence[str]]) ->
         "isAccordionReordered": True,  # else MLflow sorts the sections by name
         "selectedColumns": [f"metrics.`{FINAL}`"],
         "compareRunSections": [_section(name, shown=name in SECTIONS) for name in (*SECTIONS, *FOLDED)],
-        "compareRunCharts": [
-            _chart(section, metric, title) for section, metrics in SECTIONS.items() for metric, title in metrics.items()
-        ],
+        "compareRunCharts": [_chart(section, metric) for section, metrics in SECTIONS.items() for metric in metrics],
     }
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     now = int(1000 * time.time())
@@ -67,8 +66,15 @@ def _section(name: str, *, shown: bool) -> dict[str, Any]:
     return {"uuid": name, "name": name, "display": shown, "isReordered": True, **_OURS, **size}
 
 
-def _chart(section: str, metric: str, title: str) -> dict[str, Any]:
-    lines = {"type": "LINE", "selectedMetricKeys": [metric], "xAxisKey": "step"}
-    kind = {"type": "BAR"} if metric.startswith(("final/", "cost/")) else lines
-    place = {"uuid": metric, "metricSectionId": section, "metricKey": metric, "displayName": title}
-    return {**place, **kind, "runsCountToCompare": MOST, **_OURS}
+def _chart(section: str, metric: str) -> dict[str, Any]:
+    # Without the smoothness, MLflow draws lines that are not those of the means.
+    lines = {"type": "LINE", "selectedMetricKeys": [metric], "lineSmoothness": 0, "useGlobalLineSmoothing": True}
+    kind = {"type": "BAR"} if metric.startswith(("final/", "cost/")) else {**lines, **_AXES}
+    return {
+        "uuid": metric,
+        "metricSectionId": section,
+        "metricKey": metric,
+        "runsCountToCompare": MOST,
+        **kind,
+        **_OURS,
+    }
