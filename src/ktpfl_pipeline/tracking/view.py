@@ -19,7 +19,7 @@ FINAL = "final/after_transfer"
 SECTIONS = {
     "Final accuracy": (FINAL, "final/after_local"),
     "Accuracy by round": ("accuracy/after_transfer", "accuracy/after_local"),
-    "Traffic and time": ("cost/megabytes", "cost/seconds"),
+    "Traffic and time": ("final/megabytes", "final/seconds"),
 }
 """What is shown first: metrics by section."""
 FOLDED = ("accuracy", "bytes", "diverged", "final", "loss", "privacy", "seconds", "Model metrics", "System metrics")
@@ -69,7 +69,7 @@ def _section(name: str, *, shown: bool) -> dict[str, Any]:
 def _chart(section: str, metric: str) -> dict[str, Any]:
     # Without the smoothness, MLflow draws lines that are not those of the means.
     lines = {"type": "LINE", "selectedMetricKeys": [metric], "lineSmoothness": 0, "useGlobalLineSmoothing": True}
-    kind = {"type": "BAR"} if metric.startswith(("final/", "cost/")) else {**lines, **_AXES}
+    kind = {"type": "BAR"} if metric.startswith("final/") else {**lines, **_AXES}
     return {
         "uuid": metric,
         "metricSectionId": section,
