@@ -249,14 +249,14 @@ class TestFirstGlance:
         assert [tile.role for tile in tiles(results[::2])] == ["highest mean, subject of this report", "training alone"]
 
     def test_advice(self, result):
-        """KT-pFL +5 and +1: the interval is 3 ± t · 2.83 / √n, above zero from 6 seeds on. 2 MB for 15 points."""
+        """KT-pFL +5 and +1: 3 ± t · 2.83 / √n is above zero from 6 seeds on. FedMD: 2 MB for 15 points."""
         results = [result("kt_pfl", 0.75, 0.71), result("fedmd", 0.85, 0.85), result("local", 0.7, 0.7)]
         assert advice(results) == {
-            "Which method": "FedMD has the highest mean, and the seeds tell it apart from every other.",
+            "Which method": "FedMD has the highest mean; 1 other cannot be told apart from it.",
             "What a point costs": "KT-pFL: 2.00 MB, for which no gain over local-only is shown; "
             "FedMD: 0.13 MB for each point over local-only.",
-            "How many seeds": "KT-pFL and local-only: about 6 instead of 2 would decide, if the difference and its "
-            "spread stay; FedMD and KT-pFL: decided with 2.",
+            "How many seeds": "KT-pFL and local-only: about 6 instead of 2 would decide; FedMD and KT-pFL: about 3 "
+            "instead of 2 would decide. Where more are named, that is if difference and spread stay.",
         }
 
     def test_a_cheaper_method_that_is_as_good_is_named(self, result):
