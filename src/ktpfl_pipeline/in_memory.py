@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.analysis import matrix
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
@@ -96,6 +97,12 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
     return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
 
 
+def label_counts(fed: Federation) -> Tensor:
+    """Return the private images of each client by class, all splits together, (N, K) int64."""
+    owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
+    return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
+
+
 def _name(kind: type) -> str:
     """Return the name of a method's class in the registry; its title where it has none there."""
     title: str = vars(kind)["title"]
@@ -105,8 +112,7 @@ def _name(kind: type) -> str:
 def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:
     with closing(fed.executor):
         done = engine.run(method, fed, engine.Schedule(rounds))
-    owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
-    counts = torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
+    counts = label_counts(fed)
     kept: dict[str, Any] = {}
     if (weights := done.coefficients) is not None:
         kept = {"matrices": matrix.snapshots(weights), "attention": matrix.attention(weights, label_similarity(counts))}
