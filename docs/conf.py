@@ -9,7 +9,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent / "src")]
 
-from ktpfl_pipeline import __version__
+from ktpfl_pipeline import __version__  # noqa: E402
 
 project = "ktpfl_pipeline"
 release = __version__
@@ -28,9 +28,10 @@ extensions = [
     "gallery",
 ]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "notebooks/*.ipynb", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
-include_patterns += ["benchmarks/README.md", "benchmarks/results/*.md"]
-exclude_patterns = [".*", "build", "conf", "data", "dist", "mlruns", "src", "tests", "docs/README.md", "docs/_*", "**/.ipynb_checkpoints"]
+include_patterns = ["docs/**", "notebooks/*.ipynb", "benchmarks/README.md", "benchmarks/results/*.md"]
+include_patterns += ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
+exclude_patterns = [".*", "build", "conf", "data", "dist", "mlruns", "src", "tests", "docs/README.md", "docs/_*"]
+exclude_patterns += ["**/.ipynb_checkpoints"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
 myst_fence_as_directive = ["mermaid"]

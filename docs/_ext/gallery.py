@@ -30,7 +30,7 @@ METHODS = ["kt_pfl", "sim_pfl", "fedmd", "local"]
 
 def _state() -> str:
     """Return a hash of what the comparison depends on."""
-    files = sorted(file for folder in ("src", "conf") for file in (ROOT / folder).rglob("*") if file.suffix in (".py", ".yml"))
+    files = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "conf").rglob("*.yml")])
     return hashlib.sha256(b"".join(file.read_bytes() for file in (*files, Path(__file__)))).hexdigest()
 
 
@@ -93,8 +93,14 @@ class LiveReport(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return both."""
         place = "../" * self.env.docname.count("/") + "report/report.html"
-        return [nodes.raw("", f'<p><a href="{place}">Open the report</a></p><iframe class="report" src="{place}"'
-                              ' title="Report of a comparison" loading="lazy"></iframe>', format="html")]
+        return [
+            nodes.raw(
+                "",
+                f'<p><a href="{place}">Open the report</a></p><iframe class="report" src="{place}"'
+                ' title="Report of a comparison" loading="lazy"></iframe>',
+                format="html",
+            )
+        ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

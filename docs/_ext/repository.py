@@ -1,4 +1,4 @@
-"""What is written for GitHub and for readers of the source, brought to the site: links to source, signs in docstrings."""
+"""What is written for GitHub and for readers of the source, brought to the site: links, signs in docstrings."""
 
 import re
 from pathlib import PurePosixPath

@@ -19,8 +19,8 @@ from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.methods import METHODS, create, title
 
 BASE = Path(__file__).parents[2] / "conf" / "base"
-BLOCKS = {"_federation": "", "hetero_digits": ""}
-"""Blocks of parameters_hetero.yml whose settings stand at an experiment's top; the others stand below their own name."""
+BLOCKS = ("_federation", "hetero_digits")
+"""Blocks of parameters_hetero.yml that stand at an experiment's top; the others stand below their own name."""
 LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+):[^#]*(?:#(?P<comment>.*))?$")
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 HUGE = 1e6
@@ -62,8 +62,8 @@ def settings(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str
     form = model.model_json_schema(mode="validation")
     for name, field in model.model_fields.items():
         path = f"{above}{name}"
-        groups = [each for each in (field.annotation, *getattr(field.annotation, "__args__", ())) if inspect.isclass(each)]
-        below = [each for each in groups if issubclass(each, BaseModel)]
+        kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
+        below = [each for each in kinds if inspect.isclass(each) and issubclass(each, BaseModel)]
         for group in below:
             yield from settings(group, f"{path}.")
         if not below:
@@ -82,18 +82,16 @@ def meanings(method: type) -> dict[str, str]:
     return found
 
 
-def of_methods() -> Iterator[tuple[str, list[list[str]]]]:
-    """Give each method's name with the rows of its hyperparameters."""
-    for name in METHODS:
-        method = create(name, {})
-        known = meanings(type(method))
-        yield (
-            f"{title(name)}, `{name}`",
-            [
-                [f"`{field.name}`", f"`{getattr(method, field.name)}`".replace("`None`", "`null`"), known.get(field.name, "")]
-                for field in dataclasses.fields(method)
-            ],
-        )
+def hyperparameters(name: str) -> str:
+    """Return a method's title and the table of its hyperparameters."""
+    method = create(name, {})
+    known = meanings(type(method))
+    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    rows = [
+        [f"`{key}`", f"`{'null' if value is None else value}`", known.get(key, "")] for key, value in values.items()
+    ]
+    given = table(["setting", "default", "meaning"], rows) if rows else "Nothing to set."
+    return f"**{title(name)}**, `{name}`\n\n{given}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -105,11 +103,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def page(what: str) -> str:
     """Return the tables of one kind of section, in Markdown."""
     if what == "methods":
-        tables = [
-            f"**{heading}**\n\n" + (table(["setting", "default", "meaning"], rows) if rows else "Nothing to set.")
-            for heading, rows in of_methods()
-        ]
-        return "\n\n".join(tables)
+        return "\n\n".join(map(hyperparameters, METHODS))
     model, file = {
         "experiments": (schema.Experiment, "parameters_hetero.yml"),
         "sweeps": (schema.Sweep, "parameters_sweep.yml"),

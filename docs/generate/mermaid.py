@@ -14,7 +14,7 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1]
 sys.path.insert(0, str(DOCS / "_ext"))
 
-from mermaid import digest, picture
+from mermaid import digest, picture  # noqa: E402
 
 BLOCK = re.compile(r"^```mermaid\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SETTINGS = {
@@ -31,7 +31,19 @@ def draw(source: str) -> None:
         (place / "block.mmd").write_text(source, encoding="utf-8")
         (place / "settings.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
         (place / "browser.json").write_text('{"args": ["--no-sandbox"]}', encoding="utf-8")
-        command = ["mmdc", "-i", "block.mmd", "-o", "out.svg", "-c", "settings.json", "-p", "browser.json", "-b", "white"]
+        command = [
+            "mmdc",
+            "-i",
+            "block.mmd",
+            "-o",
+            "out.svg",
+            "-c",
+            "settings.json",
+            "-p",
+            "browser.json",
+            "-b",
+            "white",
+        ]
         subprocess.run(command, cwd=place, check=True)
         drawn = (place / "out.svg").read_text(encoding="utf-8")
     picture(source).write_text(f"{drawn.strip()}\n{digest(source)}\n", encoding="utf-8")
