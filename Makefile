@@ -13,7 +13,7 @@ export KEDRO_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare viz ui test check lint types layers lock clean
+.PHONY: help setup run compare viz ui docs test check lint types layers lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -70,6 +70,10 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
+docs: $(READY)  ## the documentation as a site, in build/docs; without a network
+	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
+	@echo "Open build/docs/index.html"
+
 test: $(READY)  ## the whole test suite, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
@@ -85,7 +89,7 @@ layers: $(READY)
 	@$(BIN)/lint-imports
 
 lock: $(READY)  ## renew requirements.lock from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
 
 clean:  ## remove what runs wrote: results, checkpoints, tracked runs (not downloads)
 	find data/02_intermediate data/03_primary data/05_model_input data/06_models data/07_model_output data/08_reporting -mindepth 1 ! -name .gitkeep -delete
