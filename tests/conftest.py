@@ -1,5 +1,7 @@
 """What every test shares."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -10,3 +12,12 @@ pytest_plugins = ["finished_runs"]
 def one_thread() -> None:
     """Run torch on one thread: results of float32 then repeat bit for bit, and tests may run side by side."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def blank_figures() -> Iterator[None]:
+    """Draw no figure: for tests of what is said beside them."""
+    import blank
+
+    with blank.blank_figures():
+        yield

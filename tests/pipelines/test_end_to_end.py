@@ -71,8 +71,8 @@ def project(tracked: Callable[[], Project]) -> Project:
 
 @pytest.fixture(scope="module")
 def first(project: Project) -> Snapshot:
-    """Five methods with two seeds; three of them are looked at."""
-    project.run(COMPARE)
+    """Five methods with two seeds; three of them are looked at. The only run of these tests whose figures are drawn."""
+    project.run(COMPARE, figures=True)
     return Snapshot.of(project)
 
 

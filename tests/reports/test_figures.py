@@ -29,7 +29,7 @@ def line(axes, **wanted):
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def many(run):
     """Every registered method, two seeds, three rounds, each a little better than the one before."""
     return [
@@ -50,8 +50,12 @@ def many(run):
 
 
 class TestManyMethods:
-    def test_two_are_emphasised(self, many):
-        (axes,) = figures.accuracy_curves(many).axes
+    @pytest.fixture(scope="class")
+    def curves(self, many):
+        return figures.accuracy_curves(many)
+
+    def test_two_are_emphasised(self, curves):
+        (axes,) = curves.axes
         solid = {each.get_label(): each.get_linewidth() for each in axes.get_lines() if each.get_linestyle() == "-"}
         assert len(solid) == len(METHODS)
         assert {title for title, width in solid.items() if width == 2} == {"KT-pFL", "Local only"}
@@ -59,9 +63,8 @@ class TestManyMethods:
         assert dashed == [style.BLUE, style.NEUTRAL]
         assert len(axes.collections) == 2  # their bands
 
-    def test_names_stand_outside_in_the_order_of_the_lines(self, many):
-        figure = figures.accuracy_curves(many)
-        axes = figure.axes[0]
+    def test_names_stand_outside_in_the_order_of_the_lines(self, many, curves):
+        axes = curves.axes[0]
         boxes = {text.get_text(): mpl.text.Text.get_window_extent(text) for text in axes.texts}
         by_height = sorted(boxes, key=lambda name: boxes[name].y0)
         assert by_height == [result.title for result in many]  # from the lowest line to the highest
@@ -69,8 +72,8 @@ class TestManyMethods:
         frame = axes.get_window_extent()
         assert all(box.x0 > frame.x1 and frame.y0 - 8 < box.y0 and box.y1 < frame.y1 + 8 for box in boxes.values())
 
-    def test_markers_do_not_stand_at_one_place(self, many):
-        lines = figures.accuracy_curves(many).axes[0].get_lines()
+    def test_markers_do_not_stand_at_one_place(self, curves):
+        lines = curves.axes[0].get_lines()
         assert {each.get_marker() for each in lines} >= {"o", "s", "v", "^", "D", "X"}
         assert all(each.get_markevery()[-1] == 2 for each in lines if each.get_linestyle() == "-")
 
