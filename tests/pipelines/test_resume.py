@@ -13,8 +13,8 @@ from toy import same
 
 from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
-SEED, ROUNDS, EPOCHS = 3, 5, 6
-SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "training": {"epochs": EPOCHS}}
+SEED, ROUNDS = 3, 4
+SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "theorem_samples": 20}
 MOMENTS = [
     "before a point",  # the checkpoint knows of the round, MLflow does not yet
     "before the end is logged",  # every round is there; figures, matrix and final numbers are not

@@ -269,6 +269,7 @@ class TestFirstGlance:
         assert "at least two" in told["How many seeds"]
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestOtherForms:
     def test_markdown_refers_to_the_figures(self, built):
         found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
@@ -365,6 +366,7 @@ class TestOtherForms:
             comparison.build("x", [study[0], three], settings)
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestOneArchitecture:
     """Models travel: the second point is after aggregation, and models are set against predictions in bytes."""
 
@@ -410,6 +412,7 @@ def test_the_same_runs_are_the_same_report(study, result):
     assert comparison.identity(study) != comparison.identity([*study[:2], result("local", 0.8)])
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize(("origin", "word"), [("tuned", "Tuned, every method's"), ("configured", "Configured, every")])
 def test_where_the_hyperparameters_are_from(study, settings, origin, word):
     made = comparison.build("compare_hetero_digits", study, {**settings, "hyperparameters": origin})
@@ -449,6 +452,7 @@ def test_settings_without_partition_have_no_variant():
     assert comparison.variant({}) == ""
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestFacts:
     def test_divergences_are_counted_by_method(self, run, settings):
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)

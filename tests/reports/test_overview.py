@@ -168,6 +168,7 @@ class TestTables:
         assert found[-1] == ["digits, all labels", "Local only", "89.0", "2", "02-local"]
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestOneArchitecture:
     """Comparisons of the paper's Table 2 beside those of Table 1."""
 
@@ -240,6 +241,7 @@ class TestSummary:
         assert overview.summary(found) == "No comparison holds both KT-pFL and local-only training."
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestReport:
     def test_all_forms(self, two):
         built = overview.build(two)
