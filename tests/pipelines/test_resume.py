@@ -114,5 +114,6 @@ class TestKilled:
 
     def test_all_artifacts(self, resumed: Killed) -> None:
         names = {file.path for file in resumed.project.client().list_artifacts(resumed.tracked.info.run_id)}
-        expected = {"accuracy.png", "labels_per_client.png", "coefficients.png", "run.json", "coefficients.json"}
+        expected = {"accuracy.png", "labels_per_client.png", "coefficients.png"}
+        expected |= {"run.json", "coefficients.json", "clients.json"}
         assert names == expected

@@ -19,7 +19,7 @@ FINAL = "final/after_transfer"
 SECTIONS = {
     "Final accuracy": (FINAL, "final/after_local"),
     "Accuracy by round": ("accuracy/after_transfer", "accuracy/after_local"),
-    "Traffic and time": ("final/megabytes", "final/seconds"),
+    "Traffic and time": ("final/megabytes", "seconds/round"),
 }
 """What is shown first: metrics by section."""
 FOLDED = ("accuracy", "bytes", "diverged", "final", "loss", "privacy", "seconds", "Model metrics", "System metrics")

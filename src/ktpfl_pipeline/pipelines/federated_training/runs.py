@@ -143,7 +143,7 @@ def log_end(
     best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
     if spent := run.history[-1].epsilon:
         final["final/epsilon"] = max(spent)
-    cost = {"final/megabytes": sum(run.traffic.values()) / 1e6, "final/seconds": run.seconds("round")}
+    cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
     clients: dict[str, list[Any]] = {
         "client": list(range(len(run.architectures))),
         "architecture": run.architectures,
