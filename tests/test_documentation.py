@@ -74,7 +74,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestGuide:
-    @pytest.mark.parametrize("page", [GUIDE, MODEL, SOURCE], ids=by_path)
+    @pytest.mark.parametrize("page", [GUIDE, MODEL, SOURCE, DOCS / "reference" / "api.md"], ids=by_path)
     def test_its_python_runs(self, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Block after block; a block that is meant for a file of the package is imported as that module."""
         monkeypatch.chdir(tmp_path)
@@ -109,6 +109,7 @@ class TestGuide:
         (package / "nearest.py").write_text(block(NEAREST))
         (package / "nets.py").write_text(block('"""A wide multilayer', MODEL))
         (package / "sources.py").write_text(block("from pathlib", SOURCE))
+        monkeypatch.syspath_prepend(package.parent)
         (tmp_path / "mine.csv").write_text("3,0,10,20,255\n1,9,8,7,6\n")
         (written,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
         section = yaml.safe_load(written)["hetero_digits"]
