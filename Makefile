@@ -1,6 +1,9 @@
 # Every target sets up what it needs: a virtual environment in .venv with the locked packages. Python 3.11 or newer is
 # all that must be there; uv is used where it is found, pip where not.
 
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,36 +13,66 @@ export KEDRO_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run viz ui test check lint types layers lock clean
+.PHONY: help setup run compare viz ui docs test check lint types layers lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## make .venv with the locked packages
 
+# CPU=1 leaves NVIDIA's libraries out and takes PyTorch's build for CPUs, a twentieth of the download; this needs uv.
+ifdef CPU
+WANTED := build/requirements-cpu.lock
+BACKEND := --torch-backend=cpu
+else
+WANTED := requirements.lock
+endif
+
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python 3.11 or newer is needed; this is %d.%d. Give another one: make PYTHON=python3.11" % v[:2])'
+ifdef CPU
+	@command -v uv >/dev/null 2>&1 || { echo "CPU=1 needs uv, which knows where PyTorch keeps its builds for CPUs: pip install uv"; exit 1; }
+	@mkdir -p build && grep -vE '^(nvidia|cuda|triton)-?' requirements.lock > $(WANTED)
+endif
 	@if command -v uv >/dev/null 2>&1; then \
-		echo "Installing with uv (the first time: some 6 GB, mostly PyTorch)"; \
+		echo "Installing $$(wc -l < $(WANTED)) packages into $(VENV) with uv (once$(if $(CPU),,; some 3 GB to download, 6 GB on the disk, mostly PyTorch))"; \
 		{ test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV); } \
-		&& uv pip install --quiet --python $(BIN)/python -r requirements.lock \
+		&& uv pip install --python $(BIN)/python $(BACKEND) -r $(WANTED) \
 		&& uv pip install --quiet --python $(BIN)/python --no-deps --editable .; \
 	else \
-		echo "Installing with pip (the first time: some 6 GB, mostly PyTorch; this takes minutes)"; \
+		echo "Installing $$(wc -l < $(WANTED)) packages into $(VENV) with pip (once; some 3 GB to download, 6 GB on the disk, mostly PyTorch;"; \
+		echo "with uv on the path it takes a third of the time)"; \
 		{ test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } \
-		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock \
+		&& $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r $(WANTED) | awk "$$PIP_PROGRESS" \
 		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	fi
 	@touch $(READY)
 
-run: $(READY)  ## all methods on real digits, in minutes, with a report
+# Of pip's many lines: one for every 20 packages and for each large one, and what goes wrong.
+define PIP_PROGRESS
+/^Collecting/ { if (++n % 20 == 0) printf "  %3d packages found\n", n }
+/Downloading .* \([0-9.]+ [MG]B\)/ { if (/GB\)/ || $$(NF - 1) ~ /\([0-9][0-9][0-9]/) printf "      downloading %s %s %s\n", $$2, $$(NF - 1), $$NF }
+/^Installing collected/ { print "  installing them (this takes minutes)" }
+/^ERROR|^WARNING/ { print }
+{ fflush() }
+endef
+export PIP_PROGRESS
+
+run: $(READY)  ## KT-pFL, three rivals and training alone on real digits: minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
+compare: $(READY)  ## all thirteen methods on the same data: a quarter of an hour
+	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
+
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
-	@$(BIN)/kedro viz run --host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick
+	@$(BIN)/kedro viz run --host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick
 
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
+
+docs: $(READY)  ## the documentation as a site, in build/docs; without a network
+	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
+	@echo "Open build/docs/index.html"
 
 test: $(READY)  ## the whole test suite, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
@@ -56,7 +89,7 @@ layers: $(READY)
 	@$(BIN)/lint-imports
 
 lock: $(READY)  ## renew requirements.lock from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
 
 clean:  ## remove what runs wrote: results, checkpoints, tracked runs (not downloads)
 	find data/02_intermediate data/03_primary data/05_model_input data/06_models data/07_model_output data/08_reporting -mindepth 1 ! -name .gitkeep -delete

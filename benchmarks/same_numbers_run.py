@@ -24,4 +24,4 @@ logging.disable(logging.INFO)
 for name, experiment in experiments.items():
     changes = {experiment: {"seeds": [0], "hyperparameters": "configured"}}
     with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:
-        session.run(pipeline_names=[name], runner=SequentialRunner(), namespaces=["data", name])
+        session.run(pipeline_names=[name], runner=SequentialRunner(), to_outputs=[f"{experiment}/{name}/result"])

@@ -4,17 +4,22 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from bad_configuration import EXPERIMENT, TRACE, TRACKING, YAML, context
 from click import ClickException
-from kedro.io import DatasetError
+from kedro.io import DataCatalog, DatasetError, MemoryDataset
+from kedro.pipeline import Pipeline
+from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.pipelines.datasets import ReportDataset
 from ktpfl_pipeline.settings import HOOKS
+from ktpfl_pipeline.terminal import TerminalHooks
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +30,7 @@ def _tracker_as_before() -> Any:
 
 
 def test_they_are_registered() -> None:
-    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks]
+    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks, TerminalHooks]
 
 
 class TestAfterContextCreated:
@@ -53,7 +58,7 @@ class TestAfterContextCreated:
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
             (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),
             *((None, {"parameters": text}, message) for text, message in YAML.values()),
-            (None, {"env": "tset"}, "conf/tset"),
+            (None, {"env": "bsae"}, "--env is 'bsae', which does not exist; did you mean 'base'?"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
             (None, {"tracking": {**TRACKING, "uri": "x"}}, "unknown keys: uri."),
         ],
@@ -117,7 +122,13 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
     catalog = {"digits/report": SimpleNamespace(console=lambda: "THE TABLE", page=page)}
     pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
     ProjectHooks().after_pipeline_run(pipeline, catalog)
-    assert capsys.readouterr().out == "\nTHE TABLE\n\nReport: data/08_reporting/digits/report.html\n"
+    place = "Report: data/08_reporting/digits/report.html\n"
+    assert capsys.readouterr().out == f"\nTHE TABLE\n{place}\n"
+    (tmp_path / "Makefile").touch()
+    tracking.configure({**TRACKING, "enabled": True}, tmp_path)
+    ProjectHooks().after_pipeline_run(pipeline, catalog)
+    steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz\n"
+    assert capsys.readouterr().out == f"\nTHE TABLE\n{place}{steps}\n"
 
 
 def test_a_table_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
@@ -135,9 +146,28 @@ def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("runner", ["ThreadRunner", "<kedro.runner.parallel_runner.ParallelRunner object>"])
 def test_runners_that_tracking_does_not_reach_are_refused(runner: str) -> None:
     with pytest.raises(ClickException, match="SequentialRunner"):
-        ProjectHooks().before_pipeline_run({"runner": runner})
+        ProjectHooks().before_pipeline_run({"runner": runner}, Pipeline([]))
 
 
 @pytest.mark.parametrize("runner", [None, "SequentialRunner"])
 def test_the_default_runner_is_taken(runner: str | None) -> None:
-    ProjectHooks().before_pipeline_run({"runner": runner})
+    ProjectHooks().before_pipeline_run({"runner": runner}, Pipeline([]))
+
+
+def test_kt_pfl_and_training_alone_come_first() -> None:
+    """Each method is evaluated before the next is trained; Kedro's own order is that of names."""
+    pipeline = register_pipelines()["compare_homo_digits"]
+    ran: list[str] = []
+    hooks = SimpleNamespace(hook=Mock(before_node_run=lambda node, **_: ran.append(node.name) or {}))
+    for node in pipeline.nodes:
+        node.func = lambda *_: 0
+    ProjectHooks().before_pipeline_run({}, pipeline)
+    catalog = DataCatalog({name: MemoryDataset(0) for name in pipeline.inputs()})
+    SequentialRunner().run(pipeline, catalog, hooks)
+    methods = [name for name in ran if "train" in name or "evaluate" in name]
+    assert methods[:5] == [
+        *("methods.kt_pfl_params.train_kt_pfl_params", "methods.kt_pfl_params.evaluate_kt_pfl_params"),
+        *("methods.local.train_local", "methods.local.evaluate_local"),
+        "methods.fedavg.train_fedavg",
+    ]
+    assert ran[-1] == "methods.report.report"

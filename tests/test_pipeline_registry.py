@@ -1,11 +1,13 @@
 """Which pipelines there are, and that each has the same shape: data, one box per method, report."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from click import ClickException
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.methods import METHODS as KNOWN
@@ -27,14 +29,14 @@ def experiment_of(name: str) -> str:
     return name.removeprefix("compare_").removeprefix("tune_")
 
 
-def box(pipeline: Pipeline, namespace: str) -> set[tuple[str, frozenset[str], frozenset[str]]]:
-    """Return the nodes of a box with their inputs and outputs, without the namespace in their names."""
+def box(pipeline: Pipeline, method: str) -> set[tuple[str, frozenset[str], frozenset[str]]]:
+    """Return the nodes of a method's box with their inputs and outputs, without the method in their names."""
 
-    def plain(names: list[str]) -> frozenset[str]:
-        return frozenset(name.replace(namespace, "METHOD") for name in names)
+    def plain(*names: str) -> frozenset[str]:
+        return frozenset(name.replace(method, "METHOD") for name in names)
 
-    nodes = [node for node in pipeline.nodes if node.namespace == namespace]
-    return {(node.short_name, plain(node.inputs), plain(node.outputs)) for node in nodes}
+    nodes = [node for node in pipeline.nodes if node.namespace == f"methods.{method}"]
+    return {(*plain(node._name), plain(*node.inputs), plain(*node.outputs)) for node in nodes}
 
 
 def test_names() -> None:
@@ -68,12 +70,15 @@ def test_default() -> None:
 @pytest.mark.parametrize("name", ["hetero_cifar", "compare_hetero_digits", "compare_homo_emnist"])
 class TestShape:
     def test_boxes(self, name: str) -> None:
-        """Each node is in one box; there is one box per method, so that kedro-viz shows a diamond."""
-        assert {node.namespace for node in PIPELINES[name].nodes} == {"data", "report", *methods_of(name)}
+        """Each node is in one box; those of the methods are in one of their own, so that kedro-viz shows three."""
+        methods = {f"methods.{method}" for method in methods_of(name)}
+        assert {node.namespace for node in PIPELINES[name].nodes} == {"data", "methods.report", *methods}
 
     def test_the_boxes_of_all_methods_are_alike(self, name: str) -> None:
         assert len({frozenset(box(PIPELINES[name], method)) for method in methods_of(name)}) == 1
-        assert {short_name for short_name, *_ in box(PIPELINES[name], methods_of(name)[0])} == {"train", "evaluate"}
+        assert {short_name for short_name, *_ in box(PIPELINES[name], methods_of(name)[0])} == {
+            *("resolve_METHOD", "train_METHOD", "evaluate_METHOD"),
+        }
 
     def test_free_inputs(self, name: str) -> None:
         """Nothing is needed but the parameters of the experiment, the folder of raw images, and what was tuned."""
@@ -82,7 +87,7 @@ class TestShape:
 
     def test_one_result_per_method_leads_to_the_report(self, name: str) -> None:
         experiment = experiment_of(name)
-        (report,) = [node for node in PIPELINES[name].nodes if node.namespace == "report"]
+        (report,) = [node for node in PIPELINES[name].nodes if node.namespace == "methods.report"]
         assert set(report.inputs) == {
             f"params:{experiment}",
             *(f"{experiment}/{method}/result" for method in methods_of(name)),
@@ -92,8 +97,15 @@ class TestShape:
     def test_all_methods_get_the_same_data_and_settings(self, name: str) -> None:
         pipeline, experiment = PIPELINES[name], experiment_of(name)
         for method in methods_of(name):
-            (train,) = [node for node in pipeline.nodes if node.name == f"{method}.train"]
-            assert set(train.inputs) == {f"{experiment}/resolved", f"{experiment}/federation"}
+            alone = pipeline.only_nodes_with_namespaces([f"methods.{method}"])
+            names = ("federation", "hyperparameters")
+            assert alone.inputs() == {f"params:{experiment}", *(f"{experiment}/{name}" for name in names)}
+
+    def test_each_node_shows_its_own_source(self, name: str) -> None:
+        """As kedro-viz asks for it: of a partial it shows none."""
+        for node in PIPELINES[name].nodes:
+            assert inspect.isfunction(node.func)
+            assert f"def {node.func.__name__}(" in inspect.getsource(node.func)
 
     def test_no_dot_in_what_is_kept(self, name: str) -> None:
         """A dot means a namespace; outside the boxes, names are paths."""
@@ -124,11 +136,16 @@ class TestTuning:
 
     def test_it_tunes_the_methods_of_the_comparison(self, name: str) -> None:
         (run,) = [node for node in PIPELINES[name].nodes if node.namespace == "tune"]
-        assert run.func.keywords["methods"] == methods_of(name)
+        assert run.func.__kwdefaults__["methods"] == methods_of(name)
 
     def test_values_and_report_can_be_made_again_without_training(self, name: str) -> None:
         report = PIPELINES[name].only_nodes_with_namespaces(["report"])
         assert report.inputs() == {f"params:{name}", f"params:{experiment_of(name)}", f"{name}/trials"}
+
+
+def test_a_misspelt_name_is_a_sentence() -> None:
+    with pytest.raises(ClickException, match=r"There is no pipeline 'hetero_digit'; did you mean 'hetero_digits'\?"):
+        PIPELINES["hetero_digit"]
 
 
 def test_a_pipeline_writes_its_own_report() -> None:

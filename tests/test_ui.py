@@ -38,33 +38,46 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The commands that were run, with their environments; no browser is opened."""
     calls: list[Any] = []
     monkeypatch.setattr(subprocess, "run", lambda command, env, check: calls.append((command, env)))
-    monkeypatch.setattr(ui, "open_when_up", calls.append)
+    monkeypatch.setattr(ui, "open_when_up", lambda *given: calls.append(given))
     return calls
 
 
 def test_links_and_command(
     project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    experiments = {"hetero_digits": "3", "hetero_cifar": "1"}
-    monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: experiments)
+    monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {"hetero_digits": "3", "hetero_cifar": "1"})
+    monkeypatch.setattr(tracking.MlflowTracker, "save_view", lambda self, number: {"3": "abc", "1": ""}[number])
+    monkeypatch.setattr(ui, "free_port", lambda: 5003)
     ui.main()
 
-    page = "http://127.0.0.1:5000/#/experiments/{}/runs?workflowType=machine_learning&compareRunsMode=CHART"
+    page = "http://127.0.0.1:5003/#/experiments/{}/runs?workflowType=machine_learning&compareRunsMode=CHART"
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [f"hetero_cifar: {page.format(1)}", f"hetero_digits: {page.format(3)}"]
-    assert page.format(1) in started  # the first one is opened
+    assert lines[:3] == [
+        f"hetero_digits: {page.format(3)}&viewStateShareKey=ktpfl",
+        "hetero_digits, in words: http://127.0.0.1:5003/#/experiments/3/runs/abc?workflowType=machine_learning",
+        f"hetero_cifar: {page.format(1)}&viewStateShareKey=ktpfl",
+    ]
+    assert "port 5003 (port 5000 is taken)" in lines[3]
+    assert (lines[0].removeprefix("hetero_digits: "), 5003) in started  # the first one is opened
 
-    (arguments, environment) = next(call for call in started if isinstance(call, tuple))
+    (arguments, environment) = next(call for call in started if isinstance(call[0], list))
     assert arguments[:4] == [sys.executable, "-m", "mlflow", "ui"]
     options = dict(zip(arguments[4::2], arguments[5::2], strict=True))
     assert options == {
         "--backend-store-uri": f"sqlite:///{project}/mlflow.db",
         "--host": "127.0.0.1",
-        "--port": "5000",
+        "--port": "5003",
         "--workers": "1",
     }
     assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"  # 0.5 GB in 7 s instead of 2.7 GB in 27 s
     assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_a_taken_port_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(ui, "PORT", taken)
+        assert taken < ui.free_port() < taken + 100
 
 
 def test_both_servers_are_reached_from_this_machine_alone() -> None:
@@ -73,7 +86,7 @@ def test_both_servers_are_reached_from_this_machine_alone() -> None:
 
     makefile = (Path(__file__).parents[1] / "Makefile").read_text()
     assert re.findall(r"kedro viz run (.*)", makefile) == [
-        "--host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick"
+        "--host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick"
     ]
     for host in (ui.HOST, DEFAULT_HOST):
         assert ipaddress.ip_address(host).is_loopback
@@ -85,8 +98,7 @@ def test_the_page_opens_once_the_server_answers(monkeypatch: pytest.MonkeyPatch)
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(ui, "PORT", server.getsockname()[1])
-        ui.open_when_up("page")
+        ui.open_when_up("page", server.getsockname()[1])
     assert opened == ["page"]
 
 

@@ -33,7 +33,7 @@ INTRODUCTION = """# Bad inputs
 
 The error messages for inputs that cannot be used, {number:,} of them: settings, configuration files, images, files made
 to do harm, and checkpoints. Each error comes before training, in one line, and leaves no half-written file. What is
-allowed is told in [Running](running.md#limits).
+allowed is told in [Limits](reference/limits.md).
 
 Tests give each of these inputs. `python docs/generate/bad_inputs.py` writes this page from their tables, and a test
 fails where it is out of date.

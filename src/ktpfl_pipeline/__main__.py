@@ -1,18 +1,44 @@
-"""`python -m ktpfl_pipeline`: what `kedro run` does, with its options, for the installed package.
+"""`ktpfl`, or `python -m ktpfl_pipeline`: what `kedro run` does, with its options, for the installed package.
 
-It takes its configuration from ``conf/`` in the current folder, and writes below ``data/`` there.
+Configuration is taken from ``conf/`` in the current folder; where there is none, from the package. ``ktpfl conf``
+copies the package's here, to be edited, and ``ktpfl ui`` shows the runs in MLflow. All is written below this folder.
 """
 
-from kedro.framework.cli.utils import find_run_command
-from kedro.framework.project import configure_project
+import os
+import shutil
+import sys
+from pathlib import Path
 
 PACKAGE = "ktpfl_pipeline"
+CONF = Path(__file__).with_name("conf")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the pipelines that `arguments` ask for, or the command line where they are None, and exit."""
+    """Do what `arguments` ask for, or the command line where they are None; running pipelines ends with an exit."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given == ["conf"]:
+        return copy_configuration(Path("conf"))
+    if not Path("conf").is_dir():
+        os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(CONF / "logging.yml"))  # Kedro reads it when it is imported
+    if given == ["ui"]:
+        from ktpfl_pipeline import ui
+
+        return ui.main()
+    from kedro.framework.cli.utils import find_run_command
+    from kedro.framework.project import configure_project
+
     configure_project(PACKAGE)
-    find_run_command(PACKAGE)(arguments, prog_name=f"python -m {PACKAGE}")
+    run = find_run_command(PACKAGE)
+    run.epilog = "`ktpfl conf` copies the package's configuration here; `ktpfl ui` shows the runs in MLflow."
+    run(given, prog_name="ktpfl")
+
+
+def copy_configuration(folder: Path) -> None:
+    """Copy the package's configuration to a new folder."""
+    if folder.exists():
+        sys.exit(f"Error: {folder}/ is there already, and is what runs here use; edit it, or move it away first.")
+    shutil.copytree(CONF, folder)
+    print(f"{folder}/ is what runs in this folder use from now on: edit {folder}/base/.")  # noqa: T201
 
 
 if __name__ == "__main__":

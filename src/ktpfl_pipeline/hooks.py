@@ -20,31 +20,39 @@ class ProjectHooks:
 
     @hook_impl(tryfirst=True)  # before anybody's hook that asks for the pipelines
     def after_context_created(self, context: KedroContext) -> None:
-        """Check the parameters, tell the registry of the user's own methods, and say where runs are tracked.
+        """Check the parameters, tell the registry which methods are compared, and say where runs are tracked.
 
         Raises:
             ClickException: if the configuration cannot be read, or a setting cannot be.
         """
         from ktpfl_pipeline import tracking
-        from ktpfl_pipeline.config import parsing
-        from ktpfl_pipeline.pipelines import own_methods
+        from ktpfl_pipeline.config import checks, parsing
+        from ktpfl_pipeline.pipelines import compared
 
+        source, env = Path(context.config_loader.conf_source), context.config_loader.env
         try:
+            if env and source.is_dir():
+                checks.check_known("--env", env, [place.name for place in sorted(source.iterdir()) if place.is_dir()])
             files = copy.copy(context.config_loader)
             files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
             parameters = parsing.merged(_read(files, "parameters"), context.config_loader.runtime_params or {})
-            parsing.check(parameters)
-            own_methods.remember(parameters)
+            compared.remember(parsing.check(parameters))
             tracking.configure(_read(files, "tracking"), Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
 
     @hook_impl
-    def before_pipeline_run(self, run_params: dict[str, Any]) -> None:
-        """Check for the sequential runner: others would start nodes where tracking and checkpoints do not reach."""
+    def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Any) -> None:
+        """Put the nodes in their turns, and check for the sequential runner.
+
+        Other runners would start nodes where tracking and checkpoints do not reach.
+        """
+        from ktpfl_pipeline.pipelines.template import turn
+
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:
             raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
+        pipeline.nodes.sort(key=turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
@@ -62,7 +70,7 @@ class ProjectHooks:
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
-        """End with the comparison table and the place of the report."""
+        """End with the comparison table, the place of the report, and what one may do next."""
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):
                 dataset = catalog.get(name)
@@ -72,7 +80,17 @@ class ProjectHooks:
                     raise ClickException(
                         f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
                     ) from error
-                print(f"\n{table}\n\nReport: {os.path.relpath(dataset.page)}")  # noqa: T201
+                print(f"\n{table}\nReport: {os.path.relpath(dataset.page)}\n{_next_steps()}")  # noqa: T201
+
+
+def _next_steps() -> str:
+    """Say how to look at what is tracked, and at the pipeline, in a clone of the repository and elsewhere."""
+    from ktpfl_pipeline import tracking
+
+    clone = Path("Makefile").exists()
+    runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
+    seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
+    return seen + ("The pipeline in kedro-viz: make viz\n" if clone else "")
 
 
 def _read(loader: Any, name: str) -> dict[str, Any]:

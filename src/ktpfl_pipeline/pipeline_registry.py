@@ -1,11 +1,12 @@
-"""Every pipeline by name. An experiment is a line in conf/; what is compared in it, the registry of methods says."""
+"""Every pipeline by name. An experiment is a line in conf/, and so is what is compared in it."""
 
+from click import ClickException
 from kedro.pipeline import Pipeline
 
+from ktpfl_pipeline.config.checks import nearest
 from ktpfl_pipeline.config.schema import TUNE
-from ktpfl_pipeline.methods import compared
 from ktpfl_pipeline.pipelines import overview, sweep, tune
-from ktpfl_pipeline.pipelines.own_methods import own_methods
+from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
 HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
@@ -18,20 +19,27 @@ SWEEPS = (  # the paper's Tables 3 to 6
 DEFAULT = "compare_hetero_digits"
 
 
+class Pipelines(dict[str, Pipeline]):
+    """Pipelines by name."""
+
+    def __missing__(self, name: str) -> Pipeline:
+        """Raise the error of the command for a name that does not exist, with the nearest one."""
+        hint = nearest(name, self, "`kedro registry list` names them all.")
+        raise ClickException(f"There is no pipeline {name!r}; {hint}")
+
+
 def register_pipelines() -> dict[str, Pipeline]:
     """Return every pipeline by name.
 
     Of each experiment there are ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals) and
-    ``tune_<experiment>`` (the hyperparameters of these). KT-pFL comes first among the methods of both kinds; methods
-    that conf/ gives by a dotted path come last.
+    ``tune_<experiment>`` (the hyperparameters of these). Which rivals, conf/ says: see `methods_of`.
     """
     pipelines = {}
     for experiment in (*HETERO_EXPERIMENTS, *HOMO_EXPERIMENTS):
-        alone, *rivals = compared(one_architecture=experiment in HOMO_EXPERIMENTS)
-        methods = (alone, *rivals, *own_methods(experiment))
+        methods = methods_of(experiment, one_architecture=experiment in HOMO_EXPERIMENTS)
         compare, tuning = f"compare_{experiment}", f"{TUNE}{experiment}"
-        pipelines[experiment] = experiment_pipeline(experiment, experiment, [alone])
+        pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
         pipelines[compare] = experiment_pipeline(compare, experiment, methods)
         pipelines[tuning] = tune.create_pipeline(tuning, experiment, methods)
     pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
-    return {**pipelines, "overview": overview.create_pipeline(), "__default__": pipelines[DEFAULT]}
+    return Pipelines(pipelines, overview=overview.create_pipeline(), __default__=pipelines[DEFAULT])

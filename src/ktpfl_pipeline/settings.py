@@ -1,15 +1,22 @@
 """Kedro's settings of this project."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.hooks import ProjectHooks
+from kedro.utils import find_kedro_project
 
-# The project is used with `--pipeline=NAME`; Kedro 1.7 takes it and says at every run that `--pipelines` is newer.
+from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.terminal import TerminalHooks
+
+# The documentation says `--pipelines=NAME`. Kedro 1.7 takes `--pipeline` too, and would say so at every run.
 warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")
 
-HOOKS = (ProjectHooks(),)
+HOOKS = (ProjectHooks(), TerminalHooks())
+DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)  # outside a project it would take silence for consent
 
+_project = find_kedro_project(Path.cwd()) or Path.cwd()
+CONF_SOURCE = "conf" if (_project / "conf").is_dir() else str(Path(__file__).with_name("conf"))
 CONFIG_LOADER_ARGS: dict[str, Any] = {
     "base_env": "base",
     "default_run_env": "local",

@@ -1,4 +1,4 @@
-"""`make ui`: MLflow on this project's store, opened on the page that compares runs."""
+"""`make ui`: MLflow on this project's store, opened on the page that compares the methods."""
 
 import contextlib
 import os
@@ -19,38 +19,58 @@ PATIENCE = 60  # seconds for the server to come up
 
 
 def main() -> None:
-    """Print the link to each experiment's comparison page, open the first in a browser, and serve until stopped."""
+    """Print the links to each experiment's comparison, open the first in a browser, and serve until stopped."""
     project = Path.cwd()
-    loader = OmegaConfigLoader(conf_source=str(project / "conf"), env="local", **settings.CONFIG_LOADER_ARGS)
+    loader = OmegaConfigLoader(
+        conf_source=str(project / settings.CONF_SOURCE), env="local", **settings.CONFIG_LOADER_ARGS
+    )
     tracking.configure(loader["tracking"], project)
     tracker = tracking.current()
     if not isinstance(tracker, tracking.MlflowTracker):
         sys.exit("Tracking is off (conf/base/tracking.yml): there is nothing to show.")
-    pages = {
-        name: f"http://{HOST}:{PORT}/#/experiments/{number}/runs?workflowType=machine_learning&compareRunsMode=CHART"
-        for name, number in sorted(tracker.experiments().items())
-    }
+    port = free_port()
+    pages = links(tracker, f"http://{HOST}:{port}/#/experiments/")
     for name, page in pages.items():
         print(f"{name}: {page}")  # noqa: T201
-    print("Starting MLflow (a few seconds); stop it with Ctrl-C.", flush=True)  # noqa: T201
+    taken = f" (port {PORT} is taken)" if port != PORT else ""
+    print(f"Starting MLflow on port {port}{taken}, a few seconds; stop it with Ctrl-C.", flush=True)  # noqa: T201
     if pages:
-        threading.Thread(target=open_when_up, args=(next(iter(pages.values())),), daemon=True).start()
-    serve(tracker.store)
+        threading.Thread(target=open_when_up, args=(next(iter(pages.values())), port), daemon=True).start()
+    serve(tracker.store, port)
 
 
-def serve(store: str) -> None:
+def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:
+    """Return the page of each experiment, and that of its last comparison, sweep or tuning where there is one."""
+    pages = {}
+    for name, number in tracker.experiments().items():
+        parent = tracker.save_view(number)
+        pages[name] = f"{base}{number}{tracking.VIEW}"
+        if parent:
+            pages[f"{name}, in words"] = f"{base}{number}/runs/{parent}?workflowType=machine_learning"
+    return pages
+
+
+def free_port() -> int:
+    """Return the first port, from MLflow's own on, on which nobody listens."""
+    for port in range(PORT, PORT + 100):
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            return port
+    sys.exit(f"The ports {PORT} to {PORT + 99} are all taken: stop what listens on one of them.")
+
+
+def serve(store: str, port: int) -> None:
     """Run MLflow's server on `store` until it is stopped, without the parts that make it slow to start."""
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", HOST, "--port", str(PORT)]
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", HOST, "--port", str(port)]
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with contextlib.suppress(KeyboardInterrupt):  # the server has had the same signal
         subprocess.run([*command, "--workers", "1"], env={**os.environ, **quiet}, check=False)
 
 
-def open_when_up(page: str) -> None:
+def open_when_up(page: str, port: int) -> None:
     """Open `page` in the browser as soon as the server answers; without a browser the printed link must do."""
     for _ in range(2 * PATIENCE):
         try:
-            socket.create_connection((HOST, PORT), timeout=1).close()
+            socket.create_connection((HOST, port), timeout=1).close()
         except OSError:
             time.sleep(0.5)
         else:

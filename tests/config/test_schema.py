@@ -1,5 +1,6 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import pytest
@@ -25,9 +26,32 @@ def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
     assert (experiment.distillation.batch_size, experiment.partition.test_share) == (256, 0.25)
 
 
-@pytest.mark.parametrize(("given", "seeds"), [(3, [3]), ([4, 2], [4, 2])])
-def test_one_seed_needs_no_brackets(given: Any, seeds: list[int]) -> None:
-    assert parsing.parse("mine", changed("seeds", given)).seeds == seeds
+@pytest.mark.parametrize(
+    ("path", "given", "meant"),
+    [
+        ("seeds", 3, [3]),
+        ("seeds", [4, 2], [4, 2]),
+        ("private.classes", 3, [3]),
+        ("architectures", "mlp", ["mlp"]),
+        ("architectures", "lenet+mlp", ["lenet", "mlp"]),
+        ("compare", "fedmd", ["fedmd"]),
+        ("compare", "all+kt_pfl_authors", ["all", "kt_pfl_authors"]),
+    ],
+)
+def test_one_value_needs_no_brackets(path: str, given: Any, meant: list[Any]) -> None:
+    assert attrgetter(path)(parsing.parse("mine", changed(path, given))) == meant
+
+
+def test_what_is_compared_is_no_part_of_a_runs_settings() -> None:
+    one, other = (parsing.parse("mine", changed("compare", methods)) for methods in ("all", "fedmd"))
+    assert (one.shared(), one.settings()) == (other.shared(), other.settings())
+
+
+@pytest.mark.parametrize("method", ["fedavg", "kt_pfl_params"])
+def test_a_method_of_one_architecture_compared_beside_several(method: str) -> None:
+    with pytest.raises(InputError, match=f"{method} combines the clients' models, which needs one architecture"):
+        parsing.check({"mine": changed("compare", method)})
+    parsing.check({"mine": {**changed("compare", method), "architectures": "mlp", "training": {}}})
 
 
 def test_whole_numbers_do_for_fractions() -> None:
@@ -71,6 +95,7 @@ def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
     [
         ("seeds", -1, "mine.seeds.0 is -1; it should be greater than or equal to 0."),
         ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
+        ("seeds", "first", "mine.seeds.0 is 'first'; it should be a valid integer."),
         ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
         ("seeds", [3, 0, 3], "mine.seeds has 3 twice; give each seed once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
@@ -266,7 +291,7 @@ class TestSweep:
             ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it should"),
             ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; give each value once."),
             ({"values": []}, "sweep_x.values is []; it should have at least 1 item"),
-            ({"values": 5}, "sweep_x.values is 5; it should be a valid list."),
+            ({"values": None}, "sweep_x.values is None; it should be a valid list."),
             ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
             ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; give each method once."),
             ({"methods": []}, "sweep_x.methods is []; it should have at least 1 item"),
@@ -319,6 +344,7 @@ class TestTune:
             "order": ["paper", "coefficients_first"],
         }
         assert tune.space("fedmd") == {}
+        assert self.parsed(spaces={"kt_pfl": {"rho": 3.0}}).space("kt_pfl") == {"rho": [3.0]}
 
     def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
         experiment = parsing.parse("mine", EXPERIMENT)
@@ -333,11 +359,7 @@ class TestTune:
             ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
             ({"spaces": {"kt_pfl": {"roh": [1.0]}}}, "tune_mine.spaces.kt_pfl.roh cannot be 1.0: There is no setting"),
             ({"spaces": {"kt_pfl": {"rho": [1.0, -1.0]}}}, "tune_mine.spaces.kt_pfl.rho cannot be -1.0: kt_pfl.rho is"),
-            ({"spaces": {"kt_pfl": {"rho": []}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
-            (
-                {"spaces": {"kt_pfl": {"rho": 3.0}}},
-                "tune_mine.spaces.kt_pfl.rho is 3.0; it must be a list of values, or",
-            ),
+            ({"spaces": {"kt_pfl": {"rho": None}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
             ({"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}}, "tune_mine.spaces.kt_pfl.rho has 1.0 twice; give each value"),
             (
                 {"spaces": {"kt_pfl": {"rho": {"low": 2, "high": 2}}}},

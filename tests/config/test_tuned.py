@@ -94,12 +94,14 @@ def test_how_much_is_run_and_where_may_differ(changes: dict[str, Any]) -> None:
 def test_another_task_is_refused(changes: dict[str, Any], named: str) -> None:
     message = refusal(left(), **changes)
     assert f"homo_mine were tuned for other settings ({named}); " in message
-    assert "`kedro run --pipeline=tune_homo_mine`" in message
+    assert "`kedro run --pipelines=tune_homo_mine`" in message
 
 
 def test_no_file() -> None:
     message = refusal("")
-    assert message.startswith(f"homo_mine.hyperparameters is tuned, and there is no {FILE}; run `kedro run --pipeline=")
+    assert message.startswith(
+        f"homo_mine.hyperparameters is tuned, and there is no {FILE}; run `kedro run --pipelines="
+    )
 
 
 def test_an_untuned_method_beside_tuned_ones_is_refused() -> None:

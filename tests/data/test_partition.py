@@ -138,19 +138,30 @@ def test_all_labels_gives_one_of_a_class_that_is_too_rare_to_test():
     assert counts[:, 2].sum() == 5  # fewer than clients: shared out as far as they go
 
 
-@pytest.mark.parametrize(("clients", "classes"), [(20, 10), (5, 10), (1, 2), (7, 2), (4, 3), (13, 7), (20, 9), (3, 5)])
-@pytest.mark.parametrize("seed", range(2))
-def test_two_labels_gives_two_and_shares_classes_evenly(clients, classes, seed):
-    labels = make_labels(200 * classes, classes, seed)
-    counts = label_counts(labels, partition(labels, clients, "two_labels", seed), classes)
-    assert ((counts > 0).sum(dim=1) == 2).all()
+@pytest.mark.parametrize(
+    ("clients", "classes", "k"),
+    [
+        *((20, 10, 2), (5, 10, 2), (1, 2, 2), (7, 2, 2), (13, 7, 2), (20, 9, 2), (3, 5, 2)),
+        *((20, 10, 3), (4, 3, 3), (13, 7, 4), (12, 10, 4), (3, 5, 5), (2, 2, 1)),
+    ],
+)
+def test_every_client_gets_k_labels_and_classes_are_shared_evenly(clients, classes, k):
+    labels = make_labels(200 * classes, classes)
+    counts = label_counts(labels, partition(labels, clients, "k_labels", 0, labels_per_client=k), classes)
+    assert ((counts > 0).sum(dim=1) == k).all()
     owners = (counts > 0).sum(dim=0)
     assert owners.max() - owners.min() <= 1
     assert owners.min() >= 1
     for column in counts.T:
         assert column[column > 0].max() - column[column > 0].min() <= 1
-    if (clients, classes) == (20, 10):
+    if (clients, classes, k) == (20, 10, 2):
         assert (owners == 4).all()
+
+
+def test_two_labels_are_k_labels_with_draws_of_their_own():
+    labels = make_labels(2000, 10)
+    counts = label_counts(labels, partition(labels, 20, "two_labels", 0, labels_per_client=5), 10)
+    assert ((counts > 0).sum(dim=1) == 2).all()
 
 
 def test_two_labels_varies_the_pairs():
@@ -248,7 +259,7 @@ def test_similarity_is_of_distributions_not_of_sizes():
     [
         ({"clients": 0}, ("federation of 0 clients", "1 client or more")),
         ({"scheme": "two_label"}, ("'two_label' is unknown", "did you mean 'two_labels'", "iid, all_labels")),
-        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, dirichlet")),
+        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, k_labels, dirichlet")),
         ({"test_share": 0.0}, ("test_share 0.0", "between 0 and 1")),
         ({"test_share": 1.0}, ("test_share 1.0", "between 0 and 1")),
         ({"test_share": 25}, ("test_share 25", "such as 0.25")),
@@ -267,10 +278,17 @@ def test_similarity_is_of_distributions_not_of_sizes():
         ({"pool": torch.arange(5), "clients": 2}, ("5 samples are too few for 2 clients", "Lower clients")),
         ({"pool": torch.arange(0)}, ("0 samples are too few for 4 clients",)),
         ({"scheme": "dirichlet", "alpha": 1e-5}, ("alpha 1e-05", "some of 4 clients", "100 samples", "raise alpha")),
-        ({"scheme": "two_labels", "clients": 1}, ("3 classes out among 1 clients", "(2)", "change `clients`")),
+        (
+            {"scheme": "two_labels", "clients": 1},
+            ("3 classes out among 1 clients", "at least 2 clients", "change `clients`"),
+        ),
+        (
+            {"scheme": "k_labels", "labels_per_client": 4},
+            ("3 classes out among 4 clients", "4 classes or more", "`classes`"),
+        ),
         (
             {"scheme": "two_labels", "pool": torch.arange(0, 90, 3)},
-            ("1 classes out among 4 clients", "two classes or more", "`classes`"),
+            ("1 classes out among 4 clients", "2 classes or more", "`classes`"),
         ),
     ],
 )

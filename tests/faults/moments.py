@@ -20,6 +20,7 @@ PLACES = (
     (("conf",), SETTINGS),
     (("data", "01_raw"), DATA),
     (("data", "03_primary"), PARTITION),
+    (("data", "05_model_input"), PARTITION),
     (("data", "06_models"), CHECKPOINT),
     (("data", "07_model_output"), RESULT),
     (("data", "08_reporting"), REPORT),

@@ -1,5 +1,6 @@
 """A report is replaced whole or not at all; a folder is there when it is asked for."""
 
+import base64
 import hashlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,17 +9,22 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+import torch
 from click import ClickException
 from finished_runs import make_result
 from full_disk import full_disk
 from kedro.io import DatasetError
 from matplotlib.figure import Figure
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.federated import FederatedData, PublicSet
+from ktpfl_pipeline.data.partition import ClientIndices
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipelines.datasets import (
     ComparisonsDataset,
     CSVDataset,
+    FederationDataset,
     FigureDataset,
     FolderDataset,
     JSONDataset,
@@ -26,6 +32,7 @@ from ktpfl_pipeline.pipelines.datasets import (
     ResultDataset,
     WholeTextDataset,
 )
+from ktpfl_pipeline.pipelines.whole_files import sums
 
 FILES = {
     "report.html",
@@ -50,12 +57,21 @@ def files(folder: Path) -> set[str]:
 
 
 TABLE = pd.DataFrame({"seed": [0, 0, 1], "client": [0, 1, 0], "index": [7, 8, 9]})
+OWNERS = {0: {0: ClientIndices(*torch.arange(9).split(3))}, 1: {0: ClientIndices(*torch.arange(1, 10).split(3))}}
+IMAGES = torch.arange(10 * 28 * 28).reshape(10, 1, 28, 28).to(torch.uint8)
+FEDERATION = FederatedData(
+    LabelledDataset(IMAGES, torch.arange(10)),
+    PublicSet(IMAGES, {0: torch.tensor([9]), 1: torch.tensor([0])}),  # an open part: of the same images
+    OWNERS,
+    {"seeds": [0, 1], "public": {"source": "open_part"}},
+)
 KINDS: dict[str, tuple[Any, Any]] = {
     "result.json": (ResultDataset, make_result("local", 0.5, 0.75)),
     "points.json": (JSONDataset, {"points": [{"value": 0.5}]}),
     "partition.csv": (CSVDataset, TABLE),
     "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
     "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),
+    "federation.pt": (FederationDataset, FEDERATION),
 }
 
 
@@ -68,6 +84,31 @@ def single(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
     assert not dataset.exists()
     dataset.save(content)
     return dataset, file
+
+
+class TestFederation:
+    """The data of all seeds cross from box to box as they are."""
+
+    def test_read_as_it_was_written(self, tmp_path: Path) -> None:
+        file = tmp_path / "federation.pt"
+        FederationDataset(filepath=str(file)).save(FEDERATION)
+        read = FederationDataset(filepath=str(file)).load()
+        assert (read.settings, list(read.seeds)) == (FEDERATION.settings, [0, 1])
+        for seed, own in FEDERATION.seeds.items():
+            assert read.seeds[seed].fingerprint == own.fingerprint
+            assert torch.equal(read.seeds[seed].clients[0].test.images, own.clients[0].test.images)
+        assert file.stat().st_size < 2 * IMAGES.numel(), "an open part's images are stored once"
+
+    def test_no_code_in_it_runs(self, tmp_path: Path) -> None:
+        file = tmp_path / "federation.pt"
+        torch.save(FEDERATION, file)
+        file.with_name("federation.pt.sha256").write_text(sums(tmp_path, [file]))
+        with pytest.raises(DatasetError, match="--namespaces=data"):
+            FederationDataset(filepath=str(file)).load()
+
+    def test_one_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(DatasetError, match=r"federation\.pt is not there: .*--namespaces=data"):
+            FederationDataset(filepath=str(tmp_path / "federation.pt")).load()
 
 
 class TestWhole:
@@ -225,8 +266,12 @@ class TestReport:
         dataset.save(report())
         assert dataset.load() == "# new ±"
         assert dataset.console() == "new ─ ±"
-        assert str(dataset.preview()) == "<p>new ± Δ</p>"
         assert dataset.page == dataset.place / "report.html"
+
+    def test_its_first_figure_is_its_preview(self, dataset: ReportDataset) -> None:
+        """As kedro-viz wants images: PNG in base64."""
+        dataset.save(report("![accuracy](figures/accuracy.png) ![other](figures/other.png)"))
+        assert base64.b64decode(dataset.preview()) == (dataset.place / "figures" / "accuracy.png").read_bytes()
 
     def test_the_old_report_goes_whole(self, dataset: ReportDataset) -> None:
         """A figure of the last report would look like one of this."""

@@ -24,7 +24,7 @@ COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")
 SEEDS = (0, 1)
 CLIENTS, ROUNDS = 5, 2
 COMPARE = f"compare_{EXPERIMENT}"
-VARIANT = "two_labels-open_part"
+VARIANT = "digits-28x28x1-5_clients-two_labels-open_part"
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class TestReport:
 
     @pytest.mark.parametrize(
         "name",
-        ["accuracy", "clients", "labels", "coefficients_kt_pfl", "matrix_over_rounds", "theorem", "communication"],
+        ["accuracy", "clients", "labels", "coefficients_kt_pfl", "matrix_over_rounds", "theorem", "traffic"],
     )
     def test_every_figure_as_png_and_svg(self, report: Path, name: str) -> None:
         assert (report / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -1,13 +1,15 @@
 """How far a run is: what the log says; the bar needs a terminal."""
 
+import io
 import logging
 
 import pytest
 from experiment import EXPERIMENT as SECTION
+from rich.console import Console
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress
+from ktpfl_pipeline.pipelines.federated_training.progress import Progress, duration, expect
 
 EXPERIMENT = parsing.parse("mine", {**SECTION, "seeds": [0, 1], "rounds": 2})
 
@@ -32,18 +34,16 @@ def logged(caplog: pytest.LogCaptureFixture, seconds: float, trained: bool = Tru
 
 def test_one_line_per_run(caplog: pytest.LogCaptureFixture) -> None:
     lines = logged(caplog, seconds=1.0)
-    assert [line.rpartition(" in ")[0] for line in lines] == [
-        "KT-pFL, seed 0: accuracy 50.0 %",
-        "KT-pFL, seed 1: accuracy 50.0 %",
+    assert [line.partition(" in ")[0] for line in lines] == [
+        "1/2  KT-pFL, seed 0: accuracy 50.0 %",
+        "2/2  KT-pFL, seed 1: accuracy 50.0 %",
     ]
 
 
 def test_more_than_an_hour_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
     """Four rounds of half an hour."""
     long = [line for line in logged(caplog, seconds=1800.0) if "hours" in line]
-    assert long == [
-        "KT-pFL will take about 2.0 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
-    ]
+    assert long == ["This will take about 2.0 hours at 1800 s a round; stop and add --env=quick for a run of minutes."]
 
 
 def test_less_than_an_hour_is_not(caplog: pytest.LogCaptureFixture) -> None:
@@ -59,10 +59,59 @@ def test_a_resumed_run_announces_what_is_left(caplog: pytest.LogCaptureFixture) 
         shown.phase("train", 1, 5)
         shown.round(record(2, 1800.0))
     assert [message for message in caplog.messages if "hours" in message] == [
-        "KT-pFL will take about 1.5 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
+        "This will take about 1.5 hours at 1800 s a round; stop and add --env=quick for a run of minutes."
     ]
 
 
 def test_what_was_finished_before_takes_no_time(caplog: pytest.LogCaptureFixture) -> None:
     lines = logged(caplog, seconds=1800.0, trained=False)
-    assert lines == [f"KT-pFL, seed {seed}: accuracy 50.0 % (finished before)" for seed in (0, 1)]
+    assert lines == [f"{seed + 1}/2  KT-pFL, seed {seed}: accuracy 50.0 % (finished before)" for seed in (0, 1)]
+
+
+def test_all_methods_count_and_say_how_long_they_take(caplog: pytest.LogCaptureFixture) -> None:
+    """Three methods with two seeds; a run has two rounds of 30 s, so five runs are left after the first."""
+    expect(3)
+    assert [line.partition("  ")[0] for line in logged(caplog, 30.0) + logged(caplog, 30.0)] == [
+        "1/6",
+        "2/6",
+        "3/6",
+        "4/6",
+    ]
+    first, last = logged(caplog, 30.0)
+    assert first.endswith(", about 60 s left")
+    assert "left" not in last
+    assert logged(caplog, 30.0)[0].startswith("1/2  "), "what nobody announced is counted anew"
+
+
+def test_starting_anew_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ktpfl_pipeline")
+    expect(2)
+    for _ in range(2):
+        Progress("kt_pfl", EXPERIMENT).plan.say_anew()
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_display_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """While Theorem 1 is checked, after the last round, no further round is counted."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    expect(13)
+    progress = Progress("kt_pfl_likelihood", EXPERIMENT)
+    console = Console(width=width, record=True, file=io.StringIO())
+    with progress.run(0) as shown:
+        for seen in ("round 1/2  distill 3/20", "looking at the final models"):
+            shown.phase("distill", 3, 20)
+            console.print(progress.get_renderable())
+            lines = console.export_text().splitlines()
+            assert len(lines) == 2
+            assert max(map(len, lines)) <= width
+            assert "0 of 26" in lines[0]
+            assert lines[1].startswith("KT-pFL (likelihood), seed 0")
+            assert seen in lines[1]
+            for t in (1, 2):
+                shown.round(record(t))
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (240, "4 min"), (9000, "2.5 h")])
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

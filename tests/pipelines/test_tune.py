@@ -180,7 +180,7 @@ class TestComparison:
             assert {f"method.{name}": str(value) for name, value in made["values"].items()} == {
                 name: value for name, value in run.data.params.items() if name.startswith("method.")
             }
-        folder = compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}" / "two_labels-open_part-tuned"
+        (folder,) = (compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}").glob("*-tuned")
         assert "Tuned, every method's" in (folder / "report.md").read_text()
 
     def test_equal_values_are_the_same_runs_wherever_they_are_from(self, compared: Project) -> None:
@@ -214,7 +214,7 @@ class TestRefused:
 
     def test_tuned_without_a_tuning(self, untracked: Project) -> None:
         """The message names the place where a tuning would leave its file."""
-        with pytest.raises(ClickException, match=rf"there is no {FILE}; run `kedro run --pipeline={NAME}` first"):
+        with pytest.raises(ClickException, match=rf"there is no {FILE}; run `kedro run --pipelines={NAME}` first"):
             untracked.run(f"compare_{EXPERIMENT}", experiment=EXPERIMENT, hyperparameters="tuned")
         assert not checkpoints(untracked, EXPERIMENT)
 

@@ -2,12 +2,17 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
+from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import comparison as left
 from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
+from ktpfl_pipeline.reports.answer import advice, tiles
+from ktpfl_pipeline.reports.style import look, readable
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
 
@@ -17,21 +22,23 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.ids, self.loads, self.tags, self.text = [], [], [], set(), []
+        self.open, self.ids, self.loads, self.links, self.text = [], [], [], [], []
+        self.elements = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
         self.open += [] if tag in VOID else [tag]
-        self.look(attributes)
+        self.look(tag, attributes)
 
     def handle_startendtag(self, tag, attributes):
-        self.tags.add(tag)
-        self.look(attributes)
+        self.look(tag, attributes)
 
-    def look(self, attributes):
+    def look(self, tag, attributes):
         values = dict(attributes)
+        self.elements.append((tag, values))
+        if tag == "a" and "href" in values:
+            self.links.append(values.pop("href"))
         self.ids += [values["id"]] if "id" in values else []
         self.loads += [values[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in values]
 
@@ -41,6 +48,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
+
+    @property
+    def tags(self):
+        return {tag for tag, _ in self.elements}
 
 
 @pytest.fixture(scope="module")
@@ -70,28 +81,27 @@ def alone(result, settings):
 class TestSummary:
     def test_above(self, study):
         assert comparison.summary(study) == (
-            "KT-pFL is 2.0 points above local-only after distillation, 95 % interval [+2.0, +2.0] over 3 seeds."
+            "KT-pFL is 2.0 points above local-only after transfer, 95 % interval [+2.0, +2.0] over 3 seeds."
         )
 
     def test_below_and_the_other_point_says_otherwise(self, result):
         """At the end -10, -10 and -9.7: -9.9 ± 4.303 · 0.173 / √3; before it always +2."""
         fedmd = result("fedmd", 0.78, 0.79, 0.803, after_local=(0.90, 0.91, 0.92))
         assert comparison.summary([fedmd, result("local", 0.88, 0.89, 0.90)]) == (
-            "FedMD is 9.9 points below local-only after distillation, 95 % interval [−10.3, −9.5] over 3 seeds. "
-            "After local training, before that round's distillation, the difference is +2.0 points, 95 % interval "
-            "[+2.0, +2.0]."
+            "FedMD is 9.9 points below local-only after transfer, 95 % interval [−10.3, −9.5] over 3 seeds. "
+            "After local training, before that, it is +2.0 points [+2.0, +2.0]."
         )
 
     def test_an_interval_with_zero_decides_nothing(self, result):
         """+5 and +3: beyond their standard deviation of 1.4, and within ± 12.7."""
         assert comparison.summary([result("kt_pfl", 0.90, 0.88), result("local", 0.85, 0.85)]) == (
-            "KT-pFL and local-only cannot be told apart after distillation: the difference is +4.0 points, 95 % "
+            "KT-pFL and local-only cannot be told apart after transfer: +4.0 points, 95 % "
             "interval [−8.7, +16.7] over 2 seeds."
         )
 
     def test_one_seed_decides_nothing(self, result):
         assert comparison.summary([result("kt_pfl", 0.9), result("local", 0.8)]) == (
-            "KT-pFL is 10.0 points above local-only after distillation, with one seed: without an interval this "
+            "KT-pFL is 10.0 points above local-only after transfer, with one seed: without an interval this "
             "decides nothing."
         )
         assert "is level with local-only" in comparison.summary([result("kt_pfl", 0.8), result("local", 0.8)])
@@ -99,14 +109,13 @@ class TestSummary:
     def test_a_better_baseline_is_named(self, result):
         results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.9), result("local", 0.7, 0.7)]
         assert comparison.summary(results) == (
-            "KT-pFL is 10.0 points above local-only after distillation, 95 % interval [+10.0, +10.0] over 2 seeds. The "
-            "highest mean is FedMD's. FedMD is 10.0 points above KT-pFL after distillation, 95 % interval "
-            "[+10.0, +10.0] over 2 seeds."
+            "KT-pFL is 10.0 points above local-only after transfer, 95 % interval [+10.0, +10.0] over 2 seeds. The "
+            "highest mean is FedMD's; it is 10.0 points above KT-pFL's, [+10.0, +10.0]."
         )
 
     def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, result):
         results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.81), result("local", 0.7, 0.7)]
-        assert "FedMD and KT-pFL cannot be told apart" in comparison.summary(results)
+        assert "FedMD's; it cannot be told apart from KT-pFL's" in comparison.summary(results)
 
     def test_without_local_only(self, result):
         assert "no local-only run" in comparison.summary([result("kt_pfl", 0.8)])
@@ -131,8 +140,11 @@ class TestPage:
         page = Page(built.html)
         assert page.loads  # a drawing refers to its own parts
         assert all(value.startswith(("#", "data:")) for value in page.loads)
-        assert not page.tags & {"script", "link", "iframe", "img"}
-        assert not re.search(r"@import|url\((?!#)", built.html)
+        assert not page.tags & {"link", "iframe", "img"}
+        assert not re.search(r"@import|url\((?!#)|fetch\(|import\(", built.html)
+        ours = {*built.data, *(f"#{name}" for name in page.ids)}
+        assert page.links
+        assert set(page.links) <= ours, "links lead to a file beside the page or to a place in it"
 
     def test_content(self, built, study):
         text = " ".join("".join(Page(built.html).text).split())
@@ -150,7 +162,8 @@ class TestPage:
         finished = summarise([run("<b>_mine & co")], {})
         built = comparison.build(name, [finished], {**settings, "private": {"source": source}})
         page = Page(built.html)
-        assert not page.tags & {"script", "c", "b_mine"}
+        assert not page.tags & {"c", "b_mine"}
+        assert built.html.count("<script") == 1  # the page's own
         assert "<b>_mine" not in built.html
         assert name in "".join(page.text)
         assert r"<b>\_mine \& co" in built.latex
@@ -165,11 +178,105 @@ class TestPage:
         )
 
 
+class TestAccessible:
+    """What plain code can see of it; contrasts and the rest are axe-core's."""
+
+    @pytest.fixture(scope="class", params=["comparison", "alone"])
+    def page(self, request, built, alone):
+        return Page({"comparison": built, "alone": alone}[request.param].html)
+
+    def test_headings_go_down_in_steps(self, page):
+        levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1 and levels.count(1) == 1
+        assert all(lower - upper <= 1 for upper, lower in pairwise(levels))
+
+    def test_headings_of_tables_say_what_they_head(self, page):
+        heads = [values.get("scope") for tag, values in page.elements if tag == "th"]
+        assert set(heads) == {"col", "row"}
+
+    def test_every_figure_has_an_alternative(self, page):
+        drawn = [values for tag, values in page.elements if tag == "svg"]
+        assert drawn
+        assert all(values["role"] == "img" and len(values["aria-label"]) > 20 for values in drawn)
+
+    def test_what_scrolls_can_be_reached_and_has_a_name_of_its_own(self, page):
+        regions = [values for _, values in page.elements if values.get("role") == "region"]
+        assert all(values["tabindex"] == "0" for values in regions)
+        assert len({values["aria-label"] for values in regions}) == len(regions)
+
+    def test_language_and_one_main_part(self, page):
+        assert ("html", {"lang": "en"}) in page.elements
+        assert sum(tag == "main" for tag, _ in page.elements) == 1
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_text_in_a_methods_colour_can_be_read(self, method):
+        """Contrast to white of 4.5 to 1, by WCAG's formula."""
+        parts = [int(readable(look(method).colour)[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        assert 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) > 4.4
+
+
+class TestFirstGlance:
+    def test_title_and_where_it_is_from(self, study, settings):
+        made = Provenance("2026-11-22 06:00:00+00:00", "kedro run", "abc1234", "me", "a machine", "Python 3")
+        built = comparison.build("compare_hetero_digits", study, settings, made)
+        assert built.heading == "3 methods on handwritten digits"
+        text = "".join(Page(built.html).text)
+        for told in (comparison.identity(study), made.date, made.command, made.commit, made.machine, made.versions):
+            assert told in text
+            assert told in built.markdown
+
+    @pytest.mark.parametrize(
+        ("source", "title"),
+        [("emnist:letters", "EMNIST"), ("npz:some/where/mine.npz", "mine.npz"), ("camera_traps", "camera_traps")],
+    )
+    def test_data_in_a_title(self, source, title):
+        assert comparison.data_title(source) == title
+
+    def test_tiles(self, result):
+        """FedMD 15 above local-only with both seeds, KT-pFL +5 and +1."""
+        results = [result("kt_pfl", 0.75, 0.71), result("fedmd", 0.85, 0.85), result("local", 0.7, 0.7)]
+        assert [(tile.title, tile.role, tile.value) for tile in tiles(results)] == [
+            ("FedMD", "highest mean", "85.0 ± 0.0 %"),
+            ("KT-pFL", "subject of this report", "73.0 ± 2.8 %"),
+            ("Local only", "training alone", "70.0 ± 0.0 %"),
+        ]
+        assert [tile.note for tile in tiles(results)] == [
+            "+15.0 [+15.0, +15.0] points to local-only: better",
+            "+3.0 [−22.4, +28.4] points to local-only: undecided",
+            "what the others are measured by",
+        ]
+        assert [tile.role for tile in tiles(results[::2])] == ["highest mean, subject of this report", "training alone"]
+
+    def test_advice(self, result):
+        """KT-pFL +5 and +1: 3 ± t · 2.83 / √n is above zero from 6 seeds on. FedMD: 2 MB for 15 points."""
+        results = [result("kt_pfl", 0.75, 0.71), result("fedmd", 0.85, 0.85), result("local", 0.7, 0.7)]
+        assert advice(results) == {
+            "Which method": "FedMD has the highest mean; 1 other cannot be told apart from it.",
+            "What a point costs": "KT-pFL: 2.00 MB, for which no gain over local-only is shown; "
+            "FedMD: 0.13 MB for each point over local-only.",
+            "How many seeds": "KT-pFL and local-only: about 6 instead of 2 would decide; FedMD and KT-pFL: about 3 "
+            "instead of 2 would decide. Where more are named, that is if difference and spread stay.",
+        }
+
+    def test_a_cheaper_method_that_is_as_good_is_named(self, result):
+        results = [result("kt_pfl", 0.75, 0.71), result("local", 0.7, 0.7)]
+        assert "The cheapest of these is Local only (sends nothing; KT-pFL: 2.00 MB)" in advice(results)["Which method"]
+
+    def test_one_seed_gives_no_advice(self, result):
+        told = advice([result("kt_pfl", 0.9), result("local", 0.8)])
+        assert "one seed does not say" in told["Which method"]
+        assert "at least two" in told["How many seeds"]
+
+
 @pytest.mark.usefixtures("blank_figures")
 class TestOtherForms:
     def test_markdown_refers_to_the_figures(self, built):
         found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
-        names = ["accuracy", "spread", "clients", "coefficients_kt_pfl", "communication", "labels"]
+        names = [
+            *("differences", "accuracy", "clients", "coefficients_kt_pfl", "traffic"),
+            *("spread", "labels"),
+        ]
         assert sorted(found) == sorted(names)
         assert list(built.figures) == names
         assert "training:\n  epochs: 5\n  learning_rate: 0.05\n" in built.markdown
@@ -192,8 +299,8 @@ class TestOtherForms:
     def test_everything_that_was_kept_is_shown(self, whole, result, settings):
         built = comparison.build("x", [whole, result("local", 0.6, 0.6)], settings)
         assert list(built.figures) == [
-            *("accuracy", "spread", "clients", "coefficients_kt_pfl", "matrix_over_rounds"),
-            *("theorem", "communication", "labels"),
+            *("differences", "accuracy", "clients", "coefficients_kt_pfl", "matrix_over_rounds"),
+            *("traffic", "spread", "theorem", "labels"),
         ]
         for text in (built.html, built.markdown):
             assert "Theorem 1" in text
@@ -206,7 +313,7 @@ class TestOtherForms:
         for each in (built, alone):
             assert not {"theorem", "matrix_over_rounds"} & each.figures.keys()
             assert "Theorem 1" not in each.html + each.markdown + each.latex
-        assert "Differences" not in alone.html + alone.markdown
+        assert "minus each method" not in alone.html + alone.markdown
 
     def test_other_matrices_share_a_figure(self, run, settings):
         results = [
@@ -226,7 +333,7 @@ class TestOtherForms:
             *("report.html", "report.md", "table.tex", "comparison.json"),
             *("runs.csv", "rounds.csv", "clients.csv", "differences.csv"),
         }
-        assert built.variant == "two_labels-open_part"
+        assert built.variant == "digits-2_clients-two_labels-open_part"
 
     def test_console(self, built, alone):
         for text in (built.console, alone.console):
@@ -245,7 +352,7 @@ class TestOtherForms:
             for method in ("kt_pfl", "local")
         ]
         assert list(comparison.build("x", finished, settings).figures) == [
-            *("accuracy", "spread", "clients", "communication", "labels")
+            *("differences", "accuracy", "clients", "traffic", "spread", "labels")
         ]
 
     def test_settings_may_be_missing(self, result):
@@ -282,9 +389,9 @@ class TestOneArchitecture:
         return comparison.build("compare_homo_digits", results, settings).markdown
 
     def test_the_subject_is_kt_pfl_on_parameters(self, results, text):
-        assert comparison.summary(results).startswith("KT-pFL (parameters) is level with local-only after aggregation")
-        assert "After aggregation (%)" in text
-        assert "distil" not in text
+        assert comparison.summary(results).startswith("KT-pFL (parameters) is level with local-only after transfer")
+        assert "After transfer (%)" in text
+        assert "the plain average" not in text  # there is no matrix
 
     def test_absent_clients_are_evaluated_and_said_to_be_absent(self, text):
         assert "2 of 3 clients are in a round; the others are evaluated as they are." in text
@@ -315,29 +422,30 @@ def test_where_the_hyperparameters_are_from(study, settings, origin, word):
 
 
 @pytest.mark.parametrize(
-    ("partition", "public", "name"),
+    ("changed", "name"),
     [
-        ({"scheme": "two_labels", "alpha": 0.5}, "mnist", "two_labels-mnist"),
-        ({"scheme": "dirichlet", "alpha": 0.3}, "open_part", "dirichlet-0.3-open_part"),
-        ({"scheme": "all_labels"}, "npz:../my images/a.npz", "all_labels-npz_.._my_images_a.npz"),
+        ({}, "digits-28x28x1-20_clients-two_labels-mnist"),
+        (
+            {"private": {"source": "npz:../my images/a.npz"}},
+            "npz_.._my_images_a.npz-28x28x1-20_clients-two_labels-mnist",
+        ),
+        ({"image": {"size": 64, "channels": 3}}, "digits-64x64x3-20_clients-two_labels-mnist"),
+        ({"clients": 100, "participation": 0.1}, "digits-28x28x1-100_clients-two_labels-mnist-0.1"),
+        (
+            {"partition": {"scheme": "dirichlet", "alpha": 0.3}, "public": {"source": "open_part"}},
+            "digits-28x28x1-20_clients-dirichlet-0.3-open_part",
+        ),
+        ({"hyperparameters": "configured"}, "digits-28x28x1-20_clients-two_labels-mnist"),
+        ({"hyperparameters": "tuned"}, "digits-28x28x1-20_clients-two_labels-mnist-tuned"),
     ],
 )
-def test_variant_is_a_folder_name(partition, public, name):
-    assert comparison.variant({"partition": partition, "public": {"source": public}}) == name
-
-
-def test_absent_clients_are_in_the_variant():
-    """So that 20 clients and 100 of which a tenth is in a round have reports side by side."""
-    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}, "clients": 100}
-    assert comparison.variant({**settings, "participation": 1.0}) == "two_labels-mnist"
-    assert comparison.variant({**settings, "participation": 0.1}) == "two_labels-mnist-100_clients-0.1"
-
-
-def test_tuned_hyperparameters_are_in_the_variant():
-    """So that the same comparison with configured ones stands beside it."""
-    settings = {"partition": {"scheme": "two_labels"}, "public": {"source": "mnist"}}
-    assert comparison.variant({**settings, "hyperparameters": "configured"}) == "two_labels-mnist"
-    assert comparison.variant({**settings, "hyperparameters": "tuned"}) == "two_labels-mnist-tuned"
+def test_what_is_compared_is_in_the_folders_name(changed, name):
+    """So that comparisons which differ in it have reports side by side."""
+    settings = {
+        **{"private": {"source": "digits"}, "image": {"size": 28, "channels": 1}, "clients": 20},
+        **{"participation": 1.0, "partition": {"scheme": "two_labels", "alpha": 0.5}, "public": {"source": "mnist"}},
+    }
+    assert comparison.variant({**settings, **changed}) == name
 
 
 def test_settings_without_partition_have_no_variant():
@@ -358,6 +466,6 @@ class TestFacts:
         given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
         told = "10 % of the clients are adversaries and upload flipped predictions; means are over the others"
         assert told in comparison.build("x", [result("kt_pfl", 0.8)], given).facts
-        assert comparison.variant(given) == "two_labels-open_part-flipped-0.1"
+        assert comparison.variant(given) == "digits-2_clients-two_labels-open_part-flipped-0.1"
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
         assert "adversaries" not in str(comparison.build("x", [result("kt_pfl", 0.8)], none).facts)

@@ -7,12 +7,11 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 from ktpfl_pipeline.analysis.results import summarise
-from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import figures, style
 from ktpfl_pipeline.reports.figures.base import apart, svg
 from ktpfl_pipeline.reports.figures.matrix import even_attention
-from ktpfl_pipeline.reports.figures.traffic import TRAFFIC
+from ktpfl_pipeline.reports.figures.traffic import frontier
 
 
 def texts(figure):
@@ -54,14 +53,21 @@ class TestManyMethods:
     def curves(self, many):
         return figures.accuracy_curves(many)
 
-    def test_two_are_emphasised(self, curves):
+    def test_subject_local_only_and_the_best_are_brought_out(self, many, curves):
         (axes,) = curves.axes
-        solid = {each.get_label(): each.get_linewidth() for each in axes.get_lines() if each.get_linestyle() == "-"}
+        best, solid = many[-1], [each for each in axes.get_lines() if each.get_linestyle() == "-"]
         assert len(solid) == len(METHODS)
-        assert {title for title, width in solid.items() if width == 2} == {"KT-pFL", "Local only"}
-        dashed = [each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"]
-        assert dashed == [style.BLUE, style.NEUTRAL]
-        assert len(axes.collections) == 2  # their bands
+        assert {each.get_label() for each in solid if each.get_linewidth() == 2} == {"KT-pFL", "Local only", best.title}
+        colours = {style.BLUE, style.NEUTRAL, style.look(best.method).colour}
+        assert {each.get_color() for each in solid} == {*colours, style.GREY}
+        assert {each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"} == colours
+        assert len(axes.collections) == 3  # their bands
+
+    def test_every_part_of_a_method_ends_in_its_place(self, many):
+        parts = re.findall(r' id="accuracy-(\w+)--(\d+)"', svg(figures.accuracy_curves(many), "accuracy"))
+        assert len(set(parts)) == len(parts)
+        assert {place for part, place in parts if part == "line"} == set(map(str, range(len(many))))
+        assert {part for part, place in parts if place == "0"} <= {"line", "band", "before", "name", "leader"}
 
     def test_names_stand_outside_in_the_order_of_the_lines(self, many, curves):
         axes = curves.axes[0]
@@ -72,16 +78,22 @@ class TestManyMethods:
         frame = axes.get_window_extent()
         assert all(box.x0 > frame.x1 and frame.y0 - 8 < box.y0 and box.y1 < frame.y1 + 8 for box in boxes.values())
 
-    def test_markers_do_not_stand_at_one_place(self, curves):
-        lines = curves.axes[0].get_lines()
+    def test_markers_do_not_stand_at_one_place(self, many):
+        lines = figures.accuracy_panels({"": many}).axes[0].get_lines()
         assert {each.get_marker() for each in lines} >= {"o", "s", "v", "^", "D", "X"}
         assert all(each.get_markevery()[-1] == 2 for each in lines if each.get_linestyle() == "-")
 
-    def test_spread_fits_the_page(self, many):
+    def test_spread_fits_the_page_on_one_axis(self, many):
         figure = figures.spread_over_clients(many)
-        assert figure.get_figheight() < 10
-        named = [axes.get_xlabel() == "Round" for axes in figure.axes if axes.get_visible()]
-        assert named == [False] * (len(many) - 5) + [True] * 5  # the lowest panel of every column
+        assert figure.get_figheight() < 14
+        (low, high) = {axes.get_ylim() for axes in figure.axes if axes.get_visible()}.pop()
+        assert (0.4 < low <= 0.5, high > 0.87) == (True, True)
+
+    def test_each_client_has_three_markers_and_grey_ticks(self, many):
+        (axes,) = figures.client_accuracy(many).axes
+        assert sum(each.get_marker() == "|" for each in axes.get_lines()) == len(many) - 3
+        shown = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert sorted(shown) == sorted(["KT-pFL", "Local only", many[-1].title, "the other methods"])
 
 
 class TestAccuracyCurves:
@@ -96,7 +108,7 @@ class TestAccuracyCurves:
         assert len(bands) == 3
         assert sorted(texts(figure)) == ["FedMD", "KT-pFL", "Local only"]
         legend = [text.get_text() for text in axes.get_legend().get_texts()]
-        assert legend == ["after distillation", "after local training", "range over 3 seeds"]
+        assert legend == ["after transfer", "after local training", "range over 3 seeds"]
         assert axes.yaxis.get_major_formatter()(0.875) == "87.5 %"
 
     def test_local_only_has_one_line(self, study):
@@ -200,8 +212,8 @@ class TestHeatmaps:
         left, right, *bars = figure.axes
         assert (left.get_ylabel(), left.get_xlabel()) == ("Student", "Teacher")
         assert [label.get_text() for label in left.get_yticklabels()] == ["MLP 1", "LeNet 0", "LeNet 2"]
-        assert [label.get_text() for label in left.get_xticklabels()] == ["1", "0", "2"]
-        assert [label.get_text() for label in right.get_yticklabels()] == ["1", "0", "2"]
+        for axes in (left, right):
+            assert [label.get_text() for label in axes.get_xticklabels()] == ["MLP 1", "LeNet 0", "LeNet 2"]
         assert len(bars) == 2
         assert texts(figure) == ["1/N"]
 
@@ -274,29 +286,63 @@ class TestTheorem:
             figures.theorem(study[0])
 
 
-class TestCommunication:
-    def test_bars_are_stacked_in_megabytes(self, run):
-        """Two clients in one round."""
-        finished = [
-            summarise([run("kt_pfl", knowledge=3_000_000, parameters=1_000_000)], {}),
-            summarise([run("local")], {}),
-        ]
-        figure = figures.communication(finished)
-        (axes,) = figure.axes
-        spans = [(bar.get_y() + 0.36, bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()]
-        assert spans == [(pytest.approx(0), 0.0, 6.0), (pytest.approx(0), 6.0, 2.0)]
-        assert texts(figure) == ["8.00", "0"]
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["knowledge up", "parameters up"]
-        assert [label.get_text() for label in axes.get_yticklabels()] == ["KT-pFL", "Local only"]
+class TestDifferences:
+    def test_the_highest_is_above_and_its_numbers_beside(self, result):
+        """KT-pFL +3 and +2: 2.5 ± 12.71 · 0.71 / √2; FedMD +4 and -3."""
+        results = [result("fedmd", 0.84, 0.78), result("kt_pfl", 0.83, 0.83), result("local", 0.8, 0.81)]
+        (axes,) = figures.differences(results).axes
+        found = texts(axes.figure)
+        assert found[:3] == ["+2.5 [−3.9, +8.9]", "undecided", "KT-pFL"]
+        assert found[4:] == ["undecided", "FedMD"]
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
         assert axes.yaxis_inverted()
 
-    def test_every_ledger_has_a_colour(self):
-        assert TRAFFIC.keys() == set(LEDGERS)
-        assert len(set(TRAFFIC.values())) == len(LEDGERS)
+    def test_the_interval_decides(self, result):
+        results = [result("kt_pfl", 0.9, 0.9), result("fedmd", 0.7, 0.7), result("local", 0.8, 0.8)]
+        found = texts(figures.differences(results))
+        assert [text for text in found if text in ("better", "worse")] == ["better", "worse"]
 
-    def test_nothing_is_sent(self, run):
-        figure = figures.communication([summarise([run("local")], {})])
-        assert texts(figure) == ["0"]
+    def test_one_far_away_stands_at_the_edge(self, result):
+        names = ("kt_pfl", "fedmd", "sim_pfl", "topk_pfl")
+        results = [*(result(name, 0.81, 0.82) for name in names), result("feddf", 0.1, 0.1), result("local", 0.8, 0.8)]
+        (axes,) = figures.differences(results).axes
+        (edge,) = (line for line in axes.get_lines() if line.get_marker() == "<")
+        assert edge.get_xdata()[0] == axes.get_xlim()[0] > -0.6
+        assert any(text.startswith("−70.0") for text in texts(axes.figure))
+
+    def test_one_seed(self, result):
+        assert "one seed" in texts(figures.differences([result("kt_pfl", 0.9), result("local", 0.8)]))
+
+    def test_without_local_only(self, study):
+        with pytest.raises(ValueError, match="need local-only"):
+            figures.differences(study[:2])
+
+
+class TestTraffic:
+    @pytest.fixture
+    def three(self, run):
+        """Local-only 60 % for nothing, FedMD 70 % for 2 MB, KT-pFL 50 % for 6 MB."""
+        made = {"local": (0.6, 0), "fedmd": (0.7, 1_000_000), "kt_pfl": (0.5, 3_000_000)}
+        return [summarise([run(name, 0, [(a, a)], knowledge=sent)], {}) for name, (a, sent) in made.items()]
+
+    def test_accuracy_upward_and_megabytes_across(self, three):
+        (axes,) = figures.accuracy_by_traffic(three).axes
+        assert list(line(axes, marker="D").get_xydata()[0]) == [2.0, 0.7]
+        assert list(line(axes, color=style.BLUE).get_xydata()[0]) == [6.0, 0.5]
+        assert sorted(texts(axes.figure)) == ["FedMD, 2.00", "KT-pFL, 6.00"]
+        assert axes.get_xscale() == "log"
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Local only (sends nothing)"]
+
+    def test_frontier(self, three):
+        assert [result.method for result in frontier(three)] == ["local", "fedmd"]
+
+    def test_nothing_is_sent(self, three):
+        assert texts(figures.accuracy_by_traffic(three[:1])) == []
+
+    def test_one_panel_a_comparison_and_one_legend(self, three):
+        figure = figures.traffic_panels({"a": three, "b": three[:2]})
+        assert [axes.get_title(loc="left") for axes in figure.axes] == ["a", "b"]
+        assert len(figure.legends[0].get_texts()) == 3
 
 
 class TestLabels:
@@ -308,6 +354,8 @@ class TestLabels:
         assert sorted(texts(figure)) == ["0", "1", "1", "2"]
         assert axes.get_title(loc="left") == "Images"
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["label 0", "1", "2"]
+        (named,) = figures.labels_per_client([[30, 10, 0], [0, 20, 20]], "Images", ["LeNet 0", "MLP 1"]).axes
+        assert [label.get_text() for label in named.get_yticklabels()] == ["LeNet 0", "MLP 1"]
 
     @pytest.mark.parametrize("shape", [(1, 1), (2, 62), (100, 10)])
     def test_any_shape(self, shape):
@@ -327,17 +375,18 @@ class TestDrawing:
         figures.accuracy_curves(study)
         assert not Gcf.figs
 
-    def test_both_widths(self, study):
-        for draw in (figures.accuracy_curves, figures.client_accuracy):
-            assert draw(study, width=3.5).get_figwidth() == 3.5
-        assert figures.coefficient_heatmaps(study[0], width=3.5).get_figheight() == 7  # one above the other
+    def test_the_rounds_of_the_final_value_are_shaded(self, run):
+        (axes,) = figures.accuracy_curves([summarise([run(after_transfer=[(0.5, 0.7)] * 8)], {})]).axes
+        (shade,) = axes.patches
+        assert (shade.get_x(), shade.get_x() + shade.get_width()) == (4, 8)
 
     def test_svg(self, study):
         text = svg(figures.accuracy_curves(study), "accuracy")
         assert text.startswith("<svg")
         assert ">Mean accuracy of the clients</text>" in text
         assert "var(--ink)" in text
-        assert style.INK not in text
+        assert not re.findall(r": (#[0-9a-f]{6})", text)  # every colour depends on the page
+        assert f"color-mix(in oklab, {style.look('fedmd').colour}, white var(--lift))" in text
         ids = re.findall(r'\bid="([^"]+)"', text)
         assert len(set(ids)) == len(ids)
         assert all(name.startswith("accuracy-") for name in ids)

@@ -9,17 +9,24 @@ from written import column, records, row, rows
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports import comparison, numbers, tables
-from ktpfl_pipeline.reports.model import Table
+from ktpfl_pipeline.reports.model import Section, Table
 from ktpfl_pipeline.reports.numbers import percent, points
-from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
-from ktpfl_pipeline.reports.words import transfer
+from ktpfl_pipeline.reports.render import latex, markdown, terminal
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.words import aggregates
+
+
+def on_a_page(table):
+    """Return the part of a page that shows the table."""
+    page = Report("x", "", "", [], [Section("", [table])], []).html
+    return page[page.index("<table>") : page.index("</table>")]
 
 
 class TestComparison:
     def test_cells(self, study, paper_settings):
         table = tables.comparison_table(study, paper_settings)
         assert row(table, "KT-pFL") == {
-            "After distillation (%)": "**90.0** ± 1.0",
+            "After transfer (%)": "**90.0** ± 1.0",
             "After local training (%)": "**91.0** ± 1.0",
             "Minus local-only (points)": "**+2.0** [+2.0, +2.0]",
             "Spread over clients (points)": "10.0 ± 0.0",
@@ -35,11 +42,15 @@ class TestComparison:
 
     def test_the_papers_numbers_only_in_its_setting(self, study, paper_settings):
         table = tables.comparison_table(study, {**paper_settings, "clients": 8})
-        assert set(column(table, "Paper (%)")) == {"–"}
-        assert "8 clients instead of 20" in comparison.notes(study, {**paper_settings, "clients": 8})["Paper"]
-        assert "landmark" in comparison.notes(study, paper_settings)["Paper"]
-        other = {**paper_settings, "partition": {"scheme": "all_labels"}}
-        assert "cite" in comparison.notes(study, other)["Paper"]
+        assert "Paper (%)" not in table.columns
+        for changed, why in (
+            ({"clients": 8}, "8 clients instead of 20"),
+            ({"partition": {"scheme": "all_labels"}}, "cite"),
+        ):
+            built = comparison.build("x", study, {**paper_settings, **changed})
+            (appendix,) = (section for section in built.sections if section.title.startswith("Appendix"))
+            assert why in appendix.blocks[0].entries["Paper"]
+        assert "landmark" in comparison.build("x", study, paper_settings).markdown
 
     def test_one_seed_shows_no_spread_and_no_bold(self, result, paper_settings):
         results = [result("kt_pfl", 0.9), result("local", 0.1)]
@@ -52,7 +63,7 @@ class TestComparison:
     def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):
             table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
-            return [cell.startswith("**") for cell in column(table, "After distillation (%)")]
+            return [row(table, title)["After transfer (%)"].startswith("**") for title in ("KT-pFL", "Local only")]
 
         assert best((0.9, 0.9), (0.8, 0.8)) == [True, False]
         assert best((0.9, 0.7), (0.89, 0.69)) == [True, False]  # ahead by the same with either seed
@@ -66,7 +77,7 @@ class TestComparison:
         behind = summarise([run("fedmd", seed, [(0.6,)]) for seed in (1, 2)], {})  # better with both common seeds
         assert ahead.final["after_transfer"].mean > behind.final["after_transfer"].mean
         table = tables.comparison_table([ahead, behind], paper_settings)
-        assert not any("**" in cell for cell in column(table, "After distillation (%)"))
+        assert not any("**" in cell for cell in column(table, "After transfer (%)"))
 
     def test_without_local_only(self, study, paper_settings):
         table = tables.comparison_table(study[:2], paper_settings)
@@ -75,7 +86,7 @@ class TestComparison:
 
     def test_one_method(self, study, paper_settings):
         table = tables.comparison_table(study[:1], paper_settings)
-        assert column(table, "After distillation (%)") == ["90.0 ± 1.0"]
+        assert column(table, "After transfer (%)") == ["90.0 ± 1.0"]
 
     def test_a_point_that_was_not_evaluated(self, study, run, paper_settings):
         finished = run("fedmd").to_dict()
@@ -83,16 +94,20 @@ class TestComparison:
         partial = summarise([type(run()).from_dict(finished)], {})
         assert row(tables.comparison_table([partial], paper_settings), "FedMD")["After local training (%)"] == "–"
 
+    def test_the_best_is_first_and_two_rows_are_set_off(self, result, paper_settings):
+        results = [result("fedmd", 0.7), result("local", 0.8), result("kt_pfl", 0.9)]
+        table = tables.comparison_table(results, paper_settings)
+        assert column(table, "Method") == ["KT-pFL", "Local only", "FedMD"]
+        assert table.tinted == ["KT-pFL", "Local only"]
+
     def test_how_knowledge_comes_back(self, run):
-        soft, weights = summarise([run("fedmd")], {}), summarise([run("fedavg", knowledge=0, parameters=8)], {})
-        assert transfer([soft]) == "distillation"
-        assert transfer([weights]) == "aggregation"
-        assert transfer([soft, weights]) == "transfer"
-        assert transfer([summarise([run("local")], {})]) == "transfer"
+        assert not aggregates(summarise([run("fedmd")], {}))
+        assert aggregates(summarise([run("fedavg", knowledge=0, parameters=8)], {}))
+        assert not aggregates(summarise([run("local")], {}))
 
     def test_a_few_numbers_beside_models_are_no_predictions(self, run):
         """FedFomo's clients send what they think of each model."""
-        assert transfer([summarise([run("fedfomo", knowledge=24, parameters=1000)], {})]) == "aggregation"
+        assert aggregates(summarise([run("fedfomo", knowledge=24, parameters=1000)], {}))
 
     def test_methods_whose_two_points_are_one_are_named(self, study, run, paper_settings):
         once = summarise([run("fedamp")], {})
@@ -242,7 +257,7 @@ class TestOtherTables:
         assert records(runs)[1] == {
             "Method": "KT-pFL",
             "Seed": "1",
-            "After distillation (%)": "90.0",
+            "After transfer (%)": "90.0",
             "After local training (%)": "91.0",
             "MLflow run": "01-kt_pfl",
             "Settings key": "key-kt_pfl-1",
@@ -288,14 +303,14 @@ class TestRenderings:
         assert latex.escape("10⁶ bytes, ρ") == r"10$^{6}$ bytes, $\rho$"
 
     def test_html(self, table):
-        text = html.table(table)
-        assert "<th >A|B &lt;i&gt; &amp; 5% of_x</th>" in text
-        assert '<td ><strong>96.9</strong><span class="spread"> ± 0.3</span></td>' in text
-        assert "<td >−1.0</td>" in text
-        assert '<th >After x <span class="unit">(%)</span></th>' in text
+        text = on_a_page(table)
+        assert '<th scope="row">A|B &lt;i&gt; &amp; 5% of_x</th>' in text
+        assert '<td data-by="0.969"><strong>96.9</strong><span class="spread"> ± 0.3</span></td>' in text
+        assert ">−1.0</td>" in text
+        assert '<th scope="col">After x <span class="unit">(%)</span></th>' in text
 
     def test_html_escapes_titles_and_names_of_columns(self):
-        text = html.table(Table("x", ["<a>", "<b> (<c>)"], [["<d>", "<e>"], ["<d>", "<f>"]]))
+        text = on_a_page(Table("x", ["<a>", "<b> (<c>)"], [["<d>", "<e>"], ["<d>", "<f>"]]))
         assert not {"<a>", "<b>", "<c>", "<d>", "<e>", "<f>"} & set(re.findall("<.>", text))
         assert text.count("&lt;d&gt;") == 2
 
@@ -308,13 +323,22 @@ class TestRenderings:
             "C                          1.0         –\n"
         )
 
-    def test_the_terminals_table_is_at_most_100_wide(self, study, paper_settings):
-        long = [replace(study[0], title="word " * 40), *study[1:]]
+    @pytest.mark.parametrize("width", [60, 80, 100, 120])
+    def test_the_terminals_table_fits_it(self, study, paper_settings, width):
+        """Columns are left out before names are shortened, and named below."""
+        long = [replace(study[0], title="word " * 12), *study[1:]]
         shown = tables.comparison_table(long, paper_settings).without(*comparison.TERMINAL)
         assert "Paper (%)" not in shown.columns
-        lines = terminal.table(shown).splitlines()
-        assert max(map(len, lines)) == 100
-        assert any("…" in line and "90.0 ± 1.0" in line for line in lines)
+        text = terminal.table(shown, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "90.0 ± 1.0" in text
+        assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
+
+    def test_words_stay_whole(self, study, paper_settings):
+        made = comparison.build("compare_x", study, paper_settings)
+        text = terminal.text(made, 60)
+        assert max(map(len, text.splitlines())) <= 60
+        assert "KT-\n" not in text
 
 
 class TestNumbers:

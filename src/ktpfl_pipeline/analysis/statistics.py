@@ -126,7 +126,20 @@ def difference(values: Sequence[float]) -> Difference | None:
     mean, std = fmean(values), std_over_seeds(values)
     if std is None:
         return Difference(mean, None, None, None, 1)
+    half = _half(std, len(values))
+    return Difference(mean, std, mean - half, mean + half, len(values))
+
+
+def seeds_to_decide(found: Difference, most: int = 100) -> int | None:
+    """Return with how many seeds the interval would exclude zero if mean and deviation stayed; None beyond `most`."""
+    std = found.std
+    if std is None:
+        return None
+    return next((n for n in range(2, most + 1) if abs(found.mean) > _half(std, n)), None)
+
+
+def _half(std: float, n: int) -> float:
+    """Return half the width of the t interval of n values."""
     from scipy.special import stdtrit
 
-    half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2)) * std / math.sqrt(len(values))
-    return Difference(mean, std, mean - half, mean + half, len(values))
+    return float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * std / math.sqrt(n)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.core.errors import InputError
 
 HOMO = "homo_"
@@ -69,7 +69,8 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
 
 
 def check_names(name: str, experiment: Experiment) -> None:
-    """Check that architectures, schemes, sources, devices and workers exist; see `executors.create` for the last."""
+    """Check that what is named exists: architectures, methods, schemes, sources, devices, workers."""
+    from ktpfl_pipeline import methods
     from ktpfl_pipeline.core import executors, setting
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import SCHEMES
@@ -78,6 +79,8 @@ def check_names(name: str, experiment: Experiment) -> None:
     check_known(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
     for architecture in experiment.architectures:
         check_extension(f"{name}.architectures", architecture, MODELS, find)
+    for method in experiment.compare:
+        check_extension(f"{name}.compare", method, [ALL, *methods.METHODS], methods.find)
     for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part"])):
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError, create_model
 
 from ktpfl_pipeline.config import checks
-from ktpfl_pipeline.config.schema import SWEEP, TUNE, Experiment, Range, Settings, Sweep, Tune
+from ktpfl_pipeline.config.schema import ALL, SWEEP, TUNE, Experiment, Range, Settings, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed
 
@@ -52,21 +52,24 @@ def experiments(parameters: Mapping[str, Any]) -> list[str]:
     return [name for name in parameters if not name.startswith((SWEEP, TUNE, "_"))]
 
 
-def check(parameters: Mapping[str, Any]) -> None:
-    """Check every section, experiments first; see `parse`, `parse_sweep` and `parse_tune`."""
-    for name in experiments(parameters):
-        parse(name, parameters[name])
+def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
+    """Check every section, and return the experiments; see `parse`, `parse_sweep` and `parse_tune`."""
+    found = {name: parse(name, parameters[name]) for name in experiments(parameters)}
+    for name, experiment in found.items():
+        checks.check_methods(name, experiment, [method for method in experiment.compare if method != ALL])
     for name, values in parameters.items():
         if name.startswith(SWEEP):
             parse_sweep(name, values, parameters)
         elif name.startswith(TUNE):
             parse_tune(name, values, parameters)
+    return found
 
 
 def parse(name: str, values: Any) -> Experiment:
     """Return an experiment from its section."""
     experiment = _section(Experiment, name, values, "an experiment")
     checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
+    checks.check_repeats(f"{name}.compare", experiment.compare, "method")
     checks.check_names(name, experiment)
     checks.check_methods(name, experiment, [])
     checks.check_privacy(name, experiment)

@@ -12,10 +12,26 @@ Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
 LearningRate = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+ALL = "all"
+"""In the place of a method's name under `compare`: all of the registry that go with the experiment."""
 SWEEP, TUNE = "sweep_", "tune_"
 """What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
 PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str | int | float) else value
+
+
+def _as_names(value: Any) -> Any:
+    return value.split("+") if isinstance(value, str) else value  # Kedro splits --params at commas
+
+
+OneOrMore = BeforeValidator(_as_list)
+"""A single value stands for a list of one."""
+Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1)]
+Names = Annotated[list[str], BeforeValidator(_as_names), Field(min_length=1)]
 
 
 class Settings(BaseModel):
@@ -28,7 +44,7 @@ class Private(Settings):
     """Where the clients' images come from."""
 
     source: str
-    classes: list[int] | None = None
+    classes: Annotated[list[int] | None, OneOrMore] = None
     samples: Count | None = None
 
 
@@ -53,6 +69,7 @@ class Partition(Settings):
 
     scheme: str
     alpha: Positive = 0.5
+    labels_per_client: Count = 2
     test_share: Share = 0.25
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
@@ -111,14 +128,10 @@ class Compute(Settings):
     server_memory: Count = 512
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, int) else value
-
-
 class Experiment(Settings):
     """One experiment: everything that all methods of a comparison share, and each method's hyperparameters."""
 
-    seeds: Annotated[list[Seed], BeforeValidator(_as_list), Field(min_length=1)]
+    seeds: Seeds
     rounds: Count = 30
     evaluate_every: Count = 1
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
@@ -126,7 +139,7 @@ class Experiment(Settings):
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()
-    architectures: Annotated[list[str], Field(min_length=1)]
+    architectures: Names
     private: Private
     public: Public
     image: Image
@@ -135,15 +148,22 @@ class Experiment(Settings):
     distillation: Distillation = Distillation()
     compute: Compute = Compute()
     hyperparameters: Literal["configured", "tuned"] = "configured"
+    compare: Names = [ALL]
     methods: dict[str, dict[str, Any]]
+
+    def of_data(self) -> dict[str, Any]:
+        """Return what the data of the federation depend on, as plain values."""
+        public = {"source": True, "share": True}
+        own = dict.fromkeys(("seeds", "clients", "private", "image", "partition"), True)
+        return self.model_dump(include={**own, "public": public})
 
     def shared(self) -> dict[str, Any]:
         """Return what all methods' runs have in common and what they depend on, as plain values."""
-        return self.model_dump(exclude={"methods": True, "hyperparameters": True, "compute": PLACES})
+        return self.model_dump(exclude={"methods": True, "compare": True, "hyperparameters": True, "compute": PLACES})
 
     def settings(self) -> dict[str, Any]:
         """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters are from."""
-        return self.model_dump(exclude={"methods": True, "compute": PLACES})
+        return self.model_dump(exclude={"methods": True, "compare": True, "compute": PLACES})
 
 
 class Sweep(Settings):
@@ -151,8 +171,8 @@ class Sweep(Settings):
 
     experiment: str
     parameter: str
-    values: Annotated[list[Any], Field(min_length=1)]
-    methods: Annotated[list[str], Field(min_length=1)]
+    values: Annotated[list[Any], OneOrMore, Field(min_length=1)]
+    methods: Names
 
     def label(self, value: Any) -> str:
         """Return the setting at a value in short: ``rho=0.3``."""
@@ -182,8 +202,8 @@ class Tune(Settings):
     """
 
     trials: Count
-    seeds: Annotated[list[Seed], BeforeValidator(_as_list), Field(min_length=1)]
-    spaces: dict[str, dict[str, Any]]
+    seeds: Seeds
+    spaces: dict[str, dict[str, Annotated[Any, OneOrMore]]]
 
     def space(self, method: str) -> dict[str, list[Any] | Range]:
         """Return the method's hyperparameters with what is tried for them; none for a method without a space."""

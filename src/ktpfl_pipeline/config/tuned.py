@@ -73,7 +73,7 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
     """
     if experiment.hyperparameters == "configured":
         return experiment
-    command = f"kedro run --pipeline={TUNE}{name}"
+    command = f"kedro run --pipelines={TUNE}{name}"
     configured = f"put {name}.hyperparameters to configured"
     if not text:
         raise InputError(

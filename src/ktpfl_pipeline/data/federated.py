@@ -1,9 +1,9 @@
 """What every method is given: private images, the public set, and who owns what, for each seed."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -85,11 +85,32 @@ class FederatedData:
         private: all private images, (M, C, H, W) uint8, with labels.
         public: the public set.
         partitions: by seed and client, the indices of its private images.
+        settings: that it was made with, as plain values.
     """
 
     private: LabelledDataset
     public: PublicSet
     partitions: dict[int, dict[int, ClientIndices]]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """Return all of it as tensors and plain values; what `from_plain` takes."""
+        partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
+        return {
+            "private": vars(self.private),
+            "public": vars(self.public),
+            "partitions": partitions,
+            "settings": self.settings,
+        }
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> "FederatedData":
+        """Return the data that `plain` was called on."""
+        partitions = {
+            seed: {n: ClientIndices(*own) for n, own in clients.items()}
+            for seed, clients in values["partitions"].items()
+        }
+        return cls(LabelledDataset(**values["private"]), PublicSet(**values["public"]), partitions, values["settings"])
 
     @cached_property
     def seeds(self) -> dict[int, SeedData]:

@@ -23,11 +23,24 @@ MAX_DRAWS = 100  # how often `dirichlet` is drawn anew before it gives up
 MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, the sampler overflows
 
 Array = NDArray[np.int64]
-Scheme = Callable[[Array, int, int, float, int], Array]
-"""``scheme(labels, clients, seed, alpha, enough)`` returns the owner of every sample, (M,): each has one owner.
 
-A client with `enough` samples can surely be split.
-"""
+
+class Skew(NamedTuple):
+    """What a scheme is told beside the number of clients.
+
+    Attributes:
+        alpha: of `dirichlet`.
+        labels: of `k_labels`.
+        enough: a client with so many samples can surely be split.
+    """
+
+    alpha: float
+    labels: int
+    enough: int
+
+
+Scheme = Callable[[Array, int, int, Skew], Array]
+"""``scheme(labels, clients, seed, skew)`` returns the owner of every sample, (M,): each has one owner."""
 
 
 class ClientIndices(NamedTuple):
@@ -51,6 +64,7 @@ def partition(
     seed: int,
     *,
     alpha: float = 0.5,
+    labels_per_client: int = 2,
     test_share: float = 0.25,
     validation_share: float = 0.1,
     pool: Tensor | None = None,
@@ -67,6 +81,7 @@ def partition(
         scheme: a name of `SCHEMES`.
         seed: the run's seed; the split of a client depends on it, the client's number and the client's samples alone.
         alpha: concentration of `dirichlet`: small values give few classes per client, large ones nearly IID data.
+        labels_per_client: k of `k_labels`.
         test_share: the part of a client's samples to test on, rounded up, in (0, 1).
         validation_share: the part of what remains to validate on, rounded, at least one sample; 0 for none.
         pool: (n,), indices of the samples to share out, each once; None for all.
@@ -95,7 +110,7 @@ def partition(
     known, shares = labels.numpy(), dict[int, Array]()
     if _fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
         enough = _enough(test_share, validation_share, limit=len(indices))
-        owner = SCHEMES[scheme](known[indices], clients, seed, alpha, enough)
+        owner = SCHEMES[scheme](known[indices], clients, seed, Skew(alpha, labels_per_client, enough))
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
     if not shares or not all(_fits(len(share), test_share, validation_share) for share in shares.values()):
         least = f"2 to train on, {'1 to validate on, ' if validation_share else ''}and 1 to test on"
@@ -148,14 +163,14 @@ def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDAr
     return taken
 
 
-def _iid(labels: Array, clients: int, seed: int, alpha: float, enough: int) -> Array:
+def _iid(labels: Array, clients: int, seed: int, skew: Skew) -> Array:
     """Every client draws from the same distribution: the shuffled samples are dealt out in equal numbers (± 1)."""
     owner = np.empty(len(labels), dtype=np.int64)
     owner[_rng(seed, "partition", "iid").permutation(len(labels))] = np.arange(len(labels)) % clients
     return owner
 
 
-def _all_labels(labels: Array, clients: int, seed: int, alpha: float, enough: int) -> Array:
+def _all_labels(labels: Array, clients: int, seed: int, skew: Skew) -> Array:
     """Every client has every class, in different amounts (KT-pFL's Non-IID_1 by Table 1).
 
     The paper does not say how different. Here each client first gets a floor of every class: `enough` samples for one
@@ -165,58 +180,67 @@ def _all_labels(labels: Array, clients: int, seed: int, alpha: float, enough: in
     """
 
     def counts(size: int, rng: np.random.Generator) -> Array:
-        floor = enough if size >= clients * enough else int(size >= clients)
+        floor = skew.enough if size >= clients * skew.enough else int(size >= clients)
         return floor + _portions(rng.dirichlet(np.ones(clients)), size - clients * floor)
 
     return _deal_classes(labels, counts, seed, "all_labels")
 
 
-def _two_labels(labels: Array, clients: int, seed: int, alpha: float, enough: int) -> Array:
-    """Every client has two classes (KT-pFL's Non-IID_2 by Table 1).
+def _two_labels(labels: Array, clients: int, seed: int, skew: Skew) -> Array:
+    """Every client has two classes (KT-pFL's Non-IID_2 by Table 1): `k_labels` with k = 2."""
+    return _deal_labels(labels, clients, seed, 2, "two_labels")
 
-    Classes are dealt like cards: from a shuffled deck of all classes each client takes two; an empty deck is followed
-    by a freshly shuffled one. So the numbers of owners of any two classes differ by one at most (20 clients and 10
-    classes: four owners each). A class is shared out evenly among its owners (± 1). With fewer than K / 2 clients some
-    classes would have no owner and their samples would be lost, so that is refused.
+
+def _k_labels(labels: Array, clients: int, seed: int, skew: Skew) -> Array:
+    """Every client has k classes, the "pathological" partition of McMahan et al. (2017) with k for its two."""
+    return _deal_labels(labels, clients, seed, skew.labels, "k_labels")
+
+
+def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) -> Array:
+    """Return the owners where classes are dealt like cards.
+
+    From a shuffled deck of all classes each client takes the next k that differ; an empty deck is followed by a freshly
+    shuffled one. So the numbers of owners of any two classes differ by one at most (20 clients, 10 classes, k = 2: four
+    owners each). A class is shared out evenly among its owners (± 1). With fewer than K / k clients some classes would
+    have no owner and their samples would be lost, so that is refused.
     """
     classes = np.unique(labels)
-    if len(classes) < 2 or 2 * clients < len(classes):
+    if len(classes) < k or k * clients < len(classes):
         raise InputError(
-            f"two_labels cannot share {len(classes)} classes out among {clients} clients: it needs two classes or more"
-            f" and at least half as many clients ({math.ceil(len(classes) / 2)}); change `clients`, or keep fewer or"
-            " more classes with `classes`."
+            f"{scheme} cannot share {len(classes)} classes out among {clients} clients: it needs {k} classes or more"
+            f" and at least {math.ceil(len(classes) / k)} clients; change `clients`, or keep fewer or more classes with"
+            " `classes`."
         )
-    rng = _rng(seed, "partition", "two_labels")
-    dealt: list[int] = []
-    while len(dealt) < 2 * clients:
-        deck = rng.permutation(classes)
-        if len(dealt) % 2 and deck[0] == dealt[-1]:  # the client that waits for its second card holds this one
-            deck[[0, 1]] = deck[[1, 0]]
-        dealt.extend(deck.tolist())
-    owners = np.array(dealt[: 2 * clients]).reshape(clients, 2)
+    rng, deck = _rng(seed, "partition", scheme), list[int]()
+    hands: list[list[int]] = [[] for _ in range(clients)]
+    for hand in hands:
+        while len(hand) < k:
+            if all(card in hand for card in deck):  # it waits for a card that this deck no longer has
+                deck.extend(rng.permutation(classes).tolist())
+            hand.append(deck.pop(next(place for place, card in enumerate(deck) if card not in hand)))
 
     owner = np.empty(len(labels), dtype=np.int64)
     for label in classes:
-        mine = np.flatnonzero((owners == label).any(axis=1))
-        place = _rng(seed, "partition", "two_labels", int(label)).permutation(np.flatnonzero(labels == label))
+        mine = np.flatnonzero([label in hand for hand in hands])
+        place = _rng(seed, "partition", scheme, int(label)).permutation(np.flatnonzero(labels == label))
         owner[place] = mine[np.arange(len(place)) % len(mine)]
     return owner
 
 
-def _dirichlet(labels: Array, clients: int, seed: int, alpha: float, enough: int) -> Array:
+def _dirichlet(labels: Array, clients: int, seed: int, skew: Skew) -> Array:
     """Every class goes to the clients by proportions drawn from Dirichlet(alpha, ..., alpha) (Hsu et al. 2019).
 
     The whole partition is drawn anew until every client has `enough` samples, at most `MAX_DRAWS` times.
     """
-    concentration = np.full(clients, alpha)
+    concentration = np.full(clients, skew.alpha)
     for attempt in range(MAX_DRAWS):
         owner = _deal_classes(
             labels, lambda size, rng: _portions(rng.dirichlet(concentration), size), seed, "dirichlet", attempt
         )
-        if np.bincount(owner, minlength=clients).min() >= enough:
+        if np.bincount(owner, minlength=clients).min() >= skew.enough:
             return owner
     raise InputError(
-        f"dirichlet with alpha {alpha} leaves some of {clients} clients with fewer than {enough} of the"
+        f"dirichlet with alpha {skew.alpha} leaves some of {clients} clients with fewer than {skew.enough} of the"
         f" {len(labels):,} samples, in each of {MAX_DRAWS} draws: raise alpha or lower clients."
     )
 
@@ -244,6 +268,7 @@ SCHEMES: dict[str, Scheme] = {
     "iid": _iid,
     "all_labels": _all_labels,  # Non-IID_1
     "two_labels": _two_labels,  # Non-IID_2
+    "k_labels": _k_labels,
     "dirichlet": _dirichlet,
 }
 

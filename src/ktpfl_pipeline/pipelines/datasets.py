@@ -3,16 +3,18 @@
 `kedro run --only-missing-outputs` takes for done what exists, so a file exists only if it is as it was written.
 """
 
+import base64
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from kedro.io import AbstractDataset
-from kedro_datasets._typing import HTMLPreview, JSONPreview, PlotlyPreview, TablePreview
+from kedro_datasets._typing import ImagePreview, JSONPreview, PlotlyPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.whole_files import PARTIAL, content_of, is_whole, replacing, sums
+from ktpfl_pipeline.pipelines.whole_files import PARTIAL, check, content_of, is_whole, replacing, sums
 
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
@@ -44,18 +46,22 @@ class _WholeFile(_Place):
 
     Attributes:
         again: how to have it written anew, for the message where it cannot be read.
+        made: how to have it written where it is not there, for the message.
     """
 
     again = "give the same command again, which takes finished runs from their checkpoints"
+    made = "run the whole pipeline first, or the box that writes it"
 
     def load(self) -> Any:
         """Return what is in the file.
 
         Raises:
-            InputError: if it cannot be read, or is not as it was written.
+            InputError: if it is not there, cannot be read, or is not as it was written.
         """
+        if not self.place.exists():
+            raise InputError(f"{self.place} is not there: {self.made}.")
         try:
-            return self._read(content_of(self.place).decode())
+            return self._content()
         except Exception as error:  # bytes of any kind make readers stumble in any way
             reason = str(error).partition("\n")[0]
             raise InputError(f"{self.place} cannot be read ({reason}): delete it and {self.again}.") from error
@@ -63,7 +69,13 @@ class _WholeFile(_Place):
     def save(self, data: Any) -> None:
         """Write the file beside the old one, then put it in its place."""
         with replacing(self.place) as partial:
-            partial.write_text(self._write(data), encoding="utf-8")
+            self._put(data, partial)
+
+    def _content(self) -> Any:
+        return self._read(content_of(self.place).decode())
+
+    def _put(self, data: Any, place: Path) -> None:
+        place.write_text(self._write(data), encoding="utf-8")
 
     def _read(self, text: str) -> Any:
         return text
@@ -128,6 +140,27 @@ class CSVDataset(_WholeFile):
 
     def _write(self, data: Any) -> Any:
         return data.to_csv(index=False)
+
+
+class FederationDataset(_WholeFile):
+    """The `FederatedData` of an experiment: its images once, and the indices of every seed."""
+
+    again = "run the box that writes it again, with --namespaces=data"
+    made = "run the whole pipeline, or first the box that writes it, with --namespaces=data"
+
+    def _content(self) -> Any:
+        import torch
+
+        from ktpfl_pipeline.data.federated import FederatedData
+
+        check(self.place)
+        return FederatedData.from_plain(torch.load(self.place, weights_only=True, mmap=True))
+
+    def _put(self, data: Any, place: Path) -> None:
+        import torch
+
+        with place.open("wb") as file:  # torch, given a path, would not say that the disk is full
+            torch.save(data.plain(), file)
 
 
 class FigureDataset(_WholeFile):
@@ -213,9 +246,10 @@ class ReportDataset(_Place):
         """Return the comparison table as plain text for a terminal."""
         return self.page.with_name("table.txt").read_text(encoding="utf-8")
 
-    def preview(self) -> HTMLPreview:
-        """Return the report as kedro-viz shows it."""
-        return HTMLPreview(self.page.read_text(encoding="utf-8"))
+    def preview(self) -> ImagePreview:
+        """Return the report's first figure as kedro-viz shows it, PNG in base64; a page it would read as Markdown."""
+        names = re.findall(r"\(figures/([^)]+)\)", self.load())
+        return ImagePreview(base64.b64encode((self.page.parent / "figures" / names[0]).read_bytes()).decode())
 
     def _exists(self) -> bool:
         place = self.page.parent

@@ -1,12 +1,17 @@
-"""The tracker's run of a sweep or a tuning, below which all of its runs are."""
+"""The tracker's run of a comparison, a sweep or a tuning, below which all of its runs are."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.config.schema import Experiment, Settings
+from ktpfl_pipeline.config.schema import Experiment, Settings, Tune
 from ktpfl_pipeline.core.identity import digest, flat
+from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.identity import identity_of_method
+from ktpfl_pipeline.reports.model import Table
+from ktpfl_pipeline.reports.render import markdown
+from ktpfl_pipeline.reports.report import Report
 
 
 @contextlib.contextmanager
@@ -32,5 +37,23 @@ def parent_run(
             "methods": [identity_of_method(method, point) for point in points for method in methods],
         }
     )
+    trials = settings.trials if isinstance(settings, Tune) else 1
+    progress.expect(trials * len(points) * len(methods))
     with tracking.current().run(name, name, key, flat(plain), tags) as tracked:
         yield key, tracked
+
+
+def log_report(
+    experiment: str,
+    name: str,
+    key: str,
+    report: Report,
+    metrics: Mapping[str, float] | None = None,
+    children: Sequence[str] = (),
+) -> None:
+    """Log a report with its summary and its main table as the description of the run; see `Tracker.log_report`."""
+    tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
+    note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters
+    tracking.current().log_report(
+        experiment, name, key, report.files, report.figures, note=note, metrics=metrics, children=children
+    )

@@ -27,5 +27,6 @@ def prepare(experiment: Experiment, raw_folder: Path, images: dict[str, Any] | N
     if other not in images:
         images[other] = load_public(experiment, raw_folder, images[own])
     public_set = sample_public_set(experiment, images[own], images[other])
-    data: FederatedData = join(images[own], public_set, partition_clients(experiment, images[own], public_set))
+    table = partition_clients(experiment, images[own], public_set)
+    data: FederatedData = join(experiment, images[own], public_set, table)
     return data

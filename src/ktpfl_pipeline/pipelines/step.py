@@ -1,25 +1,37 @@
 """One node of a pipeline."""
 
 from collections.abc import Callable
-from functools import partial, update_wrapper
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 from kedro.pipeline import node
 from kedro.pipeline.node import Node
 
 
 def step(
-    function: Callable[..., Any], inputs: str | list[str], output: str, *given: Any, namespace: str = "", **named: Any
+    function: Callable[..., Any],
+    inputs: str | list[str],
+    output: str,
+    *,
+    of: str = "",
+    namespace: str = "",
+    **given: Any,
 ) -> Node:
     """Return the node that calls a function, under the function's name.
+
+    What is given becomes the default of keyword arguments in a copy of the function: unlike a partial, it is a function
+    with its own source, which kedro-viz shows.
 
     Args:
         function: what is called.
         inputs: the datasets that it takes, in its order.
         output: the dataset that it returns.
-        given: arguments before the datasets, known when the pipeline is made.
+        of: whose step it is, as the node's name says after the function's: ``train_kt_pfl``.
         namespace: the box that kedro-viz shows it in; empty where the block is put into one.
-        named: arguments after the datasets, likewise.
+        given: keyword arguments that are known when the pipeline is made.
     """
-    called = update_wrapper(partial(function, *given, **named), function)
-    return node(called, inputs, output, name=function.__name__, namespace=namespace or None)
+    own = cast("FunctionType", function)
+    called = FunctionType(own.__code__, own.__globals__, own.__name__)
+    called.__annotations__, called.__kwdefaults__ = own.__annotations__, given
+    name = f"{own.__name__}_{of}" if of else own.__name__
+    return node(called, inputs, output, name=name, namespace=namespace or None)

@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.errors import system_error, unwritable
 
 PARTIAL = ".partial"
 """Suffix of a file or folder that is not, or no longer, whole; whoever gathers reports passes over it."""
+CHANGED = "its checksum is not the one beside it: it was changed, or writing it was interrupted"
 
 
 def sums(folder: Path, files: Iterable[Path]) -> str:
@@ -43,8 +44,14 @@ def content_of(file: Path) -> bytes:
     content = file.read_bytes()
     expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
     if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
-        raise ValueError("its checksum is not the one beside it: it was changed, or writing it was interrupted")
+        raise ValueError(CHANGED)
     return content
+
+
+def check(file: Path) -> None:
+    """Check a file that is too large to be read at once as `content_of` does; errors as of that."""
+    if _sum_of(file).exists() and not is_whole(file):
+        raise ValueError(CHANGED)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """What a report is made of: sections of text, tables and figures. How they are written is `render`'s."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ktpfl_pipeline.reports.numbers import Entry
@@ -42,6 +42,16 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """One number that is seen first: whose it is, why that is shown, itself, and how it stands to others."""
+
+    title: str
+    role: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
 class Table:
     """A table of numbers and texts; the first column names the rows.
 
@@ -50,24 +60,26 @@ class Table:
         columns: their titles.
         rows: one entry a column.
         latex: its caption in LaTeX; without one it is left out there.
+        tinted: names of the rows that a page sets off.
     """
 
     name: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Entry]]
     latex: str = ""
+    tinted: Sequence[str] = ()
 
     @classmethod
-    def of(cls, name: str, rows: Sequence[Mapping[str, Entry]], latex: str = "") -> "Table":
+    def of(cls, name: str, rows: Sequence[Mapping[str, Entry]], latex: str = "", tinted: Sequence[str] = ()) -> "Table":
         """Return a table from one mapping a row, from column to entry; what a row does not name is left empty."""
         columns = list(dict.fromkeys(column for row in rows for column in row))
-        return cls(name, columns, [[row.get(column) for column in columns] for row in rows], latex)
+        return cls(name, columns, [[row.get(column) for column in columns] for row in rows], latex, tinted)
 
     def without(self, *columns: str) -> "Table":
         """Return the table without some columns."""
         kept = [place for place, column in enumerate(self.columns) if column not in columns]
         rows = [[row[place] for place in kept] for row in self.rows]
-        return Table(self.name, [self.columns[place] for place in kept], rows, self.latex)
+        return replace(self, columns=[self.columns[place] for place in kept], rows=rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +89,25 @@ class Picture:
     Attributes:
         name: of its files, without suffix.
         figure: as it is drawn.
-        caption: what it shows.
+        caption: what it shows; the first sentence is the alternative text.
+        lines: by the ids of its parts that a page sets off together, ``line--0``: title, colour, and the value at each
+            point of the line as text; empty where a page only shows it.
     """
 
     name: str
     figure: "Figure"
     caption: str
+    lines: Sequence[tuple[str, str, Sequence[str]]] = ()
+
+    @property
+    def alternative(self) -> str:
+        """What stands for the figure where it cannot be seen."""
+        return self.caption.partition(". ")[0].rstrip(".") + "."
+
+    @property
+    def inches(self) -> float:
+        """The width at which it was drawn."""
+        return float(self.figure.get_figwidth())
 
 
 Block = Text | Notes | Links | Settings | Table | Picture
@@ -95,12 +120,14 @@ class Section:
     Attributes:
         title: its heading; the first section has none.
         blocks: its content. Tables without rows are left out.
-        folded: what stands on the page in place of the section until it is opened; empty for one that is open.
+        folded: whether only the heading is seen until it is opened.
+        files: those that hold the section's numbers, each row with its run.
     """
 
     title: str
     blocks: Sequence[Block]
-    folded: str = ""
+    folded: bool = False
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +142,8 @@ class Content:
         sections: everything else, in order.
         brief: what the terminal shows below the summary.
         title: heading of the page; the name where it is empty.
+        made: when, from what, how and where it was made, by what is told.
+        tiles: what is seen first.
         variant: folder below that of the experiment's reports; empty for that folder itself.
         data: the numbers behind it, as text by file name.
     """
@@ -126,6 +155,8 @@ class Content:
     sections: Sequence[Section]
     brief: Sequence[Text | Table]
     title: str = ""
+    made: Mapping[str, str] = field(default_factory=dict)
+    tiles: Sequence[Tile] = ()
     variant: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
 

@@ -94,7 +94,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.place}/report.html" for name, each in columns.items()})]),
-        Section("Runs", [run_table(columns)], folded="MLflow's run behind every number, by seed"),
+        Section("Runs", [run_table(columns), Text(words.RUNS)], folded=True),
     ]
     return Report(
         name="overview",

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from ktpfl_pipeline.methods import METHODS, ONE_ARCHITECTURE
 
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
-GREEN, VERMILION = "#009e73", "#d55e00"
+GREEN, VERMILION, GREY = "#009e73", "#d55e00", "#8a94a6"
+ON_DARK, ON_LIGHT = "#fefefe", "#010101"
+"""Text on a dark and on a light colour."""
 
 NAMED = 30
 """Clients up to which each is named on an axis."""
@@ -32,7 +34,7 @@ _ONE_ARCHITECTURE = (
     *(Look("#882255", "p"), Look(GREEN, "P"), Look("#44aa99", "X"), Look("#aa4499", "s"), Look("#661100", "h")),
     *(Look("#cc79a7", "d"), Look("#56b4e9", ">"), Look("#332288", "<")),
 )
-_SPARE = ("#000000", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
+_SPARE = ("#222222", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
 _SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
 
 _LABELS = (
@@ -54,6 +56,16 @@ def look(method: str) -> Look:
         return palette[alike.index(method)]
     place = alike.index(method) - len(palette) if method in alike else sum(method.encode())
     return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
+
+
+def readable(colour: str) -> str:
+    """Return a colour, darkened until text in it has a contrast of 4.5 to 1 on white."""
+    for shade in range(100, -1, -5):
+        parts = [int(colour[place : place + 2], 16) * shade / 100 for place in (1, 3, 5)]
+        linear = [(part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4) for part in parts]
+        if 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) >= 4.5:
+            break
+    return "#" + "".join(f"{round(part):02x}" for part in parts)
 
 
 def architecture_title(architecture: str) -> str:

@@ -104,9 +104,9 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         sections=[
             Section("", [main, Notes(notes(rows, title))]),
             Section("Accuracy by value", [drawn]),
-            Section("Settings that all points have in common", [Settings({"": common})]),
-            Section("Hyperparameters", [Settings({method: values for method, values in own.items() if values})]),
-            Section("Runs", [run_table(rows, title), Text(words.RUNS)]),
+            Section("Settings that all points have in common", [Settings({"": common})], folded=True),
+            Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
+            Section("Runs", [run_table(rows, title), Text(words.RUNS)], folded=True),
         ],
         brief=[main],
         data={"table.csv": to_csv([_csv(parameter, row) for row in rows])},
@@ -127,7 +127,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     """Return one row for each method and value; `title` is what the setting is called."""
-    after = point_title(HEADLINE, [row.result for row in rows])
+    after = point_title(HEADLINE)
     found = Table.of(
         "table",
         [
@@ -167,7 +167,7 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     picked = [row for row in rows if row.chosen]
     if not picked:
         return f"No value of {title} was chosen: {_unchosen(points)}."
-    how = point_title(HEADLINE, [row.result for row in rows]).lower()
+    how = point_title(HEADLINE).lower()
     sentences = []
     for row in picked:
         beside = f", {interval(row.minus_local)} points against local-only at the same value" if row.minus_local else ""
@@ -198,7 +198,7 @@ def _unchosen(points: Sequence[Point]) -> str:
 
 def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     """Return what the columns of `table` mean, by column."""
-    after = point_title(HEADLINE, [row.result for row in rows])
+    after = point_title(HEADLINE)
     found = {
         title: f"{ANY} stands where the setting makes no difference to the method.",
         after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}",

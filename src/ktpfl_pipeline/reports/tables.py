@@ -18,20 +18,20 @@ TOLERANCE = 1e-6
 
 
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
-    """Return one row a method: accuracy at both evaluation points, gain over local-only, spread, traffic, time.
+    """Return one row a method, the best first: accuracy at both points, gain over local-only, spread, traffic, time.
 
-    The settings decide whether the paper's numbers may stand beside ours; `latex` is the caption there, as below.
+    The paper's numbers stand beside ours where the settings let them; `latex` is the caption there, as below.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
-    local, cited = local_only(results), not paper.differences(settings)
-    rows = []
-    for result in results:
+    local, rows = local_only(results), []
+    cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
+    for result in sorted(results, key=lambda result: -result.final[HEADLINE].mean):
         final = result.final[HEADLINE]
         rows.append(
             {
                 "Method": result.title,
                 **{
-                    f"{point_title(point, results)} (%)": numbers.accuracy(result.final.get(point), best is result)
+                    f"{point_title(point)} (%)": numbers.accuracy(result.final.get(point), best is result)
                     for point, best in points.items()
                 },
                 "Minus local-only (points)": (
@@ -41,10 +41,10 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                 "Worst decile (%)": percent(final.worst_decile, final.worst_decile_spread),
                 "Traffic (MB)": megabytes(sum(result.traffic.values())),
                 "Time": duration(result.time),
-                "Paper (%)": paper.written(settings, result.method) if cited else None,
+                **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
         )
-    return Table.of("table", rows, latex)
+    return Table.of("table", rows, latex, [result.title for result in (subject(results), local) if result])
 
 
 def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
@@ -56,7 +56,7 @@ def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
         rows.append(
             {
                 f"{main.title} minus": result.title,
-                f"{point_title(HEADLINE, results)} (points)": interval(found),
+                f"{point_title(HEADLINE)} (points)": interval(found),
                 "Std over seeds (points)": None if found is None or found.std is None else percent(found.std),
                 "After local training (points)": interval(before),
                 "Seeds in common": str(found.seeds if found else 0),
@@ -138,7 +138,7 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
 def run_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a run: its seed, its accuracies, and what finds it in MLflow."""
     points = dict.fromkeys(point for result in results for point in result.final)
-    titles = {point: f"{point_title(point, results)} (%)" for point in points}
+    titles = {point: f"{point_title(point)} (%)" for point in points}
     rows: list[dict[str, Entry]] = [
         {
             **{"Method": result.title, "Seed": str(run.seed), **dict.fromkeys(titles.values())},
@@ -163,8 +163,9 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
 
     ``runs.csv`` has the final values, bytes and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
     round, ``clients.csv`` the final accuracy of every client, ``theorem.csv`` the check of Theorem 1 by client and
-    mixture, and ``differences.csv`` the paired differences of the report's subject to each other method, with the runs
-    of both. Accuracies and differences are in 0..1, losses in nats. A file without rows is left out.
+    mixture, and ``differences.csv`` the paired differences of the report's subject to each other method and of each
+    to local-only, with the runs of both. Accuracies and differences are in 0..1, losses in nats. A file without rows is
+    left out.
     """
     names = ("runs.csv", "rounds.csv", "clients.csv", "theorem.csv")
     files: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
@@ -189,16 +190,19 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
                 loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
                 more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}
                 files["theorem.csv"].append({**ids, "client": client, "mixture": mixture, **loss, **more})
-    main = subject(results)
+    main, local = subject(results), local_only(results)
+    pairs = [(main, result) for result in results] + [
+        (result, local) for result in results if local and result is not main
+    ]
     files["differences.csv"] = [
         {
-            **{"method": main.method, "minus": result.method, "point": point, **vars(found)},
-            **{"run_ids": " ".join(main.run_ids), "minus_run_ids": " ".join(result.run_ids)},
+            **{"method": one.method, "minus": other.method, "point": point, **vars(found)},
+            **{"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)},
         }
-        for result in results
-        if result is not main
-        for point in main.final
-        if (found := paired_difference(main, result, point))
+        for one, other in pairs
+        if one is not other
+        for point in one.final
+        if (found := paired_difference(one, other, point))
     ]
     return {name: to_csv(rows) for name, rows in files.items() if rows}
 

@@ -53,8 +53,10 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
         sections=[
             Section("", [main, Notes(notes(tuning))]),
             Section("What was searched", [Settings(spaces)]),
-            Section("Settings of all trials", [Settings({"": written(settings)})]),
-            Section("Trials", [trial_table(tuning), Text("Each trial is one MLflow run a seed, below the tuning's.")]),
+            Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),
+            Section(
+                "Trials", [trial_table(tuning), Text("Each trial is one MLflow run a seed, below the tuning's.")], True
+            ),
         ],
         brief=[main.without("Configured", "Configured: validation (%)", "Candidates")],
         data={"trials.csv": to_csv(rows), "hyperparameters.json": chosen},

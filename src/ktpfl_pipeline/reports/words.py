@@ -61,18 +61,17 @@ def settings(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: setting(value) for name, value in flat(values).items()}
 
 
-def transfer(results: Sequence[MethodResult]) -> str:
-    """Return how knowledge comes back in these methods, in a word: distillation, aggregation, or transfer for both.
+def aggregates(result: MethodResult) -> bool:
+    """Say whether what comes back to the clients of a method is models alone.
 
-    A method whose clients send models, and beside them a few numbers that do not come back, aggregates.
+    Its clients send models, and beside them at most a few numbers that do not come back.
     """
-    sent = [result.traffic for result in results]
-    parameters = any(each["parameters_up"] or each["parameters_down"] for each in sent)
-    knowledge = any(each["knowledge_down"] or each["knowledge_up"] > each["parameters_up"] for each in sent)
-    return {(True, False): "distillation", (False, True): "aggregation"}.get((knowledge, parameters), "transfer")
+    sent = result.traffic
+    models = sent["parameters_up"] or sent["parameters_down"]
+    return bool(models) and not sent["knowledge_down"] and sent["knowledge_up"] <= sent["parameters_up"]
 
 
-def point_title(point: str, results: Sequence[MethodResult]) -> str:
+def point_title(point: str) -> str:
     """Return what an evaluation point is called in a column."""
-    known = {analysis.HEADLINE: f"After {transfer(results)}", "after_local": "After local training"}
+    known = {analysis.HEADLINE: "After transfer", "after_local": "After local training"}
     return known.get(point, point.capitalize())

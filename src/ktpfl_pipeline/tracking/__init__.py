@@ -11,9 +11,20 @@ from typing import Any
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
 from ktpfl_pipeline.tracking.store import SQLITE
-from ktpfl_pipeline.tracking.tracker import PARENT, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.view import ADDRESS as VIEW
 
-__all__ = ["PARENT", "MlflowTracker", "TrackedRun", "Tracker", "configure", "current", "round_metrics"]
+__all__ = [
+    "PARENT",
+    "VIEW",
+    "Dataset",
+    "MlflowTracker",
+    "TrackedRun",
+    "Tracker",
+    "configure",
+    "current",
+    "round_metrics",
+]
 
 _tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)
 

@@ -1,19 +1,28 @@
 """Tracking in an MLflow store: one run for each (experiment, method, partition, seed), with a point per round."""
 
 import contextlib
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
+from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, open_client
-from ktpfl_pipeline.tracking.tracker import PARENT, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, TrackedRun, Tracker
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CLIENTS = "clients.json"
+"""The table with one row a client."""
+MLFLOW_NOTE = "mlflow.note.content"
+"""The tag that a run's page shows first, as Markdown."""
+TRAINED = "tags.seed != ''"
+"""The search for runs of one method with one seed."""
 DPI = 200
 """Of the figures of a report, as in its folder."""
 
@@ -34,13 +43,19 @@ class MlflowTracker(Tracker):
 
     @contextlib.contextmanager
     def run(
-        self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        experiment: str,
+        name: str,
+        key: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        dataset: Dataset | None = None,
     ) -> Iterator["MlflowRun"]:
         """Yield the run with this key; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
         with store.use() as client:
             tracked = MlflowRun(store, self._find_or_create(client, experiment, name, key, params, tags))
-            tracked.start()
+            tracked.start(dataset)
         try:
             yield tracked
             with store.use():
@@ -51,21 +66,54 @@ class MlflowTracker(Tracker):
             raise
 
     def log_report(
-        self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
+        self,
+        experiment: str,
+        name: str,
+        key: str,
+        files: Mapping[str, str],
+        figures: "Mapping[str, Figure]",
+        *,
+        note: str = "",
+        metrics: Mapping[str, float] | None = None,
+        children: Sequence[str] = (),
     ) -> None:
         """Log a report to the run with this key; see `Tracker.log_report`."""
-        with self.run(experiment, name, key, {}, {"kind": "report"}) as tracked, tracked.store.use() as client:
+        tags = {"kind": "comparison" if children else "report"}
+        with self.run(experiment, name, key, {}, tags) as tracked, tracked.store.use() as client:
+            for child in filter(None, children):
+                _set_parent(client, client.get_run(child), tracked.run_id)
+            client.set_tag(tracked.run_id, MLFLOW_NOTE, note)
             for path, text in files.items():
                 client.log_text(tracked.run_id, text, path)
             for figure_name, figure in figures.items():
                 for kind in ("png", "svg"):
                     path = f"figures/{figure_name}.{kind}"
                     client.log_figure(tracked.run_id, figure, path, save_kwargs={"dpi": DPI})
+            tracked.finish(metrics or {}, {}, {})
 
     def experiments(self) -> dict[str, str]:
         """Return the ids of the store's experiments by name, without MLflow's own empty default."""
         found = open_client(self.store).search_experiments()
         return {experiment.name: experiment.experiment_id for experiment in found if experiment.name != "Default"}
+
+    def save_view(self, experiment_id: str) -> str:
+        """Keep the page that compares the methods of an experiment: in the comparison, sweep or tuning trained last.
+
+        Without one, or while a comparison goes on, all runs are shown.
+
+        Returns:
+            the id of its run; empty without one.
+        """
+        with Store(self.store, self.artifacts).use() as client:
+            order = ["attributes.start_time DESC"]
+            last = client.search_runs([experiment_id], TRAINED, max_results=1, order_by=order)
+            parent: str = last[0].data.tags.get(PARENT, "") if last else ""
+            shown = f"tags.`{PARENT}` = '{parent}'" if parent else TRAINED
+            tags = [run.data.tags for run in client.search_runs([experiment_id], shown)]
+            groups = ["method", *(["setting"] if any("setting" in each for each in tags) else [])]
+            found = {tuple(each.get(group, "") for group in groups) for each in tags}
+            client.set_experiment_tag(experiment_id, view.TAG, view.tag(shown, groups, sorted(found)))
+        return parent
 
     def _find_or_create(
         self, client: Any, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
@@ -82,9 +130,9 @@ class MlflowTracker(Tracker):
         location = (self.artifacts / experiment).as_uri() if self.store.startswith("sqlite:") else None
         experiment_id = found.experiment_id if found else client.create_experiment(experiment, location)
         begun = client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1)
-        run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags={"key": key, **tags})
-        if run.data.tags.get(PARENT) != (parent := tags.get(PARENT, "")) and parent:
-            client.set_tag(run.info.run_id, PARENT, parent)  # a sweep with more values takes over what it finds
+        made = {"key": key, **_made_by(), **tags}
+        run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags=made)
+        _set_parent(client, run, tags.get(PARENT, ""))  # a sweep with more values takes over what it finds
         if len(run.data.params) < len(params):  # new, or killed right after it was made
             client.log_batch(run.info.run_id, params=[Param(path, str(value)) for path, value in params.items()])
         return str(run.info.run_id)
@@ -101,10 +149,12 @@ class MlflowRun(TrackedRun):
         self.logged = int(run.data.metrics.get("round", 0))
         self.known = set(run.data.metrics)
 
-    def start(self) -> None:
-        """Say that the run goes."""
+    def start(self, dataset: Dataset | None = None) -> None:
+        """Say that the run goes, and what it sees."""
         if not self.complete:
             self.store.client.update_run(self.run_id, "RUNNING")
+            if dataset:
+                self.store.client.log_inputs(self.run_id, datasets=[_input(dataset)])
 
     def stop(self, status: str) -> None:
         """Say that the run ended: ``FINISHED``, ``FAILED`` or ``KILLED``."""
@@ -115,11 +165,18 @@ class MlflowRun(TrackedRun):
         """Log one finished round, unless it was logged before."""
         if record.round > self.logged:
             with self.store.use() as client:
-                points = {"round": float(record.round), **round_metrics(record)}
+                points = {"round": float(record.round), **round_metrics(record), **system_metrics()}
                 client.log_batch(self.run_id, _points(points, record.round))
             self.logged = record.round
 
-    def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+    def finish(
+        self,
+        summary: Mapping[str, float],
+        figures: Mapping[str, Any],
+        tables: Mapping[str, Any],
+        clients: Mapping[str, Sequence[Any]] | None = None,
+        model: Path | None = None,
+    ) -> None:
         """Log what stands at the end; see `TrackedRun.finish`."""
         if self.complete:
             return
@@ -130,6 +187,21 @@ class MlflowRun(TrackedRun):
                 client.log_figure(self.run_id, figure, f"{name}.png")
             for name, table in tables.items():
                 client.log_dict(self.run_id, table, f"{name}.json")
+            if model:
+                self._log_model(client, model)
+            if clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
+                client.log_table(self.run_id, dict(clients), CLIENTS)  # adds rows to a table that is there
+
+    def _log_model(self, client: Any, folder: Path) -> None:
+        """Log a model of MLflow, unless it was logged before."""
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+
+        run = client.get_run(self.run_id)
+        if not run.outputs.model_outputs:
+            made = client.create_logged_model(run.info.experiment_id, folder.name, self.run_id)
+            client.log_model_artifacts(made.model_id, str(folder))
+            client.finalize_logged_model(made.model_id, LoggedModelStatus.READY)
+            client.log_outputs(self.run_id, [LoggedModelOutput(made.model_id, step=0)])
 
 
 def _points(metrics: Mapping[str, float], step: int) -> list[Any]:
@@ -138,6 +210,46 @@ def _points(metrics: Mapping[str, float], step: int) -> list[Any]:
 
     now = int(time.time() * 1000)
     return [Metric(name, value, now, step) for name, value in metrics.items()]
+
+
+def _set_parent(client: Any, run: Any, parent: str) -> None:
+    """Put a run below another, unless it is there already."""
+    if parent and run.data.tags.get(PARENT) != parent:
+        client.set_tag(run.info.run_id, PARENT, parent)
+
+
+def _made_by() -> dict[str, str]:
+    """Return the tags of a new run that say who made it, and from what."""
+    here = here_and_now()
+    known = {"mlflow.user": here.user, "mlflow.source.git.commit": here.commit}
+    return {
+        "mlflow.source.name": here.command,
+        "mlflow.source.type": "LOCAL",
+        **{name: value for name, value in known.items() if value},
+    }
+
+
+def _input(dataset: Dataset) -> Any:
+    """Return what MLflow calls a dataset as the input of a run."""
+    from mlflow import entities
+
+    source, profile = (json.dumps(dict(content)) for content in ({"source": dataset.name}, dataset.profile))
+    given = entities.Dataset(dataset.name, dataset.digest, "ktpfl_pipeline", source, profile=profile)
+    return entities.DatasetInput(given, [entities.InputTag("mlflow.data.context", "training")])
+
+
+def system_metrics() -> dict[str, float]:
+    """Return how busy this machine is, under the names that MLflow gives them; nothing where psutil is missing."""
+    try:
+        import psutil
+    except ImportError:
+        return {}
+    memory = psutil.virtual_memory()
+    return {
+        "system/cpu_utilization_percentage": psutil.cpu_percent(),  # since the last call
+        "system/system_memory_usage_megabytes": memory.used / 1e6,
+        "system/system_memory_usage_percentage": memory.percent,
+    }
 
 
 def round_metrics(record: RoundRecord) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """What a tracker does, and the one that does nothing."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktpfl_pipeline.core.metrics import RoundRecord
 
@@ -14,25 +14,50 @@ PARENT = "mlflow.parentRunId"
 """The tag by which MLflow shows a run below another."""
 
 
+class Dataset(NamedTuple):
+    """What a run sees.
+
+    Attributes:
+        name: where the images come from and how they are dealt out.
+        digest: of all of it, at most 36 characters.
+        profile: numbers about it.
+    """
+
+    name: str
+    digest: str
+    profile: Mapping[str, int]
+
+
 class TrackedRun:
     """A run while it goes; this one forgets everything.
 
     Attributes:
         run_id: MLflow's; empty without a store.
+        complete: whether nothing is logged to it any more: it was finished before, or there is no store.
     """
 
     run_id = ""
+    complete = True
 
     def round(self, record: RoundRecord) -> None:
         """Log one finished round, unless it was logged before."""
 
-    def finish(self, summary: Mapping[str, float], figures: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
+    def finish(
+        self,
+        summary: Mapping[str, float],
+        figures: Mapping[str, Any],
+        tables: Mapping[str, Any],
+        clients: Mapping[str, Sequence[Any]] | None = None,
+        model: Path | None = None,
+    ) -> None:
         """Log what stands at the end.
 
         Args:
             summary: final numbers by name.
             figures: of matplotlib, by name.
             tables: plain values by name, kept as JSON.
+            clients: columns of a table with one row a client.
+            model: the folder of a model of MLflow, kept under its name.
         """
 
 
@@ -49,7 +74,13 @@ class Tracker:
 
     @contextlib.contextmanager
     def run(
-        self, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        experiment: str,
+        name: str,
+        key: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        dataset: Dataset | None = None,
     ) -> Iterator[TrackedRun]:
         """Yield the run with this key: the one that was begun before, or a new one.
 
@@ -59,11 +90,21 @@ class Tracker:
             key: identifies the run; equal settings have equal keys.
             params: what is logged as parameters.
             tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
+            dataset: what it sees.
         """
         yield TrackedRun()
 
     def log_report(
-        self, experiment: str, name: str, key: str, files: Mapping[str, str], figures: "Mapping[str, Figure]"
+        self,
+        experiment: str,
+        name: str,
+        key: str,
+        files: Mapping[str, str],
+        figures: "Mapping[str, Figure]",
+        *,
+        note: str = "",
+        metrics: Mapping[str, float] | None = None,
+        children: Sequence[str] = (),
     ) -> None:
         """Log a report to the run with this key, begun before or new; what it held under these names is replaced.
 
@@ -73,4 +114,7 @@ class Tracker:
             key: identifies the run.
             files: texts by path, such as ``report.md``.
             figures: by name; each is kept as PNG and SVG.
+            note: what the run's page says first, in Markdown.
+            metrics: what came out, logged once.
+            children: ids of the runs that the report compares: from now on they are below this run.
         """

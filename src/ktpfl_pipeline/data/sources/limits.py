@@ -1,4 +1,4 @@
-"""What is too much to be read, found by headers before anything is allocated (docs/running.md, "Limits")."""
+"""What is too much to be read, found by headers before anything is allocated (docs/reference/limits.md)."""
 
 import sys
 import textwrap

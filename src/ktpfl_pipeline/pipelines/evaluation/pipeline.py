@@ -2,10 +2,11 @@
 
 from kedro.pipeline import Pipeline
 
+from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.evaluation.nodes import evaluate
 from ktpfl_pipeline.pipelines.step import step
 
 
-def create_pipeline() -> Pipeline:
-    """Return the block."""
-    return Pipeline([step(evaluate, ["resolved", "runs"], "result")])
+def create_pipeline(method: str) -> Pipeline:
+    """Return the block for one method."""
+    return Pipeline([step(evaluate, ["resolved", "runs"], "result", of=slug(method))])

@@ -5,9 +5,15 @@ from typing import Any
 from ktpfl_pipeline.config.schema import Experiment
 
 
-def train(experiment: Experiment, federation: Any, name: str, method: str) -> Any:
-    """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s."""
+def train(experiment: Experiment, federation: Any, *, name: str, method: str) -> Any:
+    """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s.
+
+    Raises:
+        InputError: if the data were made with other settings.
+    """
+    from ktpfl_pipeline.analysis.results import check_settings
     from ktpfl_pipeline.pipelines.federated_training.identity import Job
     from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 
+    check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
     return run_all(Job(name, method, experiment, federation))

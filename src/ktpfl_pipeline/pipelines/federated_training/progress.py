@@ -1,13 +1,16 @@
-"""How far a method is: a bar over its rounds and clients with the accuracy and the time left, or quiet log lines."""
+"""How far a command is: one display over all methods and seeds with the time left, or quiet log lines."""
 
 import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Display
+from rich.table import Column
 
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
@@ -16,33 +19,98 @@ from ktpfl_pipeline.methods import title as title_of
 logger = logging.getLogger(__name__)
 LONG = 3600.0  # seconds
 QUIET = 60.0  # seconds between log lines where there is no terminal
+BESIDE = 72  # characters of a line beside its bar
 STARTS = {"train": 0.0, "predict": 0.3, "distill": 0.4, "evaluate": 0.9}
 """The share of a round that is over when a phase begins."""
 
 
-class Progress(Bar):
-    """The progress of one method over its seeds; the bar appears on entering the context, and only in a terminal."""
+@dataclass
+class Plan:
+    """All that one command trains. A run is one method with one seed.
+
+    Attributes:
+        trainings: how many methods are trained, each with all seeds, as far as it is known.
+        begun: how many of them were begun.
+        done: runs that are finished.
+        trained: runs that were trained here, in parts where they were resumed.
+        spent: seconds that these took.
+        anew: whether it was said that runs start anew.
+    """
+
+    trainings: int
+    begun: int = 0
+    done: int = 0
+    trained: float = 0.0
+    spent: float = 0.0
+    anew: bool = False
+
+    def left(self, runs: float) -> str:
+        """Say how long so many runs will take, judged by those before; nothing before the first round."""
+        return f"about {duration(self.spent / self.trained * runs)} left" if self.trained and runs > 0 else ""
+
+    def say_anew(self) -> None:
+        """Say once that runs of other settings are there."""
+        if not self.anew:
+            logger.info("Settings, data or code are not those of the runs before: starting anew.")
+        self.anew = True
+
+
+_plan: ContextVar[Plan | None] = ContextVar("plan", default=None)
+
+
+def expect(trainings: int) -> None:
+    """Announce how many methods will be trained, each with all seeds."""
+    _plan.set(Plan(trainings))
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that one would say it in: ``40 s``, ``4 min``, ``2.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+class Progress(Display):
+    """The progress of one method over its seeds, below that of all; shown in its context, and only in a terminal."""
 
     def __init__(self, method: str, experiment: Experiment) -> None:
-        """Prepare the bar."""
+        """Prepare the display."""
         console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[where]}"))
-        quiet = not console.is_terminal
-        super().__init__(*columns, TimeRemainingColumn(), console=console, transient=True, disable=quiet)
-        self.title, self.rounds = title_of(method), experiment.rounds
-        self.total = self.rounds * len(experiment.seeds)
-        self.bar = self.add_task(self.title, total=self.total, where="starting")
-        self.before, self.judged = 0, False  # rounds of the seeds before; whether it was said how long it takes
+        width = max(8, min(40, console.width - BESIDE))
+        where = TextColumn("{task.fields[where]}", table_column=Column(no_wrap=True, overflow="ellipsis"))
+        name = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
+        super().__init__(
+            name, BarColumn(width), where, console=console, transient=True, disable=not console.is_terminal
+        )
+        plan = _plan.get()
+        if plan is None or plan.begun == plan.trainings:  # nobody announced it
+            _plan.set(plan := Plan(1))
+        plan.begun += 1
+        self.plan, self.title, self.rounds = plan, title_of(method), experiment.rounds
+        self.runs = len(experiment.seeds) * plan.trainings
+        self.overall = self.add_task("All runs", total=self.runs, completed=plan.done, where=self.standing(0.0))
+        self.bar = self.add_task(self.title, total=self.rounds, where="starting")
+        self.judged = False  # whether it was said how long it takes
+
+    def standing(self, running: float) -> str:
+        """Say how far all is, with this part of the next run."""
+        left = self.plan.left(self.runs - self.plan.done - running)
+        return f"{self.plan.done} of {self.runs}{left and ', '}{left}"
 
     @contextmanager
     def run(self, seed: int) -> Iterator["SeedProgress"]:
         """Yield the progress of one seed's run, and log its end in one line."""
+        self.reset(self.bar, description=f"{self.title}, seed {seed}", where="starting")
         shown = SeedProgress(self, seed)
         start = time.monotonic()
         yield shown
-        self.before += self.rounds
-        spent = f"in {time.monotonic() - start:.0f} s" if shown.trained else "(finished before)"
-        logger.info("%s, seed %d: %s %s", self.title, seed, shown.accuracy, spent)
+        taken = time.monotonic() - start
+        self.plan.done += 1
+        self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # beside the rounds
+        spent = f"in {duration(taken)}" if shown.trained else "(finished before)"
+        left = self.plan.left(self.runs - self.plan.done) if self.disable else ""
+        line = f"{self.plan.done}/{self.runs}  {self.title}, seed {seed}: {shown.accuracy} {spent}{left and ', '}{left}"
+        logger.info(line)
 
 
 class SeedProgress:
@@ -52,31 +120,47 @@ class SeedProgress:
         """Start at nothing."""
         self.parent, self.seed = parent, seed
         self.rounds, self.accuracy, self.trained = 0, "not evaluated yet", False
+        self.seconds = 0.0  # of the rounds trained here
         self.last_line = time.monotonic()
 
     def phase(self, name: str, done: int, total: int) -> None:
         """Show that `done` of the `total` clients that take part have finished the phase `name`."""
         parent = self.parent
-        self.trained = self.trained or self.rounds < parent.rounds  # after the last round, Theorem 1 is checked
-        where = f"seed {self.seed}  round {self.rounds + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
-        within = STARTS.get(name, 0.0) + 0.1 * done / total
-        parent.update(parent.bar, completed=parent.before + self.rounds + within, where=where)
+        if self.rounds == parent.rounds:
+            parent.update(parent.bar, where=f"looking at the final models  {self.accuracy}")
+            return
+        self.trained = True
+        where = f"round {self.rounds + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
+        self._show(self.rounds + STARTS.get(name, 0.0) + 0.1 * done / total, where)
 
     def round(self, record: RoundRecord) -> None:
         """Show a finished round; after the first, say so if this will take long."""
         parent, self.rounds = self.parent, record.round
         if "after_transfer" in record.accuracy:
             self.accuracy = f"accuracy {100 * mean(record.accuracy['after_transfer']):.1f} %"
-        completed = parent.before + self.rounds
-        parent.update(parent.bar, completed=completed)
-        if self.trained and not parent.judged:  # the first round trained here, not one from a checkpoint
-            parent.judged = True
+        if self.trained:  # here, not before the checkpoint
             seconds = record.seconds["round"]
-            if (left := seconds * (parent.total - completed + 1)) > LONG:
-                logger.warning(
-                    f"{parent.title} will take about {left / 3600:.1f} hours at {seconds:.0f} s a round; stop and add "
-                    "--env=quick for a run of minutes."
-                )
+            self.seconds += seconds
+            parent.plan.trained += 1 / parent.rounds
+            parent.plan.spent += seconds
+            self._warn(seconds)
+        self._show(self.rounds, f"round {self.rounds}/{parent.rounds}  {self.accuracy}")
         if parent.disable and time.monotonic() - self.last_line > QUIET:
             self.last_line = time.monotonic()
             logger.info(f"{parent.title}, seed {self.seed}, round {self.rounds}/{parent.rounds}: {self.accuracy}")
+
+    def _show(self, rounds: float, where: str) -> None:
+        parent, part = self.parent, rounds / self.parent.rounds
+        parent.update(parent.bar, completed=rounds, where=where)
+        parent.update(parent.overall, completed=parent.plan.done + part, where=parent.standing(part))
+
+    def _warn(self, seconds: float) -> None:
+        """Say once if what is left of this command takes hours, at so many seconds a round."""
+        parent = self.parent
+        left = seconds * ((parent.runs - parent.plan.done) * parent.rounds - self.rounds + 1)
+        if not parent.judged and left > LONG:
+            logger.warning(
+                f"This will take about {left / 3600:.1f} hours at {seconds:.0f} s a round; stop and add --env=quick "
+                "for a run of minutes."
+            )
+        parent.judged = True

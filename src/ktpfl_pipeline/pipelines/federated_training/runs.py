@@ -1,10 +1,14 @@
 """Running one method: each seed's federation through the engine, into the checkpoint and the tracker."""
 
-import logging
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
@@ -16,13 +20,12 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
-
-logger = logging.getLogger(__name__)
 
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
@@ -41,12 +44,10 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     tracker = tracking.current()
     folder = tracker.checkpoints and tracker.checkpoints / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
-        logger.info(
-            f"{job.method}, seed {seed}: settings, data or code are not those of the runs before: starting anew"
-        )
+        progress.plan.say_anew()
     with (
         closing(fed.executor),
-        tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed)) as tracked,
+        tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed), _dataset(job, seed)) as tracked,
         progress.run(seed) as shown,
     ):
         schedule = engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every)
@@ -73,7 +74,9 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             adversaries=adversaries,
             trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
         )
-        log_end(tracked, finished, asdict(made))
+        kept = job.parent is None and seed == experiment.seeds[0] and not tracked.complete
+        with kept_models(made, result, fed) if kept else nullcontext() as folder:
+            log_end(tracked, finished, asdict(made), folder)
     return finished
 
 
@@ -94,13 +97,36 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
     return theorem.check(soft, labels, result.coefficients[-1].double(), fed.seed)
 
 
-def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:
+@contextmanager
+def kept_models(method: Method[Any], result: engine.Run, fed: Federation) -> Iterator[Path]:
+    """Yield a folder, which is then gone, with the clients' final models as one model of MLflow.
+
+    Args:
+        method: as it was run.
+        result: the finished run.
+        fed: its federation.
+    """
+    from ktpfl_pipeline.tracking import personal_models
+
+    weights = opened(method.personal(result.state, fed.by_id, fed))
+    examples = torch.cat([client.test.images[:1] for client in fed.clients[:3]])
+    architectures = {n: client.architecture for n, client in fed.by_id.items()}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, personal_models.NAME)
+        personal_models.save(folder, weights, architectures, examples, fed.classes)
+        yield folder
+
+
+def log_end(
+    tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], folder: Path | None = None
+) -> None:
     """Log the final numbers, the figures, the matrix and the history of a finished run.
 
     Args:
         tracked: where it is logged.
         run: what came out.
         hyperparameters: of its method.
+        folder: its personal models; None where they are not kept.
     """
     from ktpfl_pipeline.reports import figures  # matplotlib is not waited for before the training
 
@@ -117,7 +143,14 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
     best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
     if spent := run.history[-1].epsilon:
         final["final/epsilon"] = max(spent)
-    tracked.finish({**final, **best}, drawn, tables)
+    cost = {"final/megabytes": sum(run.traffic.values()) / 1e6, "final/seconds": run.seconds("round")}
+    clients: dict[str, list[Any]] = {
+        "client": list(range(len(run.architectures))),
+        "architecture": run.architectures,
+        "images": [sum(counts) for counts in run.label_counts],
+        **{f"final/{point}": run.final(point) for point in result.final},
+    }
+    tracked.finish({**final, **best, **cost}, drawn, tables, clients, folder)
 
 
 @cache
@@ -137,7 +170,16 @@ def _title(job: Job, seed: int) -> str:
 def _tags(job: Job, seed: int) -> dict[str, str]:
     scheme = job.experiment.partition.scheme
     tags = {"experiment": job.name, "method": job.method, "partition": scheme, "seed": str(seed)}
-    return tags if job.parent is None else {**tags, tracking.PARENT: job.parent}
+    return (
+        tags if job.parent is None else {**tags, "setting": job.label or "as configured", tracking.PARENT: job.parent}
+    )
+
+
+def _dataset(job: Job, seed: int) -> tracking.Dataset:
+    experiment, data = job.experiment, job.data.seeds[seed]
+    name = " · ".join([experiment.private.source, experiment.partition.scheme, f"public {experiment.public.source}"])
+    profile = {"images": len(data.private), "public images": len(data.public), "clients": len(data.partition)}
+    return tracking.Dataset(name, data.fingerprint, {**profile, "classes": data.classes})
 
 
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int]) -> None:

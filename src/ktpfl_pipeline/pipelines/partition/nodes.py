@@ -13,12 +13,12 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
     return to_table(partitions, private.labels)
 
 
-def join(private: Any, public_set: Any, partition: Any) -> Any:
+def join(experiment: Experiment, private: Any, public_set: Any, partition: Any) -> Any:
     """Return the `FederatedData` that every method is given, with the indices as they were saved."""
     from ktpfl_pipeline.data.federated import FederatedData
     from ktpfl_pipeline.pipelines.partition.table import from_table
 
-    return FederatedData(private, public_set, from_table(partition))
+    return FederatedData(private, public_set, from_table(partition), experiment.of_data())
 
 
 def draw_partition(federation: Any) -> Any:

@@ -8,11 +8,11 @@ from ktpfl_pipeline.pipelines.step import step
 
 def create_pipeline() -> Pipeline:
     """Return the block."""
-    images = ["private", "public_set"]
+    made_of = ["params:experiment", "private", "public_set"]
     return Pipeline(
         [
-            step(partition_clients, ["params:experiment", *images], "partition"),
-            step(join, [*images, "partition"], "federation"),
+            step(partition_clients, made_of, "partition"),
+            step(join, [*made_of, "partition"], "federation"),
             step(draw_partition, "federation", "labels_per_client"),
         ]
     )

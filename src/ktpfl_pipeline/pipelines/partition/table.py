@@ -28,6 +28,7 @@ def partition_for_seed(
         settings.scheme,
         seed,
         alpha=settings.alpha,
+        labels_per_client=settings.labels_per_client,
         test_share=settings.test_share,
         validation_share=settings.validation_share,
         pool=free.nonzero().flatten(),

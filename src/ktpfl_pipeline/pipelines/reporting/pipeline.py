@@ -12,4 +12,4 @@ from ktpfl_pipeline.pipelines.step import step
 def create_pipeline(name: str, methods: Sequence[str]) -> Pipeline:
     """Return the block for the pipeline `name`."""
     results = [f"{slug(method)}_result" for method in methods]
-    return Pipeline([step(report, ["params:experiment", *results], "report", name)])
+    return Pipeline([step(report, ["params:experiment", *results], "report", name=name)])

@@ -11,7 +11,7 @@ from ktpfl_pipeline.config.parsing import points
 from ktpfl_pipeline.config.schema import Sweep
 
 
-def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name: str) -> dict[str, Any]:
+def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
     """Run every method at every value with every seed, resuming what was begun, and return the results.
 
     Raises:
@@ -28,16 +28,16 @@ def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, name:
     return run_all(name, sweep, points(name, sweep, parameters), raw_folder)
 
 
-def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], name: str) -> Any:
+def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Any:
     """Return the `Report` on a sweep, from the `results` that `run_points` left, and log it to its own run.
 
     Raises:
         InputError: if the results were made with other settings.
     """
-    from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.reports.sweep import build, comparable
 
     settings = [experiment.shared() for experiment in points(name, sweep, parameters)]
     made = build(name, sweep.parameter, comparable(name, results, sweep.model_dump(), settings))
-    tracking.current().log_report(name, name, results["key"], made.files, made.figures)
+    log_report(name, name, results["key"], made)
     return made

@@ -14,7 +14,7 @@ from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 
 
 def run_trials(
-    tune: Tune, experiment: Experiment, raw_folder: Path, name: str, methods: Sequence[str]
+    tune: Tune, experiment: Experiment, raw_folder: Path, *, name: str, methods: Sequence[str]
 ) -> dict[str, Any]:
     """Run every method's candidates with every seed of the tuning, resuming what was begun, and return the trials."""
     from ktpfl_pipeline.pipelines.tune.trials import run_all
@@ -22,7 +22,7 @@ def run_trials(
     return run_all(name, tune, experiment, methods, raw_folder)
 
 
-def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> str:
+def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], *, name: str) -> str:
     """Return what comparisons read: each method's values of highest validation accuracy.
 
     Raises:
@@ -34,20 +34,20 @@ def choose(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str
     return to_text(chosen(parse(name, trials, tune, experiment), name.removeprefix(TUNE)))
 
 
-def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], name: str) -> Any:
+def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], *, name: str) -> Any:
     """Return the `Report` on a tuning, and log it to the tuning's own run; errors as of `choose`."""
-    from ktpfl_pipeline import tracking
     from ktpfl_pipeline.config.tuned import to_text
+    from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.pipelines.tune.trials import chosen, parse
     from ktpfl_pipeline.reports.tuning import build
 
     tuning = parse(name, trials, tune, experiment)
     made = build(name, tuning, to_text(chosen(tuning, name.removeprefix(TUNE))))
-    tracking.current().log_report(name, name, trials["key"], made.files, made.figures)
+    log_report(name, name, trials["key"], made)
     return made
 
 
-def resolve(experiment: Experiment, hyperparameters: str, name: str, methods: Sequence[str]) -> Experiment:
+def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
     `hyperparameters` is what a tuning of it left, as text; empty where there was none.

@@ -6,20 +6,22 @@ from ktpfl_pipeline.reports.figures.accuracy import (
     client_accuracy,
     spread_over_clients,
 )
+from ktpfl_pipeline.reports.figures.forest import differences
 from ktpfl_pipeline.reports.figures.labels import labels_per_client
 from ktpfl_pipeline.reports.figures.matrix import coefficient_heatmaps, coefficient_panels, matrix_over_rounds
 from ktpfl_pipeline.reports.figures.theorem import theorem
-from ktpfl_pipeline.reports.figures.traffic import communication, traffic_panels
+from ktpfl_pipeline.reports.figures.traffic import accuracy_by_traffic, traffic_panels
 from ktpfl_pipeline.reports.figures.values import accuracy_by_value
 
 __all__ = [
+    "accuracy_by_traffic",
     "accuracy_by_value",
     "accuracy_curves",
     "accuracy_panels",
     "client_accuracy",
     "coefficient_heatmaps",
     "coefficient_panels",
-    "communication",
+    "differences",
     "labels_per_client",
     "matrix_over_rounds",
     "spread_over_clients",

@@ -5,8 +5,8 @@ and saved in any format. Each method keeps its colour and marker in all of them;
 common kind of colour blindness (Okabe and Ito's, Tol's for labels).
 
 Arguments that the drawing functions share: `results`, the methods in the order in which they are shown; `result`, one
-of them; `columns`, the methods of several comparisons by title; `width`, of the figure in inches; `axes`, to draw on;
-`handles`, what a legend shows, by name.
+of them; `columns`, the methods of several comparisons by title; `axes`, to draw on; `handles`, what a legend shows, by
+name.
 """
 
 import io
@@ -18,20 +18,35 @@ from typing import Any, Literal, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, NEUTRAL, PAPER, RULE
+from ktpfl_pipeline.reports.style import (
+    BLUE,
+    GREY,
+    INK,
+    MUTED,
+    NEUTRAL,
+    ON_DARK,
+    ON_LIGHT,
+    PAPER,
+    RULE,
+    readable,
+)
 
 P = ParamSpec("P")
 
-TOKENS = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue"}
-"""Colours that a page may restyle, for dark mode: `svg` writes them as CSS variables of these names."""
-
+TOKENS = {
+    **{INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue", GREY: "grey"},
+    **{ON_DARK: "on-dark", ON_LIGHT: "on-light"},
+}
+"""Colours that a page sets for light and dark: `svg` writes them as CSS variables of these names."""
 WIDTH = 7.0
-"""Inches: a page's width. 3.5, a column's, works too."""
+"""Inches: a page's width."""
 PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
 _STYLE: Any = {  # matplotlib's names
     "font.family": "sans-serif",
@@ -66,32 +81,32 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return drawn
 
 
-def blank(width: float, height: float) -> Figure:
+def blank(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure of this size in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def single(width: float, height: float) -> tuple[Figure, Axes]:
+def single(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
     """Return a figure of this size in inches with its one axes."""
-    figure = blank(width, height)
+    figure = blank(height, width)
     return figure, figure.add_subplot()
 
 
 def grid_of_panels(
-    titles: Sequence[str], across: int, size: tuple[float, float], wrap: int, above: float = 0.0, **shared: Any
+    titles: Sequence[str], across: int, height: float, wrap: int, above: float = 0.0, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a titled panel for each title, in reading order.
 
     Args:
         titles: of the panels.
         across: panels in a row.
-        size: width of the figure and height of a row, in inches.
+        height: of a row, in inches.
         wrap: characters in a line of a title.
         above: room for a legend above all, in inches.
         **shared: options of matplotlib's ``subplots``.
     """
     down = -(-len(titles) // across)
-    figure = blank(size[0], down * size[1] + above)
+    figure = blank(down * height + above)
     panels = list(figure.subplots(down, across, squeeze=False, **shared).flatten())
     for axes in panels[len(titles) :]:
         axes.set_visible(False)
@@ -114,10 +129,10 @@ def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
     plain(axes, grid="y")
 
 
-def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> None:
+def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> list[Artist]:
     """Draw the range over seeds around a line: nothing with one seed."""
-    if len(by_seed) > 1:
-        axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), color=colour, alpha=0.15, linewidth=0)
+    look: Any = {"color": colour, "alpha": 0.15, "linewidth": 0}
+    return [axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), **look)] if len(by_seed) > 1 else []
 
 
 def range_of(seeds: int) -> dict[str, Any]:
@@ -131,16 +146,20 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
     width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
+    height = 0.0
     for columns in range(min(20, len(handles)), 0, -1):
         legend = axes.legend(handles.values(), handles.keys(), ncols=columns, **place)
+        legend.set_in_layout(False)  # the title's padding keeps its place
+        height = legend.get_window_extent().height * scale
         if legend.get_window_extent().width <= width:
             break
-    legend.set_in_layout(False)  # the title's padding keeps its place
-    axes.set_title(textwrap.fill(title, int(width * scale / 4.8)), pad=legend.get_window_extent().height * scale + 9)
+    axes.set_title(textwrap.fill(title, int(width * scale / 4.8)), pad=height + 9)
 
 
-def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None) -> None:
-    """Write each line's name at its end, moved apart where names would overlap.
+def label_ends(
+    axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None
+) -> dict[str, Annotation]:
+    """Write each line's name at its end, moved apart where names would overlap, and return what was written.
 
     Args:
         axes: with the lines.
@@ -152,12 +171,15 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: 
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])
     heights = apart([end[3] for end in ends], 11 * (high - low) / points, low, high)
+    written: dict[str, Annotation] = {}
     for (name, colour, x, y), height in zip(ends, heights, strict=True):
         moved = abs(height - y) > 2 * (high - low) / points
         leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5), "color": colour}
         place: Any = {"xy": (x, y), "xytext": (1.025, height), "textcoords": axes.get_yaxis_transform(), "va": "center"}
-        look: Any = {"color": colour, "fontweight": "bold" if bold is None or name in bold else "normal"}
-        axes.annotate(name, **place, **look, arrowprops=leader if moved else None, annotation_clip=False)
+        look: Any = {"color": readable(colour), "fontweight": "bold" if bold is None or name in bold else "normal"}
+        arrow: Any = leader if moved else None
+        written[name] = axes.annotate(name, **place, **look, arrowprops=arrow, annotation_clip=False)
+    return written
 
 
 def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -173,20 +195,26 @@ def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[
 
 
 def svg(figure: Figure, name: str) -> str:
-    """Return the figure as an ``svg`` element to put into a page: text stays text, and `TOKENS` are CSS variables.
+    """Return the figure as an ``svg`` element to put into a page that may be dark.
+
+    Text stays text, `TOKENS` are CSS variables, and to every other colour as much white is added as the page says in
+    ``--lift``.
 
     Args:
-        figure: a figure of this module.
+        figure: a figure of this package.
         name: prefix of its ids, which must be unique in the page.
     """
     buffer = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with mpl.rc_context({**_STYLE, "svg.fonttype": "none", "svg.hashsalt": name}):
+    with mpl.rc_context({**_STYLE, "svg.fonttype": "none", "svg.hashsalt": name, "path.simplify": False}):
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r' id="image\w+"', "", text)  # nobody refers to them, and equal images have equal ones
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    for colour, variable in TOKENS.items():
-        text = text.replace(colour, f"var(--{variable})")
-    return text
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", _on_page, text)
+
+
+def _on_page(colour: re.Match[str]) -> str:
+    known = TOKENS.get(colour[0])
+    return f"var(--{known})" if known else f"color-mix(in oklab, {colour[0]}, white var(--lift))"

@@ -9,16 +9,22 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.reports.figures.base import WIDTH, head, plain, single, styled
-from ktpfl_pipeline.reports.style import NAMED, PAPER, label_colours
+from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colours
 
 
 @styled
-def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: float = WIDTH) -> Figure:
-    """Draw how many samples of each class every client has, `label_counts`, (N, K), as stacked bars under `title`."""
+def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: Sequence[str] = ()) -> Figure:
+    """Draw how many samples of each class every client has, as stacked bars.
+
+    Args:
+        label_counts: (N, K).
+        title: above the bars.
+        names: (N,) of the clients; their numbers without.
+    """
     counts = np.array(label_counts)
     n, classes = counts.shape
     named = n <= NAMED
-    figure, axes = single(width, min(8.0, 0.17 * n + 1.0))
+    figure, axes = single(min(8.0, 0.17 * n + 1.0))
     starts = np.cumsum(counts, axis=1) - counts
     longest = counts.sum(axis=1).max()
     for label, colour in enumerate(label_colours(classes)):
@@ -26,12 +32,12 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: 
             range(n), counts[:, label], left=starts[:, label], height=0.8, color=colour, edgecolor=PAPER, linewidth=0.4
         )
         for client in range(n) if named else ():
-            if counts[client, label] * width > 0.14 * len(str(label)) * longest:  # the number fits
+            if counts[client, label] * WIDTH > 0.14 * len(str(label)) * longest:  # the number fits
                 middle = starts[client, label] + counts[client, label] / 2
                 axes.text(middle, client, str(label), fontsize=6, color=_on(colour), ha="center", va="center_baseline")
     axes.set_ylim(n - 0.4, -0.6)
-    axes.set_yticks(list(range(n)) if named else [], [str(client) for client in range(n)] if named else [])
-    axes.set(xlabel="Samples", ylabel="Client", xlim=(0, 1.01 * longest))
+    axes.set_yticks(list(range(n)) if named else [], (names or list(map(str, range(n)))) if named else [])
+    axes.set(xlabel="Samples", ylabel="" if names and named else "Client", xlim=(0, 1.01 * longest))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     plain(axes, grid="x")
     names = ["label 0", *map(str, range(1, classes))]
@@ -43,4 +49,4 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, width: 
 def _on(colour: str) -> str:
     """Return black or white, whichever reads better on a colour."""
     red, green, blue = mpl.colors.to_rgb(colour)
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+    return ON_LIGHT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else ON_DARK

@@ -30,7 +30,7 @@ BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsqu
 
 
 @styled
-def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
+def coefficient_heatmaps(result: MethodResult) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
 
     Row = student, column = teacher; clients are in the order of `_by_labels` in both.
@@ -48,10 +48,10 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
     order = _by_labels(run.label_counts)
     learned = _ordered(run.coefficients, order)
     similar = _ordered(label_similarity(torch.tensor(run.label_counts)).numpy(), order)
-    n, beside = len(order), width >= 5
-    figure = base.blank(width, 0.5 * width + 0.3 if beside else 2 * width)
-    left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
-    size = min(8.0, max(4.0, 0.62 * 72 * (0.38 if beside else 0.7) * width / n))
+    n, names = len(order), [client_title(result, client) for client in order]
+    figure = base.blank(0.5 * WIDTH + 0.5)
+    left, right = figure.subplots(1, 2)
+    size = min(8.0, max(4.0, 0.62 * 72 * 0.36 * WIDTH / n))
     for axes, matrix, norm, title, scale in (
         (left, learned, _weights([learned]), f"Coefficients of {result.title}", "teacher's weight, square-root scale"),
         (right, similar, Normalize(0, 1), "Similarity of label distributions", "cosine similarity"),
@@ -59,9 +59,8 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
         image = _heatmap(axes, matrix, norm)
         axes.set_title(title)
         if n <= NAMED:
-            names = [client_title(result, client) if axes is left or not beside else str(client) for client in order]
-            axes.set_xticks(range(n), [str(client) for client in order], fontsize=size)
-            axes.set_yticks(range(n), names, fontsize=size)
+            axes.set_xticks(range(n), names, fontsize=size, rotation=90)
+            axes.set_yticks(range(n), names if axes is left else [""] * n, fontsize=size)  # the rows are the same
             axes.tick_params(length=0, pad=2)
         bar = _bar(figure, image, axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
         bar.locator = MaxNLocator(5)
@@ -70,19 +69,19 @@ def coefficient_heatmaps(result: MethodResult, width: float = WIDTH) -> Figure:
             mark = bar.ax.text(1 / n, 1.15, "1/N", color=VERMILION, fontsize=7, ha="center")
             mark.set(transform=bar.ax.get_xaxis_transform(), in_layout=False)  # else this bar sits lower than the other
     left.set(xlabel="Teacher", ylabel="Student")
-    right.set(xlabel="Client", ylabel="Client")
+    right.set(xlabel="Client")
     return figure
 
 
 @styled
-def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
+def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
     """Draw the matrices of several methods after the last round of the first seed, four in a row, on one scale.
 
     Rows, columns and colours are those of `coefficient_heatmaps`.
     """
     order = _by_labels(results[0].runs[0].label_counts)
     matrices = [_ordered(result.runs[0].coefficients, order) for result in results]
-    figure, panels = base.grid_of_panels([result.title for result in results], 4, (width, 0.23 * width + 0.35), 18)
+    figure, panels = base.grid_of_panels([result.title for result in results], 4, 0.23 * WIDTH + 0.35, 18)
     images = [_heatmap(axes, matrix, _weights(matrices)) for axes, matrix in zip(panels, matrices, strict=True)]
     panels[0].set(xlabel="Teacher", ylabel="Student")
     _bar(figure, images[0], panels, **BESIDE)
@@ -90,7 +89,7 @@ def coefficient_panels(results: Sequence[MethodResult], width: float = WIDTH) ->
 
 
 @styled
-def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
+def matrix_over_rounds(result: MethodResult) -> Figure:
     """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
 
     Below are the weights on `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted is
@@ -103,8 +102,8 @@ def matrix_over_rounds(result: MethodResult, width: float = WIDTH) -> Figure:
     if not run.matrices or not run.attention:
         raise ValueError(f"{result.title} kept no coefficient matrices by round.")
     order = _by_labels(run.label_counts)
-    heights = [0.8 * width / max(4, len(run.matrices)), 0.25 * width]
-    figure = base.blank(width, sum(heights) + 1.6)
+    heights = [0.8 * WIDTH / max(4, len(run.matrices)), 0.25 * WIDTH]
+    figure = base.blank(sum(heights) + 1.6)
     grid = figure.add_gridspec(2, len(run.matrices), height_ratios=heights)
     matrices = {t: _ordered(matrix, order) for t, matrix in sorted(run.matrices.items())}
     panels = [figure.add_subplot(grid[0, place]) for place in range(len(matrices))]

@@ -13,7 +13,7 @@ THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coeffic
 
 
 @styled
-def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
+def theorem(result: MethodResult) -> Figure:
     """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against the one that bounds it.
 
     Across is the smaller loss of the client's own model and of the average of all clients' predictions, upward that of
@@ -25,7 +25,7 @@ def theorem(result: MethodResult, width: float = WIDTH) -> Figure:
     checks = [run.theorem for run in result.runs if run.theorem is not None]
     if not checks:
         raise ValueError(f"Theorem 1 was not checked for {result.title}.")
-    figure = blank(width, 0.5 * width + 0.5)
+    figure = blank(0.5 * WIDTH + 0.5)
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
     shown: list[float] = []
     for axes, title, half in zip(panels, ("The half that was fitted", "The other half"), ("fit", "test"), strict=True):

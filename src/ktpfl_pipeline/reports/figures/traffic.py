@@ -1,71 +1,114 @@
-"""What clients send and receive."""
+"""What accuracy costs in traffic."""
 
 from collections.abc import Mapping, Sequence
+from math import log10
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.reports.figures.base import WIDTH, grid_of_panels, head, plain, single, styled
-from ktpfl_pipeline.reports.numbers import megabytes
-from ktpfl_pipeline.reports.style import BLUE, MUTED, VERMILION
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.reports.figures.base import PERCENT, grid_of_panels, head, plain, single, styled
+from ktpfl_pipeline.reports.numbers import three_digits
+from ktpfl_pipeline.reports.style import MUTED, PAPER, look, readable
 
-TRAFFIC = {
-    "knowledge_up": BLUE,
-    "knowledge_down": "#8fc4e3",
-    "parameters_up": VERMILION,
-    "parameters_down": "#f2b08a",
-    "public_down": "#b6bcc6",
-}
-"""Categories of traffic and their colours: one hue a kind, light on the way down."""
+AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
+"""Points across and upward from a mark at which its name may stand."""
 
 
 @styled
-def communication(results: Sequence[MethodResult], width: float = WIDTH) -> Figure:
-    """Draw what all clients sent and received over the whole run in MB, one bar a method, by category and direction.
+def accuracy_by_traffic(results: Sequence[MethodResult]) -> Figure:
+    """Draw each method's final accuracy against what all clients sent and received, on a logarithmic axis.
 
-    In the form of the paper's Figure 5. The number is the bar's length; means over seeds.
+    The line joins the methods that no other beats in both. A method that sends nothing is a line across.
     """
-    figure, axes = single(width, 0.24 * len(results) + 1.0)
-    handles = _bars(axes, results, room=1.1) or {"nothing is sent": Patch(color=MUTED)}
-    head(axes, "Traffic of all clients over the whole run", handles)
+    figure, axes = single(3.7)
+    handles = _scatter(axes, results)
+    axes.set_xlabel("Traffic of all clients over the whole run (MB)")
+    lines = {name: handle for name, handle in handles.items() if handle.get_linestyle() != "None"}
+    head(axes, "Mean accuracy of the clients", lines)
+    _name(axes, results)
     return figure
 
 
 @styled
-def traffic_panels(columns: Mapping[str, Sequence[MethodResult]], width: float = WIDTH) -> Figure:
-    """Draw the same, one panel a comparison, each with a scale of its own."""
-    most = max(map(len, columns.values()))
-    figure, panels = grid_of_panels(list(columns), min(2, len(columns)), (width, 0.22 * most + 0.75), 44, above=0.4)
+def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
+    """Draw the same, one panel a comparison, with one legend for all."""
+    figure, panels = grid_of_panels(list(columns), min(2, len(columns)), 2.4, 44, above=0.5)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
-        handles |= _bars(axes, results, room=1.15)
-        axes.set_ylim(most - 0.4, -0.6)
-    names = [name for name in map(_title, TRAFFIC) if name in handles]
-    figure.legend([handles[name] for name in names], names, loc="outside upper left", ncols=5, handlelength=1.6)
+        handles = {**_scatter(axes, results), **handles}
+        axes.set_xlabel("MB")
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=5, handlelength=1.6)
     return figure
 
 
-def _bars(axes: Axes, results: Sequence[MethodResult], room: float) -> dict[str, Any]:
-    """Draw a bar for each method, `room` times as far as the longest, and return what the legend says of them."""
-    rows, starts = range(len(results)), np.zeros(len(results))
+def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the methods of which no other is as accurate with less traffic, by traffic; ties go to the first."""
+    found: list[MethodResult] = []
+    for result in sorted(results, key=lambda result: (sent(result), -result.final[HEADLINE].mean)):
+        if not found or result.final[HEADLINE].mean > found[-1].final[HEADLINE].mean:
+            found.append(result)
+    return found
+
+
+def sent(result: MethodResult) -> float:
+    """Return what all clients sent and received over the whole run in bytes, mean over seeds."""
+    return sum(result.traffic.values())
+
+
+def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
+    """Draw the methods and the line, and return what a legend says of them."""
     handles: dict[str, Any] = {}
-    for category, colour in TRAFFIC.items():
-        lengths = np.array([result.traffic[category] / 1e6 for result in results])
-        bars = axes.barh(rows, lengths, left=starts, height=0.72, color=colour)
-        starts = starts + lengths
-        if lengths.any():
-            handles[_title(category)] = bars
-    for row, total in zip(rows, starts, strict=True):
-        axes.annotate(str(megabytes(1e6 * total)), (total, row), (3, 0), textcoords="offset points", va="center")
-    axes.set_yticks(list(rows), [result.title for result in results])
-    axes.set(ylim=(len(results) - 0.4, -0.6), xlabel="MB", xlim=(0, room * max(*starts, 1e-6)))
-    plain(axes, grid="x")
+    best = [result for result in frontier(results) if sent(result)]
+    if len(best) > 1:
+        across, upward = zip(*((sent(result) / 1e6, result.final[HEADLINE].mean) for result in best), strict=True)
+        (line,) = axes.plot(across, upward, color=MUTED, linewidth=0.9, drawstyle="steps-post", zorder=1)
+        handles["most accurate for its traffic"] = line
+    for result in results:
+        mean, (colour, marker) = result.final[HEADLINE].mean, look(result.method)
+        if sent(result):
+            edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "markersize": 7, "linestyle": "none"}
+            (handle,) = axes.plot([sent(result) / 1e6], [mean], marker=marker, color=colour, zorder=3, **edge)
+        else:
+            handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=(0, (4, 2.5)), zorder=2)
+        handles[result.title if sent(result) else f"{result.title} (sends nothing)"] = handle
+    if any(map(sent, results)):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5) if _decades(results) < 2.5 else (1,)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.margins(x=0.12, y=0.1)
+    else:
+        axes.set_xticks([])
+    axes.yaxis.set_major_formatter(PERCENT)
+    plain(axes, grid="y")
     return handles
 
 
-def _title(category: str) -> str:
-    return category.replace("public", "public data").replace("_", " ")
+def _decades(results: Sequence[MethodResult]) -> float:
+    some = [*filter(None, map(sent, results))]
+    return log10(max(some) / min(some))
+
+
+def _name(axes: Axes, results: Sequence[MethodResult]) -> None:
+    """Write each method's name and traffic beside its mark, where that covers the least of marks and other names."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    shown = sorted(filter(sent, results), key=lambda result: -result.final[HEADLINE].mean)
+    places = [(sent(result) / 1e6, result.final[HEADLINE].mean) for result in shown]
+    marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()
+    for result, place in zip(shown, places, strict=True):
+        text, colour = f"{result.title}, {three_digits(place[0])}", readable(look(result.method).colour)
+        note = axes.annotate(text, place, (0, 0), "data", "offset points", va="center", color=colour, fontsize=7.5)
+        note.set_in_layout(False)
+
+        def covers(moved: tuple[int, int], note: Any = note) -> tuple[float, int]:
+            note.set(position=moved, ha="left" if moved[0] > 0 else "right")
+            box = note.get_window_extent()
+            clear = frame.x0 < box.x0 and box.x1 < frame.x1 and frame.y0 < box.y0 and box.y1 < frame.y1
+            covered = sum(map(box.overlaps, taken)) + sum(box.contains(*mark) for mark in marks)
+            return covered + (not clear), abs(moved[1])
+
+        covers(min(AROUND, key=covers))
+        taken.append(note.get_window_extent())

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, touched
 from ktpfl_pipeline.reports import style
-from ktpfl_pipeline.reports.figures.base import PERCENT, WIDTH, head, label_ends, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import PERCENT, head, label_ends, plain, single, styled
 from ktpfl_pipeline.reports.words import setting
 
 DECADE = 10
@@ -20,12 +20,12 @@ DECADE = 10
 
 
 @styled
-def accuracy_by_value(points: Sequence[Point], title: str, width: float = WIDTH) -> Figure:
+def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     """Draw each method's mean accuracy against the swept setting, `title`, with the standard deviation over seeds.
 
     The value that the validation data choose is ringed. Values that are no numbers stand side by side, unconnected.
     """
-    figure, axes = single(width, 0.3 * width + 1.2)
+    figure, axes = single(3.3)
     values, numbers = [point.value for point in points], numeric(points)
     places = [float(value) if numbers else float(n) for n, value in enumerate(values)]
     methods, ends = list(points[0].methods), []

@@ -1,14 +1,15 @@
 """A report as one HTML page that loads nothing."""
 
+import json
+import re
+
 import jinja2
 from markupsafe import Markup, escape
-from pandas import DataFrame, Index
-from pandas.io.formats.style import Styler
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.reports.figures.base import svg
-from ktpfl_pipeline.reports.model import ALERT, Content, Table
-from ktpfl_pipeline.reports.numbers import NONE, Number
+from ktpfl_pipeline.reports.model import ALERT, Content, Picture
+from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 
 def page(report: Content) -> str:
@@ -20,28 +21,37 @@ def page(report: Content) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"kind": lambda block: type(block).__name__, "table": table}
-    environment.filters["svg"] = lambda figure, name: Markup(svg(figure, name))
+    environment.filters |= {"kind": lambda block: type(block).__name__, "entry": entry, "head": head, "slug": slug}
+    environment.filters |= {"drawing": drawing, "json": json.dumps, "sortable": sortable}
     template = environment.get_template("page.html.jinja")
     return template.render(report=report, alert=ALERT, version=__version__)
 
 
-def table(given: Table) -> Markup:
-    """Return a table as a ``table`` element without styles; the first column heads the rows."""
-    frame = DataFrame([list(row[1:]) for row in given.rows], columns=list(given.columns[1:]), dtype=object)
-    frame.index = Index([row[0] for row in given.rows])
-    frame.columns.name = _head(given.columns[0])
-    styler = Styler(frame).format(_entry).format_index(escape, axis=0).format_index(_head, axis=1)
-    return Markup(styler.to_html(exclude_styles=True))
+def drawing(picture: Picture) -> Markup:
+    """Return a figure as an ``svg`` element that says what it is."""
+    said = Markup('<svg role="img" aria-label="{}"').format(picture.alternative)
+    return Markup(svg(picture.figure, picture.name).replace("<svg", said, 1))
 
 
-def _entry(given: object) -> Markup:
+def entry(given: Entry) -> Markup:
+    """Return an entry of a table, its spread or interval set off."""
     if not isinstance(given, Number):
         return escape(NONE if given is None else given)
     main = Markup("<strong>{}</strong>" if given.bold else "{}").format(given.main)
     return main + (Markup('<span class="spread"> {}</span>').format(given.beside) if given.beside else "")
 
 
-def _head(column: object) -> Markup:
-    name, bracket, unit = str(column).partition(" (")
+def sortable(given: Entry) -> str:
+    """Return by what a table sorts an entry: its number, without a sign of thousands, or its text."""
+    return repr(given.value) if isinstance(given, Number) else given or ""
+
+
+def head(column: str) -> Markup:
+    """Return a column's title, its unit set off."""
+    name, bracket, unit = column.partition(" (")
     return escape(name) + (Markup(' <span class="unit">({}</span>').format(unit) if bracket else "")
+
+
+def slug(text: str) -> str:
+    """Return a text as an id may be."""
+    return re.sub(r"\W+", "-", text).strip("-").lower()

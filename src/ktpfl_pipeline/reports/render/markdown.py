@@ -9,8 +9,11 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 def document(report: Content) -> str:
     """Return the whole report."""
     parts = [f"# {report.heading}", f"**{report.summary}**", " · ".join(report.facts)]
+    parts.append("\n".join(f"- {what}: `{told}`" for what, told in report.made.items() if told))
     for section in report.sections:
         parts += _section(section)
+        files = ", ".join(f"[{name}]({name})" for name in section.files if name in report.data)
+        parts.append(f"The numbers, with their runs: {files}" if files else "")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -29,7 +32,8 @@ def _block(block: Block) -> str:
         case Settings(groups):
             return "\n".join(["```yaml", *(line for group in groups.items() for line in _group(*group)), "```"])
         case Picture(name, _, caption):
-            return f"![{name}](figures/{name}.png)\n\n{caption}"
+            alternative = block.alternative.replace("[", "(").replace("]", ")")
+            return f"![{alternative}](figures/{name}.png)\n\n{caption}"
         case Table():
             return table(block)
 

@@ -1,6 +1,7 @@
-"""A report's summary and its main table as plain text for a terminal."""
+"""A report's summary and its main table as plain text, as wide as the terminal."""
 
 import io
+import shutil
 import textwrap
 
 from rich import box
@@ -11,37 +12,54 @@ from rich.text import Text as Line
 from ktpfl_pipeline.reports.model import Content, Table, Text
 from ktpfl_pipeline.reports.numbers import MINUS, NONE
 
-WIDTH = 100
-"""Characters in a line."""
+NARROWEST, USUAL, WIDEST = 60, 100, 120
+"""Characters in a line: at least, where there is no terminal, at most."""
 LONG = 50
 """Characters in an entry of a table."""
+FEWEST = 3
+"""Columns that stay however narrow it is."""
 RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
-def text(report: Content) -> str:
-    """Return the heading, the summary and what is brief of the report."""
-    parts = [report.name, *textwrap.wrap(report.summary, WIDTH), ""]
+def text(report: Content, width: int | None = None) -> str:
+    """Return the heading, the summary and what is brief of the report.
+
+    Args:
+        report: what is written.
+        width: characters in a line; None takes those of the terminal.
+    """
+    width = width or min(max(shutil.get_terminal_size((USUAL, 0)).columns, NARROWEST), WIDEST)
+    parts = [report.name, *_wrapped(report.summary, width), ""]
     for block in report.brief:
-        parts += textwrap.wrap(block.text, WIDTH) if isinstance(block, Text) else [table(block)]
+        parts += _wrapped(block.text, width) if isinstance(block, Text) else [table(block, width)]
     return "\n".join(parts).replace(MINUS, "-").replace(NONE, "-").rstrip() + "\n"
 
 
-def table(given: Table) -> str:
-    """Return a table, the names of its rows shortened where it would be too wide."""
+def table(given: Table, width: int = USUAL) -> str:
+    """Return a table; where it would be too wide, without its last columns, which are then named below."""
     cells = [
         [textwrap.shorten(NONE if each is None else str(each), LONG, placeholder="…") for each in row]
         for row in given.rows
     ]
-    heads = [textwrap.wrap(column, 11, break_long_words=False, break_on_hyphens=False) for column in given.columns]
+    heads = [_wrapped(column, 11) for column in given.columns]
     columns = zip(*cells, strict=True)
     first, *others = [max(map(len, [*head, *column])) for head, column in zip(heads, columns, strict=True)]
+    shown = next((n for n in range(len(others), FEWEST - 1, -1) if first + sum(others[:n]) + 2 * n <= width), FEWEST)
+    others, left_out = others[:shown], given.columns[1 + shown :]
     grid = Grid(box=RULE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
-    grid.add_column(given.columns[0], width=min(first, WIDTH - sum(others) - 2 * len(others)), overflow="ellipsis")
-    for column, width in zip(given.columns[1:], others, strict=True):
-        grid.add_column(column, justify="right", width=width)
+    grid.add_column(given.columns[0], width=min(first, width - sum(others) - 2 * len(others)), overflow="ellipsis")
+    for column, size in zip(given.columns[1 : 1 + shown], others, strict=True):
+        grid.add_column(column, justify="right", width=size)
     for row in cells:
-        grid.add_row(*(Line(cell, no_wrap=True) for cell in row))
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+        grid.add_row(*(Line(cell, no_wrap=True) for cell in row[: 1 + shown]))
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     with console.capture() as captured:
         console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    more = _wrapped(f"In the report as well: {', '.join(left_out)}.", width) if left_out else []
+    return "\n".join([*lines, *more]) + "\n"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines; words stay whole, also KT-pFL."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

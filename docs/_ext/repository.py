@@ -1,0 +1,33 @@
+"""What is written for GitHub and for readers of the source, brought to the site: links, signs in docstrings."""
+
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
+
+def _to_pages(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    known = getattr(app.env, "_viewcode_modules", {})
+    for node in list(doctree.findall(addnodes.download_reference)):
+        target = app.env.relfn2path(node["reftarget"], docname)[0]
+        if not target.startswith("src/") or not target.endswith(".py"):
+            continue
+        module = ".".join(PurePosixPath(target).with_suffix("").parts[1:]).removesuffix(".__init__")
+        if known.get(module):
+            uri = app.builder.get_relative_uri(docname, f"_modules/{module.replace('.', '/')}")
+            node.replace_self(nodes.reference("", "", *node.children, refuri=uri, internal=True))
+
+
+def _plain_signs(app: Sphinx, what: str, name: str, it: Any, options: Any, lines: list[str]) -> None:
+    """Let |S| in a docstring be the size of S, and no substitution."""
+    lines[:] = [re.sub(r"(?<!\\)\|", r"\\|", line) for line in lines]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Act on every docstring, and on every page once all are read."""
+    app.connect("autodoc-process-docstring", _plain_signs)
+    app.connect("doctree-resolved", _to_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

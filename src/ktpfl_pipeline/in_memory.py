@@ -1,0 +1,128 @@
+"""A federation in one call, and a method on it in another: for notebooks and first tries.
+
+Nothing is read from conf/, and nothing is written or tracked. Data and federation are made by the pipelines' own
+functions, so equal settings give equal numbers there.
+
+Example:
+    >>> fed = federation("digits", clients=10, partition="two_labels")
+    >>> results = [run(method, fed, rounds=5) for method in ("kt_pfl", "local")]
+    >>> figures.accuracy_curves(results)
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.analysis import matrix
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.errors import unknown
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.data.partition import label_similarity
+from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.pipelines.prepare import prepare
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "private": {},
+    "public": {"source": "open_part", "batch": 150},
+    "image": {"channels": 1, "size": 28},
+    "training": {"epochs": 3, "batch_size": 16, "learning_rate": 0.05},
+    "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.05},
+    "adversaries": {},
+    "compute": {},
+}
+"""What `federation` takes beside its own arguments, with what is not as in an experiment: runs of seconds on digits."""
+
+
+def federation(
+    source: str,
+    clients: int = 10,
+    architectures: Sequence[str] = ("lenet", "cnn", "cnn_bn", "mlp"),
+    partition: str | dict[str, Any] = "two_labels",
+    seed: int = 0,
+    folder: str | Path = ".",
+    **settings: dict[str, Any],
+) -> Federation:
+    """Return a federation.
+
+    Args:
+        source: of the private images, as in conf/: ``"digits"``, ``"npz:mine.npz"``, ``"folder:my_images"``.
+        clients: N.
+        architectures: dealt out to the clients in turn.
+        partition: how the images are shared out, or that with more: ``{"scheme": "dirichlet", "alpha": 0.3}``.
+        seed: of partition, initial models and every other draw.
+        folder: where relative paths start, and where downloads are kept.
+        settings: other groups of `SETTINGS`, as they stand in conf/base; what is not given stays:
+            ``training={"epochs": 5}``.
+
+    Raises:
+        InputError: if there is no such setting, or settings and images do not go together.
+    """
+    for group in settings:
+        if group not in SETTINGS:
+            raise unknown("setting of a federation", group, SETTINGS)
+    given = {
+        **SETTINGS,
+        "private": {"source": source},
+        "clients": clients,
+        "architectures": list(architectures),
+        "partition": {"scheme": partition} if isinstance(partition, str) else partition,
+        "seeds": [seed],
+        "methods": {},
+    }
+    experiment = parsing.parse(
+        "federation", parsing.merged({"federation": given}, {"federation": settings})["federation"]
+    )
+    return assemble(experiment, prepare(experiment, Path(folder)), seed)
+
+
+def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) -> MethodResult:
+    """Run a method, and return what `reports.figures` draw.
+
+    Args:
+        method: its name in the registry or its dotted path; or the method itself, of any class.
+        federations: one; or several of other seeds, for a spread.
+        rounds: how many, all clients in each.
+    """
+    made = create(method) if isinstance(method, str) else method
+    name = method if isinstance(method, str) else _name(type(made))
+    return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
+
+
+def label_counts(fed: Federation) -> Tensor:
+    """Return the private images of each client by class, all splits together, (N, K) int64."""
+    owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
+    return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
+
+
+def _name(kind: type) -> str:
+    """Return the name of a method's class in the registry; its title where it has none there."""
+    title: str = vars(kind)["title"]
+    return next((name for name, preset in METHODS.items() if preset.kind is kind), title)
+
+
+def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:
+    with closing(fed.executor):
+        done = engine.run(method, fed, engine.Schedule(rounds))
+    counts = label_counts(fed)
+    kept: dict[str, Any] = {}
+    if (weights := done.coefficients) is not None:
+        kept = {"matrices": matrix.snapshots(weights), "attention": matrix.attention(weights, label_similarity(counts))}
+    return FinishedRun(
+        **{"experiment": "in memory", "partition": "", "run_id": "", "key": "", **kept},
+        method=name,
+        seed=fed.seed,
+        architectures=[client.architecture for client in fed.clients],
+        label_counts=counts.tolist(),
+        history=done.history,
+        coefficients=None if weights is None else weights[-1].tolist(),
+        adversaries=fed.positions(fed.adversary_ids).tolist(),
+    )

@@ -1,0 +1,141 @@
+"""What came out of a comparison, bound to its intervals: in a sentence, in three numbers, and in what to do with it."""
+
+from collections.abc import Sequence
+
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, paired_difference, subject
+from ktpfl_pipeline.analysis.statistics import Difference, seeds_to_decide
+from ktpfl_pipeline.reports.figures.forest import VERDICTS
+from ktpfl_pipeline.reports.figures.traffic import sent
+from ktpfl_pipeline.reports.model import Tile
+from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
+from ktpfl_pipeline.reports.words import plural
+
+ALONE = "there is no local-only run beside it, so nothing here tells whether exchanging knowledge helped."
+MOST = 100
+"""Seeds beyond which it is not said how many would decide."""
+
+
+def summary(results: Sequence[MethodResult]) -> str:
+    """Say what came out: first of all how the report's subject stands to local-only, and whether the seeds carry it."""
+    main, local = subject(results), local_only(results)
+    reached = accuracy(main.final[HEADLINE])
+    if main is local:
+        return f"Local-only training reaches {reached} %; no method that exchanges knowledge stands beside it."
+    if local is None:
+        first = f"{main.title} reaches {reached} % after transfer; {ALONE}"
+    else:
+        first = _verdict(main, local) + _other_point(main, local)
+    best = highest(results)
+    if best is main or best is local:
+        return first
+    found = paired_difference(best, main)
+    if found is None:
+        return f"{first} The highest mean is {best.title}'s, over other seeds."
+    alike = found.ends and not found.sign
+    told = "cannot be told apart from" if alike else f"is {percent(abs(found.mean))} points above"
+    over = f", {between(found)}" if found.ends else ""
+    return f"{first} The highest mean is {best.title}'s; it {told} {main.title}'s{over}."
+
+
+def highest(results: Sequence[MethodResult]) -> MethodResult:
+    """Return the method of the highest mean."""
+    return max(results, key=lambda result: result.final[HEADLINE].mean)
+
+
+def _verdict(main: MethodResult, local: MethodResult) -> str:
+    found = paired_difference(main, local)
+    if found is None:
+        return f"{main.title} and local-only have no seed in common, so they cannot be compared."
+    over = f"95 % interval {between(found)} over {found.seeds} seeds"
+    if found.ends and not found.sign:
+        level = f"{main.title} and local-only cannot be told apart after transfer:"
+        return f"{level} {points(found.mean)} points, {over}."
+    stands = f"{percent(abs(found.mean))} points {'above' if found.mean > 0 else 'below'}"
+    if not found.ends:
+        stands = "level with" if round(100 * found.mean, 1) == 0 else stands
+        over = "with one seed: without an interval this decides nothing"
+    return f"{main.title} is {stands} local-only after transfer, {over}."
+
+
+def _other_point(main: MethodResult, local: MethodResult) -> str:
+    """Add the comparison after local training where it says something else."""
+    headline, other = (paired_difference(main, local, point) for point in (HEADLINE, "after_local"))
+    if headline is None or other is None:
+        return ""
+    one = headline.low is None  # seed: then the means say it
+    said = [(found.mean > 0) - (found.mean < 0) if one else found.sign for found in (headline, other)]
+    over = "" if one else f" {between(other)}"
+    return f" After local training, before that, it is {points(other.mean)} points{over}." if said[0] != said[1] else ""
+
+
+def tiles(results: Sequence[MethodResult]) -> list[Tile]:
+    """Return the highest mean, the subject's and local-only's, each with how it stands to local-only."""
+    best, local = highest(results), local_only(results)
+    roles = {"highest mean": best, "subject of this report": subject(results), "training alone": local}
+    found = []
+    for result in {id(each): each for each in roles.values() if each}.values():
+        against = paired_difference(result, local) if local and result is not local else None
+        role = ", ".join(role for role, whose in roles.items() if whose is result)
+        note = "what the others are measured by" if result is local else _beside(against) if against else ""
+        found.append(Tile(result.title, role, f"{accuracy(result.final[HEADLINE])} %", note))
+    return found
+
+
+def _beside(found: Difference) -> str:
+    return f"{interval(found)} points to local-only: {VERDICTS[found.sign][0] if found.ends else 'one seed'}"
+
+
+def advice(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Answer what a reader asks next, as far as these runs do: which method, at what price, how many more seeds."""
+    best, main, local = highest(results), subject(results), local_only(results)
+    level = [result for result in results if result is not best and not _apart(best, result)]
+    cheapest = min([best, *level], key=sent)
+    which = f"{best.title} has the highest mean"
+    if len(results[0].seeds) == 1:
+        which += "; one seed does not say whether by more than chance."
+    elif not level:
+        which += ", and the seeds tell it apart from every other."
+    else:
+        which += f"; {plural(len(level), 'other')} cannot be told apart from it."
+        if cheapest is not best:
+            price = "sends nothing" if not sent(cheapest) else f"{megabytes(sent(cheapest))} MB"
+            which += f" The cheapest of these is {cheapest.title} ({price}; {best.title}: {megabytes(sent(best))} MB)."
+    told = {"Which method": which}
+    if local is None or main is local:
+        return told
+    prices = {each.title: _price(each, local) for each in (main, best) if each is not local}
+    needed = {f"{main.title} and local-only": _seeds(paired_difference(main, local))}
+    if best not in (main, local):
+        needed[f"{best.title} and {main.title}"] = _seeds(paired_difference(best, main))
+    return {
+        **told,
+        "What a point costs": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
+        "How many seeds": "; ".join(f"{pair}: {seeds}" for pair, seeds in needed.items())
+        + ". Where more are named, that is if difference and spread stay." * ("would decide" in str(needed)),
+    }
+
+
+def _apart(a: MethodResult, b: MethodResult) -> bool:
+    found = paired_difference(a, b)
+    return found is not None and found.sign != 0
+
+
+def _price(result: MethodResult, local: MethodResult) -> str:
+    found = paired_difference(result, local)
+    if found is None or found.sign < 1:
+        return f"{megabytes(sent(result))} MB, for which no gain over local-only is shown"
+    each = megabytes(sent(result) / (100 * found.mean))
+    return f"{each} MB for each point over local-only"
+
+
+def _seeds(found: Difference | None) -> str:
+    if found is None or found.ends is None:
+        return "at least two, for an interval"
+    if found.sign:
+        return f"decided with {found.seeds}"
+    needed = seeds_to_decide(found, MOST)
+    return (
+        f"not even {MOST} would decide, level for most purposes"
+        if needed is None
+        else f"about {needed} instead of {found.seeds} would decide"
+    )

@@ -1,0 +1,67 @@
+"""What every method gains over training alone."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from ktpfl_pipeline.analysis.results import MethodResult, local_only, paired_difference, subject
+from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
+from ktpfl_pipeline.reports.numbers import interval, points
+from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
+
+VERDICTS = {1: ("better", BLUE), 0: ("undecided", MUTED), -1: ("worse", VERMILION)}
+"""What the interval of a difference to local-only says by its sign, and its colour."""
+FAR = 4
+"""Differences that reach as many times as far as the median one are drawn at the edge; their numbers stand beside."""
+
+
+@styled
+def differences(results: Sequence[MethodResult]) -> Figure:
+    """Draw each method's difference to local-only with its 95 % interval, the highest above, and write it beside.
+
+    Raises:
+        ValueError: without local-only, or without another method that has a seed in common with it.
+    """
+    local, main = local_only(results), subject(results)
+    others = [result for result in results if result is not local]
+    found = {result.title: paired_difference(result, local) for result in others} if local else {}
+    ranked = sorted(
+        ((title, each) for title, each in found.items() if each is not None), key=lambda pair: -pair[1].mean
+    )
+    if not ranked:
+        raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
+    figure, axes = single(0.22 * len(ranked) + 1.15, width=6.0)
+    ends = [each.ends or (each.mean, each.mean) for _, each in ranked]
+    reach = [max(map(abs, pair)) for pair in ends]
+    limit = 1.08 * max(min(max(reach), FAR * median(reach)), 0.001)
+    axes.set_xlim(max(-limit, 1.15 * min(-0.1 * limit, *(low for low, _ in ends))), limit)
+    left, right = axes.get_xlim()
+    for row, ((title, each), (low, high)) in enumerate(zip(ranked, ends, strict=True)):
+        verdict, colour = VERDICTS[each.sign]
+        axes.plot([max(low, left), min(high, right)], [row, row], color=colour, linewidth=2, zorder=2)
+        outside = each.mean < left or each.mean > right
+        look: Any = {"marker": "<" if each.mean < left else ">" if each.mean > right else "o", "markersize": 6}
+        look |= {"color": colour, "markerfacecolor": colour if each.sign or outside else PAPER, "clip_on": False}
+        axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
+        weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
+        beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
+        axes.text(1.02, row, str(interval(each)), **beside)
+        axes.text(1.5, row, verdict if each.ends else "one seed", **{**beside, "color": colour})
+        axes.text(-0.02, row, title, ha="right", **beside)
+    axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
+    axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: points(share).main))
+    axes.set_xlabel("points of accuracy", fontsize=8)
+    plain(axes, grid="x")
+    signs = [each.sign for _, each in ranked]
+    handles: dict[str, Any] = {
+        f"{name} ({signs.count(sign)})": Line2D([], [], color=colour, linewidth=2)
+        for sign, (name, colour) in VERDICTS.items()
+        if sign in signs
+    }
+    head(axes, "Difference to local-only, 95 % interval", handles)
+    return figure

@@ -1,0 +1,100 @@
+"""The personal models of a run as one model of MLflow: client ids and images in, probabilities out.
+
+`mlflow models predict` and `mlflow models serve` read it (``--env-manager=local``, where this package is installed).
+Weights are read with ``weights_only``, and the models are built by the registry: nothing in the folder is run.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline import models
+from ktpfl_pipeline.core.errors import InputError
+
+NAME = "personal_models"
+"""The folder among the files of a run."""
+WEIGHTS, CLIENTS = "weights.pt", "clients.json"
+
+
+def save(
+    folder: Path,
+    weights: Mapping[int, Mapping[str, Tensor]],
+    architectures: Mapping[int, str],
+    example: Tensor,
+    classes: int,
+) -> None:
+    """Write the models of a federation's clients.
+
+    Args:
+        folder: a new folder.
+        weights: each client's model by id.
+        architectures: what each client's model is called in the registry.
+        example: (B, C, H, W) uint8, an image of each of the first B clients: an input to try the model with.
+        classes: K.
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
+    import mlflow.pyfunc
+    import numpy as np
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    shape = (-1, *example.shape[1:])
+    takes = Schema([TensorSpec(np.dtype("int64"), (-1,), "client"), TensorSpec(np.dtype("uint8"), shape, "image")])
+    gives = Schema([TensorSpec(np.dtype("float32"), (-1, classes))])
+    folder.mkdir(parents=True)
+    torch.save({n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}, folder / WEIGHTS)
+    channels, size = example.shape[1:3]
+    built = {"architectures": dict(architectures), "channels": channels, "size": size, "classes": classes}
+    (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
+    model = Model(signature=ModelSignature(takes, gives))
+    mlflow.pyfunc.add_to_model(model, loader_module=__name__)
+    model.save(folder / "MLmodel")
+    given = {"client": list(weights)[: len(example)], "image": example.tolist()}
+    (folder / "input.json").write_text(json.dumps({"inputs": given}), encoding="utf-8")
+
+
+class PersonalModels:
+    """All clients' models, in evaluation mode.
+
+    Attributes:
+        models: by client id.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read what `save` wrote."""
+        built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
+        weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
+        image = built["channels"], built["size"], built["classes"]
+        self.models = {}
+        for n, own in weights.items():
+            self.models[n] = models.build(built["architectures"][str(n)], *image).eval()
+            self.models[n].load_state_dict(own)
+
+    def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:
+        """Return what the clients' models say of their images, probabilities, (B, K) float32.
+
+        Args:
+            given: ``client``, (B,) ids, and ``image``, (B, C, H, W) uint8, one for each of them.
+
+        Raises:
+            InputError: if there is no such client.
+        """
+        clients, images = torch.as_tensor(given["client"]), torch.as_tensor(given["image"])
+        if unknown := sorted({*clients.tolist()} - {*self.models}):
+            raise InputError(f"There is no client {unknown[0]}; there are {', '.join(map(str, self.models))}.")
+        pixels = images.float().div(127.5).sub(1.0)  # as in `Workspace.pixels`
+        with torch.no_grad():
+            answers = [
+                self.models[n](image[None]).softmax(dim=1) for n, image in zip(clients.tolist(), pixels, strict=True)
+            ]
+        return torch.cat(answers).numpy()
+
+
+def _load_pyfunc(path: str) -> PersonalModels:
+    """Return the models for MLflow."""
+    return PersonalModels(Path(path))

@@ -1,0 +1,237 @@
+"""The documentation: its Python runs, its commands are those of this project, its links lead somewhere."""
+
+import inspect
+import json
+import re
+import runpy
+import shlex
+import sys
+import types
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy
+import yaml
+from kedro.config import OmegaConfigLoader
+
+from ktpfl_pipeline import methods, models
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core import engine, exchange
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.pipeline_registry import register_pipelines
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
+
+PROJECT = Path(__file__).parents[1]
+DOCS = PROJECT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), *PROJECT.glob("*.md"), *(PROJECT / "benchmarks").glob("*.md")])
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+GUIDE, MODEL, SOURCE = DOCS / "adding_a_method.md", DOCS / "how_to" / "own_model.md", DOCS / "how_to" / "own_source.md"
+
+# A fenced block of Python, and the file that it is meant for where the line above names one.
+BLOCK = re.compile(r"(?:`src/(?P<module>[\w/]+)\.py`[^\n]*\n\n)?```python\n(?P<code>.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?P<file>[^)\s#]*)#?(?P<heading>[^)\s]*)\)")
+YAML = re.compile(r"```yaml\n# (?P<file>\S+\.yml)\n(?P<text>.*?)```", re.DOTALL)
+COMMAND = re.compile(r"^kedro run\b.*$", re.MULTILINE)
+
+
+NEAREST = '"""Nearest teacher'
+PROMISES = (  # those that need nothing but a method and a federation
+    "test_learns",
+    "test_round_leaves_its_arguments_as_they_were",
+    "test_exchanges_what_its_class_says",
+    "test_an_absent_client_is_left_alone",
+    "test_global_generators_stay_where_they_are",
+    "test_a_client_that_diverges_and_is_skipped_was_not_sampled",
+)
+
+
+def by_path(page: Path) -> str:
+    return page.relative_to(PROJECT).as_posix()
+
+
+def block(beginning: str, page: Path = GUIDE) -> str:
+    """Return the page's block of Python that begins so."""
+    found = BLOCK.finditer(page.read_text("utf-8"))
+    return next(each["code"] for each in found if each["code"].startswith(beginning))
+
+
+def register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the guide's method into the package, and its line into the registry."""
+    module = types.ModuleType("ktpfl_pipeline.methods.nearest")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(block(NEAREST), GUIDE.name, "exec"), module.__dict__)
+    (line,) = re.findall(r"^\+ *(\"nearest\".*)$", GUIDE.read_text("utf-8"), re.MULTILINE)
+    ((name, preset),) = eval(f"{{{line}}}", {"Preset": methods.Preset}).items()
+    monkeypatch.setitem(methods.METHODS, name, preset)
+    monkeypatch.setitem(methods.ANY_ARCHITECTURES, name, preset)
+
+
+class TestGuide:
+    @pytest.mark.parametrize("page", [GUIDE, MODEL, SOURCE], ids=by_path)
+    def test_its_python_runs(self, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Block after block; a block that is meant for a file of the package is imported as that module."""
+        monkeypatch.chdir(tmp_path)
+        namespace: dict[str, Any] = {"__name__": "guide"}
+        blocks = list(BLOCK.finditer(page.read_text("utf-8")))
+        assert blocks
+        for block in blocks:
+            where = namespace
+            if block["module"]:
+                module = types.ModuleType(block["module"].replace("/", "."))
+                monkeypatch.setitem(sys.modules, module.__name__, module)
+                where = module.__dict__
+            exec(compile(block["code"], f"{page.name}: {block['module'] or 'a block'}", "exec"), where)
+
+    def test_the_method_is_one_file_and_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With them it keeps the promises of every method, and joins the comparisons."""
+        Contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))["TestContract"]
+        register(monkeypatch)
+        method = methods.create("nearest", {"own": 0.4})
+        for promise in PROMISES:
+            getattr(Contract(), promise)(method, toy.federation())
+        assert methods.title("nearest") == "Nearest teacher"
+        assert "nearest" in methods.compared(one_architecture=False)
+        with pytest.raises(InputError, match=r"^nearest\.own is 2\.0; it must lie between 0 and 1\.$"):
+            methods.create("nearest", {"own": 2.0})
+
+    def test_a_package_of_ones_own_needs_no_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Method, model and data source stand in conf/ by their dotted paths; the method runs as that of the line."""
+        package = tmp_path / "src" / "my_package"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "nearest.py").write_text(block(NEAREST))
+        (package / "nets.py").write_text(block('"""A wide multilayer', MODEL))
+        (package / "sources.py").write_text(block("from pathlib", SOURCE))
+        (tmp_path / "mine.csv").write_text("3,0,10,20,255\n1,9,8,7,6\n")
+        (written,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        section = yaml.safe_load(written)["hetero_digits"]
+        section |= {"seeds": 0, "architectures": ["my_package.nets:wide_mlp"], "image": {"channels": 1, "size": 28}}
+        section |= {"private": {"source": "my_package.sources:load:mine.csv"}, "public": {"source": "open_part"}}
+        section |= {"partition": {"scheme": "two_labels"}}
+
+        experiment = parsing.parse("hetero_digits", section)
+        ((path, hyperparameters),) = experiment.methods.items()
+        assert models.build(experiment.architectures[0], 1, 28, 10)(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+        assert sources.load(experiment.private.source, tmp_path).labels.tolist() == [3, 1]
+
+        register(monkeypatch)
+        one, other = parsing.create_method(path, hyperparameters), methods.create("nearest", hyperparameters)
+        assert type(one) is not type(other)
+        assert (methods.title(path), methods.slug(path)) == ("Nearest teacher", "my_package_nearest_Nearest")
+        states = [engine.run(method, toy.federation(), engine.Schedule(2)).state for method in (one, other)]
+        assert toy.same(*states)
+
+    def test_the_operations_and_functions_it_names_exist(self) -> None:
+        """With the arguments that it gives them."""
+        prose = FENCE.sub("", GUIDE.read_text("utf-8"))
+        operations = re.findall(r"`fed\.(\w+)\(([\w, .]*)\)`", prose)
+        functions = re.findall(r"^\| `(\w+)\((fed, [\w, ]+)\)`", prose, re.MULTILINE)
+        assert len(operations) > 8
+        assert len(functions) == 3
+        for owner, named in ((Federation, operations), (exchange, functions)):
+            for name, arguments in named:
+                known = [word for word in inspect.signature(getattr(owner, name)).parameters if word != "self"]
+                given = [word for word in arguments.split(", ") if word not in ("", "...")]
+                assert given == known[: len(given)], name
+        for name in re.findall(r"`fed\.(\w+)", prose):
+            assert hasattr(Federation, name), name
+
+
+@cache
+def pipelines() -> set[str]:
+    return set(register_pipelines())
+
+
+def commands() -> Iterator[Any]:
+    """Give every `kedro run` that stands in a block of code, with its page."""
+    for page in PAGES:
+        for fence in FENCE.findall(page.read_text("utf-8")):
+            for line in COMMAND.findall(fence):
+                yield pytest.param(page, line, id=f"{by_path(page)}: {line}")
+
+
+@pytest.fixture(scope="module")
+def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the documentation writes, such as my_run.yml."""
+    folder = tmp_path_factory.mktemp("configuration")
+    for page in PAGES:
+        for found in YAML.finditer(page.read_text("utf-8")):
+            if "/" not in found["file"]:
+                (folder / found["file"]).write_text(found["text"])
+    return folder
+
+
+@cache
+def configured(environment: str) -> dict[str, Any]:
+    """Return the parameters of an environment."""
+    assert (PROJECT / "conf" / environment).is_dir(), environment
+    arguments = {**CONFIG_LOADER_ARGS, "default_run_env": "base"}  # conf/local is the reader's own
+    return dict(OmegaConfigLoader(str(PROJECT / "conf"), env=environment, **arguments)["parameters"])
+
+
+def check(environment: str | None, parameters: dict[str, Any]) -> None:
+    """Check the sections that are given parameters, as a run does before anything is trained."""
+    sections = parsing.merged(configured(environment or "base"), parameters)
+    experiments = (sections[name].get("experiment", name.removeprefix("tune_")) for name in parameters)
+    related = {*parameters, *experiments}
+    parsing.check({name: section for name, section in sections.items() if name in related})
+
+
+class TestCommands:
+    @pytest.mark.parametrize(("page", "line"), commands())
+    def test_is_one_of_this_project(
+        self, page: Path, line: str, configuration: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kedro's command line reads it, its pipelines exist, and its settings may be set."""
+        from kedro.framework.cli.project import run
+
+        register(monkeypatch)  # the guide's commands are given with its method in place
+        monkeypatch.chdir(configuration)
+        given = run.make_context("run", shlex.split(line, comments=True)[2:]).params
+        names = [given["pipeline"]] if given.get("pipeline") else given["pipelines"] or []
+        assert set(names) <= pipelines()
+        check(given["env"], given["params"])
+
+    @pytest.mark.parametrize("page", [page for page in PAGES if "# conf/" in page.read_text("utf-8")], ids=by_path)
+    def test_files_of_settings_may_stand_under_conf(self, page: Path) -> None:
+        for found in YAML.finditer(page.read_text("utf-8")):
+            if found["file"].endswith("parameters.yml"):
+                check(None, yaml.safe_load(found["text"]))
+
+    def test_a_wrong_command_is_noticed(self) -> None:
+        with pytest.raises(InputError, match="did you mean 'rounds'"):
+            check("test", {"hetero_digits": {"round": 3}})
+
+
+def text_of(page: Path) -> str:
+    """Return what is read of a page, without its code."""
+    text = page.read_text("utf-8")
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return FENCE.sub("", text)
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, made as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=by_path)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    lost = []
+    for link in LINK.finditer(text_of(page)):
+        target = page.parent / link["file"] if link["file"] else page
+        if "://" not in link["file"] and (
+            not target.exists() or (link["heading"] and link["heading"] not in headings(target))
+        ):
+            lost.append(link[0])
+    assert lost == []

@@ -1,0 +1,108 @@
+"""Federations in memory: the pipelines' own, in one call."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bad_data import IMAGES, LABELS, configuration
+from project_copy import EXPERIMENT, ROOT
+
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.in_memory import federation, run
+from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.pipelines.federated_training.identity import Job
+from ktpfl_pipeline.pipelines.federated_training.progress import Progress
+from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
+from ktpfl_pipeline.pipelines.prepare import prepare
+from ktpfl_pipeline.reports import figures
+
+GROUPS = ("public", "image", "training", "distillation", "compute")
+
+
+@pytest.fixture(scope="module")
+def fed() -> Federation:
+    """That of conf/test, with seed 1."""
+    section = configuration()[EXPERIMENT]
+    settings = {group: section[group] for group in GROUPS}
+    return federation("digits", section["clients"], section["architectures"], section["partition"], 1, **settings)
+
+
+def test_equals_a_run_of_the_pipelines(fed: Federation) -> None:
+    """Data, draws and so every number, bit for bit."""
+    experiment = parsing.parse(EXPERIMENT, configuration()[EXPERIMENT])
+    job = Job(EXPERIMENT, "kt_pfl", experiment, prepare(experiment, ROOT))
+    with Progress("", experiment) as progress:
+        theirs = run_seed(job, 1, progress)
+
+    result = run(create("kt_pfl", experiment.methods["kt_pfl"]), fed, rounds=experiment.rounds)
+    (ours,) = result.runs
+    for part in ("method", "seed", "architectures", "label_counts", "coefficients", "matrices", "attention"):
+        assert getattr(ours, part) == getattr(theirs, part), part
+    assert [(record.accuracy, record.loss, record.traffic) for record in ours.history] == [
+        (record.accuracy, record.loss, record.traffic) for record in theirs.history
+    ]
+    assert torch.equal(fed.public, job.data.seeds[1].public)
+
+
+def test_figures_draw_the_result(fed: Federation) -> None:
+    results = [run(name, fed, rounds=1) for name in ("kt_pfl", "local")]
+    for drawn in (
+        figures.accuracy_curves(results),
+        figures.matrix_over_rounds(results[0]),
+        figures.labels_per_client(results[0].runs[0].label_counts, "Labels"),
+    ):
+        assert drawn.axes
+
+
+def test_several_seeds_are_one_result(fed: Federation) -> None:
+    other = federation("digits", 5, ["mlp"], seed=2, training={"epochs": 1})
+    assert run("local", fed, other, rounds=1).seeds == [1, 2]
+
+
+@dataclass(frozen=True)
+class Mine(Local):
+    title = "Mine"
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "title"),
+    [("local", "local", "Local only"), (KTpFL(rho=1.0), "kt_pfl", "KT-pFL"), (Mine(), "Mine", "Mine")],
+    ids=["by name", "of the registry", "of one's own"],
+)
+def test_a_method_is_called_by_its_name_in_the_registry_or_its_title(
+    fed: Federation, method: object, name: str, title: str
+) -> None:
+    result = run(method, fed, rounds=1)
+    assert (result.method, result.title) == (name, title)
+
+
+def test_own_images_and_their_folder(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS)
+    fed = federation(
+        "npz:mine.npz", 4, partition={"scheme": "dirichlet", "alpha": 5.0}, folder=tmp_path, public={"batch": 9}
+    )
+    private = sum(len(each.train) + len(each.validation) + len(each.test) for each in fed.clients)
+    assert (len(fed.clients), fed.public_batch_size, private) == (4, 9, 280)
+    assert fed.public.shape == (120, 1, 28, 28)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trainig": {}}, "setting of a federation 'trainig' is unknown (did you mean 'training'?)"),
+        ({"rounds": 3}, "setting of a federation 'rounds' is unknown"),
+        ({"training": {"epochs": -1}}, "federation.training.epochs is -1"),
+        ({"public": {"batch": 10_000}}, "lower public.batch to 539 or less"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        federation("digits", **settings)  # type: ignore[arg-type]
+    assert message in str(error.value)
