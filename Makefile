@@ -65,7 +65,7 @@ compare: $(READY)  ## all thirteen methods on the same data: a quarter of an hou
 	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
-	@$(BIN)/kedro viz run --host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick
+	@$(BIN)/kedro viz run --host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick
 
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui

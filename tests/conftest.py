@@ -1,12 +1,31 @@
 """What every test shares."""
 
+from collections.abc import Iterator
+
 import pytest
-import torch
 
 pytest_plugins = ["finished_runs"]
+
+LONGEST = ["test_contract.py", "test_cluster.py", "test_end_to_end.py", "test_notebooks.py", "test_tune.py"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Hand out the longest files first: while the last one is done, the other process has nothing to do."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Run torch on one thread: results of float32 then repeat bit for bit, and tests may run side by side."""
+    import torch  # here: the process that only hands out the tests needs none
+
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def blank_figures() -> Iterator[None]:
+    """Draw no figure: for tests of what is said beside them."""
+    import blank
+
+    with blank.blank_figures():
+        yield

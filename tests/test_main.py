@@ -1,13 +1,15 @@
 """The installed package runs in a folder that holds a configuration and nothing else of the project."""
 
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from project_copy import EXPERIMENT, ROOT, Project
 
-from ktpfl_pipeline.__main__ import main
+from ktpfl_pipeline.__main__ import CONF, main
 
 
 @pytest.fixture
@@ -35,8 +37,27 @@ def test_wrong_settings_are_an_error_of_the_command(folder: Path, capsys: pytest
 
 def test_the_wheel_has_all_files_of_the_package() -> None:
     """Those of folders without ``__init__.py``, and those that no pattern names, would be left out."""
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    patterns = data["*"]
     package = ROOT / "src" / "ktpfl_pipeline"
     files = [file for file in package.rglob("*") if file.is_file() and file.parent.name != "__pycache__"]
     assert [file for file in files if not (file.parent / "__init__.py").exists()] == []
     assert [file for file in files if not any(map(file.match, ["*.py", *patterns]))] == []
+    brought = {file for pattern in data["ktpfl_pipeline"] for file in package.glob(pattern)}
+    assert {file for file in CONF.glob("**/*") if file.is_file() and file.suffix} <= brought
+    assert (CONF / "local" / ".gitkeep") in brought, "Kedro wants the folder"
+
+
+def test_outside_a_project_is_the_configuration_that_it_brings(tmp_path: Path) -> None:
+    script = "from ktpfl_pipeline.settings import CONF_SOURCE; print(CONF_SOURCE)"
+    for place, source in ((tmp_path, CONF), (ROOT / "docs", Path("conf"))):
+        done = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=True)
+        assert Path(done.stdout.splitlines()[-1]) == source
+
+
+def test_a_configuration_to_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["conf"])
+    assert (tmp_path / "conf" / "base" / "catalog.yml").is_file()
+    with pytest.raises(SystemExit, match="conf/ is there already"):
+        main(["conf"])

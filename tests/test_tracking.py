@@ -1,9 +1,14 @@
 """One MLflow run per key, whatever happens to the process that makes it."""
 
+import base64
+import json
 import os
 import shutil
+import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -12,9 +17,10 @@ import pytest
 from mlflow.store.db import utils as db_utils
 
 from ktpfl_pipeline import tracking
+from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import PARENT, MlflowTracker, Tracker
+from ktpfl_pipeline.tracking import PARENT, Dataset, MlflowTracker, Tracker
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -177,6 +183,35 @@ class TestRounds:
         assert [step for step, _ in points(client, resumed.run_id, "bytes/knowledge_up")] == [1, 2, 3]
 
 
+class TestProvenance:
+    def test_a_new_run_says_who_made_it_from_what(self, tracker: MlflowTracker, client: Any) -> None:
+        here = here_and_now()
+        dataset = Dataset("digits · two_labels", "0123456789abcdef", {"images": 1797, "clients": 5})
+        for _ in range(2):  # once and again
+            with tracker.run(**RUN, dataset=dataset) as tracked:
+                pass
+        run = client.get_run(tracked.run_id)
+        assert run.data.tags["mlflow.source.name"] == here.command
+        assert run.data.tags.get("mlflow.source.git.commit", "") == here.commit
+        assert run.data.tags.get("mlflow.user", "") == here.user
+        (given,) = run.inputs.dataset_inputs
+        assert (given.dataset.name, given.dataset.digest) == dataset[:2]
+        assert json.loads(given.dataset.profile) == {"images": 1797, "clients": 5}
+
+    def test_how_busy_the_machine_is_where_psutil_knows(
+        self, tracker: MlflowTracker, client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        memory = SimpleNamespace(used=3e9, percent=25.0)
+        psutil = SimpleNamespace(virtual_memory=lambda: memory, cpu_percent=lambda: 75.0)
+        monkeypatch.setitem(sys.modules, "psutil", psutil)
+        with tracker.run(**RUN) as tracked:
+            tracked.round(record(1))
+            monkeypatch.setitem(sys.modules, "psutil", None)  # not installed
+            tracked.round(record(2))
+        assert points(client, tracked.run_id, "system/cpu_utilization_percentage") == [(1, 75.0)]
+        assert points(client, tracked.run_id, "system/system_memory_usage_megabytes") == [(1, 3000.0)]
+
+
 class TestEnd:
     def test_numbers_figures_and_tables(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         figure = matplotlib.figure.Figure()
@@ -185,6 +220,21 @@ class TestEnd:
         assert client.get_run(tracked.run_id).data.metrics["final/after_transfer"] == 0.75
         assert {file.path for file in client.list_artifacts(tracked.run_id)} == {"accuracy.png", "coefficients.json"}
         assert list((tmp_path / "mlruns" / "digits").rglob("accuracy.png")), "in the folder of artifacts"
+
+    def test_one_row_a_client_and_one_model_however_often_it_ends(
+        self, tracker: MlflowTracker, client: Any, tmp_path: Path
+    ) -> None:
+        model = tmp_path / "personal_models"
+        model.mkdir()
+        (model / "MLmodel").write_text("flavors: {}")
+        for _ in range(2):
+            with pytest.raises(SystemExit), tracker.run(**RUN) as tracked:
+                tracked.finish({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}, model)
+                raise SystemExit
+        table = json.loads(Path(client.download_artifacts(tracked.run_id, "clients.json")).read_text())
+        assert table == {"columns": ["client", "final/after_transfer"], "data": [[0, 0.5], [1, 1.0]]}
+        (output,) = client.get_run(tracked.run_id).outputs.model_outputs
+        assert client.get_logged_model(output.model_id).name == "personal_models"
 
     @pytest.mark.parametrize(
         ("error", "status"), [(RuntimeError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "FAILED")]
@@ -310,8 +360,64 @@ class TestReports:
         assert run.info.run_id == tracked.run_id
         assert text_of(client, run, "report.md") == "of the run"
 
+    def test_a_comparison_is_above_its_runs(self, tracker: MlflowTracker, client: Any) -> None:
+        children = []
+        for key in ("a", "b"):
+            with tracker.run(**{**RUN, "key": key}) as tracked:
+                children.append(tracked.run_id)
+        for note in ("**first**", "**second**"):
+            tracker.log_report(
+                **self.REPORT, files={}, figures={}, note=note, metrics={"gain/kt_pfl": 0.125}, children=[*children, ""]
+            )
+        (parent,) = [run for run in runs(client) if run.data.tags.get("kind") == "comparison"]
+        assert {client.get_run(child).data.tags[PARENT] for child in children} == {parent.info.run_id}
+        assert parent.data.tags["mlflow.note.content"] == "**second**"
+        assert points(client, parent.info.run_id, "gain/kt_pfl") == [(0, 0.125)]
+
     def test_untracked(self) -> None:
         Tracker().log_report(**self.REPORT, files={"report.md": ""}, figures={})
+
+
+class TestView:
+    """What `make ui` opens: all methods, grouped, in the comparison that was trained last."""
+
+    @staticmethod
+    def state(client: Any, number: str) -> dict[str, Any]:
+        kept = json.loads(client.get_experiment(number).tags["mlflow.sharedViewState.ktpfl"])
+        assert isinstance(kept["createdAt"], int), "else MLflow does not take it"
+        state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(kept["state"].removeprefix("deflate;"))))
+        return state
+
+    def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any) -> None:
+        with tracker.run(**RUN) as tracked:
+            pass
+        (number,) = tracker.experiments().values()
+        assert tracker.save_view(number) == ""
+        state = self.state(client, number)
+        assert state["searchFilter"] == "tags.seed != ''"
+        assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "method"}]
+        assert state["groupsExpanded"] == {"tag.method.kt_pfl": False}
+        tracker.log_report("digits", "report", "r1", {}, {}, children=[tracked.run_id])
+        parent = tracker.save_view(number)
+        assert client.get_run(tracked.run_id).data.tags[PARENT] == parent
+        assert [
+            run.info.run_id for run in client.search_runs([number], self.state(client, number)["searchFilter"])
+        ] == [tracked.run_id]
+
+    def test_sections_and_charts(self, tracker: MlflowTracker, client: Any) -> None:
+        tags = {"method": "kt_pfl", "seed": "0", "setting": "rho=0.3"}
+        with tracker.run(**{**RUN, "tags": tags}):
+            pass
+        (number,) = tracker.experiments().values()
+        tracker.save_view(number)
+        state = self.state(client, number)
+        assert state["groupsExpanded"] == {"tag.method.kt_pfl,tag.setting.rho=0.3": False}
+        shown = [section["name"] for section in state["compareRunSections"] if section["display"]]
+        assert shown == ["Final accuracy", "Accuracy by round", "Traffic and time"]
+        first = state["compareRunCharts"][0]
+        assert (first["type"], first["metricKey"]) == ("BAR", "final/after_transfer")
+        assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == set(shown)
+        assert state["runsHiddenMode"] == "SHOW_ALL"
 
 
 class TestStores:

@@ -86,7 +86,7 @@ def test_both_servers_are_reached_from_this_machine_alone() -> None:
 
     makefile = (Path(__file__).parents[1] / "Makefile").read_text()
     assert re.findall(r"kedro viz run (.*)", makefile) == [
-        "--host=127.0.0.1 --pipeline=compare_hetero_digits --env=quick"
+        "--host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick"
     ]
     for host in (ui.HOST, DEFAULT_HOST):
         assert ipaddress.ip_address(host).is_loopback

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from ktpfl_pipeline.analysis.statistics import Difference, benign, difference, final, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import (
+    Difference,
+    benign,
+    difference,
+    final,
+    mean_over_clients,
+    seeds_to_decide,
+)
 
 
 class TestInterval:
@@ -46,3 +53,10 @@ class TestMeans:
         assert found.per_seed == pytest.approx([0.5, 0.5])
         assert found.per_client == pytest.approx([0.3, 0.5, 0.7])
         assert (found.worst_decile, found.client_std, found.seed_std) == pytest.approx((0.4, 0.1, 0.0))
+
+
+def test_how_many_seeds_would_decide():
+    """Mean and standard deviation are both a point: t(5) / √6 = 2.571 / 2.449 is above 1, t(6) / √7 = 0.92 below."""
+    assert seeds_to_decide(difference([0.01 * (1 + 0.5**0.5), 0.01 * (1 - 0.5**0.5)])) == 7
+    assert seeds_to_decide(difference([0.01, -0.01])) is None
+    assert seeds_to_decide(difference([0.01])) is None

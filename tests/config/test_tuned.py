@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from experiment import ONE_ARCHITECTURE
 
 from ktpfl_pipeline.config import parsing, schema, tuned
 from ktpfl_pipeline.core.errors import InputError
@@ -13,17 +14,8 @@ from ktpfl_pipeline.core.errors import InputError
 FILE = "data/05_model_input/homo_mine/hyperparameters.json"
 CONFIGURED = {"ditto": {"coupling": 0.1}, "local": {}}
 SECTION: dict[str, Any] = {
-    "seeds": [0, 1],
-    "rounds": 5,
-    "clients": 5,
-    "architectures": ["mlp"],
-    "private": {"source": "digits"},
-    "public": {"source": "open_part", "batch": 50},
-    "image": {"channels": 1, "size": 28},
-    "partition": {"scheme": "two_labels"},
-    "compute": {"device": "cpu"},
-    "hyperparameters": "tuned",
-    "methods": CONFIGURED,
+    **ONE_ARCHITECTURE,
+    **{"seeds": [0, 1], "rounds": 5, "clients": 5, "hyperparameters": "tuned", "methods": CONFIGURED},
 }
 EXPERIMENT = parsing.parse("homo_mine", SECTION)
 

@@ -47,7 +47,7 @@ def test_every_tensor_is_where_it_should_be(name: str, stack: int) -> None:
     method = create(name, HYPERPARAMETERS.get(name))
     executor = SerialExecutor() if stack == 1 else StackedExecutor(stack)
     fed = federation(executor, training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1))
-    run = engine.run(method, fed, Schedule(rounds=2, participation=0.6))
+    run = engine.run(method, fed, Schedule(rounds=2, participation=0.6, evaluate_every=2))
     for params in method.personal(run.state, toy.IDS, fed).values():
         assert all(isinstance(tensor, pretend.There) for tensor in params.values())
 

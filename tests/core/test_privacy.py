@@ -1,11 +1,11 @@
 """ε of differentially private training: the accountant's, published values, and what it counts."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 import toy
-from opacus.accountants import RDPAccountant
 
 from ktpfl_pipeline.core import privacy
 from ktpfl_pipeline.core.metrics import RoundRecord
@@ -13,25 +13,33 @@ from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.tracking import round_metrics
 
 
+@pytest.fixture(scope="module")
+def accountants() -> Any:
+    """Opacus's accountants, imported here: that takes seconds, and would in each process that collects the tests."""
+    from opacus import accountants
+
+    return accountants
+
+
 class TestEpsilon:
     """What the steps cost."""
 
     @pytest.mark.parametrize(("sigma", "share", "steps"), [(1.1, 1 / 235, 300), (0.7, 0.25, 12), (4.0, 1.0, 7)])
-    def test_it_is_the_accountants(self, sigma: float, share: float, steps: int) -> None:
-        accountant = RDPAccountant()
+    def test_it_is_the_accountants(self, accountants: Any, sigma: float, share: float, steps: int) -> None:
+        accountant = accountants.RDPAccountant()
         for _ in range(steps):
             accountant.step(noise_multiplier=sigma, sample_rate=share)
         found = privacy.epsilon(Privacy(sigma, delta=1e-4), share, steps)
         assert found == pytest.approx(accountant.get_epsilon(1e-4), rel=1e-9)
 
     @pytest.mark.parametrize(("sigma", "epochs", "published"), [(1.12, 60, 2.92), (1.2, 10, 1.20)])
-    def test_published_values(self, sigma: float, epochs: int, published: float) -> None:
+    def test_published_values(self, accountants: Any, sigma: float, epochs: int, published: float) -> None:
         """The table in tutorials/README.md of TensorFlow Privacy: 60,000 images, batches of 256, δ = 1e-5.
 
         Its conversion to ε is the older one, rdp + log(1/δ) / (α - 1); ours is tighter.
         """
         steps, share = epochs * 60_000 // 256, 256 / 60_000
-        orders = torch.tensor(RDPAccountant.DEFAULT_ALPHAS, dtype=torch.float64)
+        orders = torch.tensor(accountants.RDPAccountant.DEFAULT_ALPHAS, dtype=torch.float64)
         rdp = torch.from_numpy(privacy._of_one_step(sigma, share)) * steps
         assert float((rdp - math.log(1e-5) / (orders - 1)).min()) == pytest.approx(published, abs=0.005)
         assert 0.75 * published < privacy.epsilon(Privacy(sigma), share, steps) < published

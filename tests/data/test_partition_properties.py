@@ -11,7 +11,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.partition import SCHEMES, partition
 from ktpfl_pipeline.data.public import check_size, open_indices, open_part, without_overlap
 
-check = settings(derandomize=True, deadline=None, max_examples=200)
+check = settings(derandomize=True, deadline=None, max_examples=100)
 labels = st.one_of(
     st.lists(st.integers(0, 3), max_size=80),
     st.lists(st.integers(0, 9999), max_size=40),

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import blank
+
 COMMAND = ["kedro", "run", "--env=test", "--pipelines=hetero_digits"]
 IMPORTED = (
     *("mlflow", "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.artifact.local_artifact_repo"),
@@ -78,8 +80,7 @@ def _save_time() -> None:
 
     from ktpfl_pipeline import pipeline_registry
 
-    blank: Any = lambda figure, renderer: figure.patch.draw(renderer)  # noqa: E731
-    Figure.draw = blank  # type: ignore[method-assign]
+    Figure.draw = blank.draw  # type: ignore[method-assign]
     pipeline_registry.register_pipelines = lambda: _prepared["pipelines"]
     for name in ABSENT:
         if importlib.util.find_spec(name) is None:

@@ -195,8 +195,8 @@ class TestContract:
             for phase, losses in record.loss.items():
                 assert counterpart.loss[phase] == pytest.approx(losses, rel=1e-10)
 
-    @pytest.mark.parametrize("order", [(4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
-    def test_relabelling_permutes_everything(self, method: Method[Any], order: tuple[int, ...]) -> None:
+    def test_relabelling_permutes_everything(self, method: Method[Any]) -> None:
+        order = (2, 0, 4, 1, 3)  # not its own inverse
         # Sums over clients run in another order: float64, and the rounding of two rounds.
         fed = toy.federation_for(method, dtype="float64")
         permuted = toy.again(fed, clients=tuple(fed.clients[row] for row in order))

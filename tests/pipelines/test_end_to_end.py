@@ -329,8 +329,11 @@ class TestSeeds:
         assert project.finished("kt_pfl")[7]["run_id"] == new[0].info.run_id
 
     def test_the_same_in_a_fresh_project_is_bit_identical(self, first: Snapshot, untracked: Project) -> None:
-        """Nothing of a run depends on the machine's state, the other methods, the other seeds, or on being tracked."""
-        untracked.run(EXPERIMENT, seeds=[0])
+        """Nothing of a run depends on the machine's state, the other methods, the other seeds, or on being tracked.
+
+        Here alone the figures are drawn.
+        """
+        untracked.run(EXPERIMENT, figures=True, seeds=[0])
         expected, found = first.checkpoints["kt_pfl", 0], untracked.checkpoint("kt_pfl")
         assert same(found["settings"], expected["settings"])
         assert same(found["state"], expected["state"])

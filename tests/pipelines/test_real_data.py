@@ -6,6 +6,7 @@ are skipped.
 
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from project_copy import Project
+from project_copy import ROOT, Project
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.public import without_overlap
@@ -73,6 +74,7 @@ def write_some(folder: Path, name: str, number: int, target: Path) -> None:
 
 @pytest.mark.parametrize("experiment", PAIRS)
 def test_the_paper_architectures(folder: Path, untracked: Project, experiment: str) -> None:
+    shutil.copytree(ROOT / "conf", untracked.folder / "conf", dirs_exist_ok=True)
     raw = untracked.folder / "data" / "01_raw"
     private, public = PAIRS[experiment]
     write_some(folder, private, 240, raw / "private.npz")

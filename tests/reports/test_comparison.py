@@ -249,14 +249,14 @@ class TestFirstGlance:
         assert [tile.role for tile in tiles(results[::2])] == ["highest mean, subject of this report", "training alone"]
 
     def test_advice(self, result):
-        """KT-pFL +5 and +1: the interval is 3 ± t · 2.83 / √n, above zero from 6 seeds on. 2 MB for 15 points."""
+        """KT-pFL +5 and +1: 3 ± t · 2.83 / √n is above zero from 6 seeds on. FedMD: 2 MB for 15 points."""
         results = [result("kt_pfl", 0.75, 0.71), result("fedmd", 0.85, 0.85), result("local", 0.7, 0.7)]
         assert advice(results) == {
-            "Which method": "FedMD has the highest mean, and the seeds tell it apart from every other.",
+            "Which method": "FedMD has the highest mean; 1 other cannot be told apart from it.",
             "What a point costs": "KT-pFL: 2.00 MB, for which no gain over local-only is shown; "
             "FedMD: 0.13 MB for each point over local-only.",
-            "How many seeds": "KT-pFL and local-only: about 6 instead of 2 would decide, if the difference and its "
-            "spread stay; FedMD and KT-pFL: decided with 2.",
+            "How many seeds": "KT-pFL and local-only: about 6 instead of 2 would decide; FedMD and KT-pFL: about 3 "
+            "instead of 2 would decide. Where more are named, that is if difference and spread stay.",
         }
 
     def test_a_cheaper_method_that_is_as_good_is_named(self, result):
@@ -269,6 +269,7 @@ class TestFirstGlance:
         assert "at least two" in told["How many seeds"]
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestOtherForms:
     def test_markdown_refers_to_the_figures(self, built):
         found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
@@ -365,6 +366,7 @@ class TestOtherForms:
             comparison.build("x", [study[0], three], settings)
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestOneArchitecture:
     """Models travel: the second point is after aggregation, and models are set against predictions in bytes."""
 
@@ -410,6 +412,7 @@ def test_the_same_runs_are_the_same_report(study, result):
     assert comparison.identity(study) != comparison.identity([*study[:2], result("local", 0.8)])
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize(("origin", "word"), [("tuned", "Tuned, every method's"), ("configured", "Configured, every")])
 def test_where_the_hyperparameters_are_from(study, settings, origin, word):
     made = comparison.build("compare_hetero_digits", study, {**settings, "hyperparameters": origin})
@@ -449,6 +452,7 @@ def test_settings_without_partition_have_no_variant():
     assert comparison.variant({}) == ""
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestFacts:
     def test_divergences_are_counted_by_method(self, run, settings):
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)

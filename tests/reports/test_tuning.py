@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from experiment import ONE_ARCHITECTURE
 from written import column, records
 
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
@@ -14,19 +15,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines.tune import trials
 from ktpfl_pipeline.reports import tuning as report
 
-EXPERIMENT = parsing.parse(
-    "homo_mine",
-    {
-        "seeds": [0],
-        "architectures": ["mlp"],
-        "private": {"source": "digits"},
-        "public": {"source": "open_part", "batch": 50},
-        "image": {"channels": 1, "size": 28},
-        "partition": {"scheme": "two_labels"},
-        "compute": {"device": "cpu"},
-        "methods": {},
-    },
-)
+EXPERIMENT = parsing.parse("homo_mine", ONE_ARCHITECTURE)
 TUNE = schema.Tune(
     trials=3, seeds=[100, 101], spaces={"ditto": {"coupling": {"low": 0.05, "high": 2.0}}, "topk_pfl": {"k": [1, 2, 5]}}
 )

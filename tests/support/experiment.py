@@ -19,6 +19,17 @@ EXPERIMENT: dict[str, Any] = {
     "compute": {"device": "cpu"},
     "methods": {"kt_pfl": {"rho": 0.7, "divergence_weight": None}, "fedmd": {}, "local": {}},
 }
+ONE_ARCHITECTURE: dict[str, Any] = {
+    "seeds": [0],
+    "architectures": ["mlp"],
+    "private": {"source": "digits"},
+    "public": {"source": "open_part", "batch": 50},
+    "image": {"channels": 1, "size": 28},
+    "partition": {"scheme": "two_labels"},
+    "compute": {"device": "cpu"},
+    "methods": {},
+}
+"""An experiment of which only what has no default is said."""
 SWEEP: dict[str, Any] = {
     "experiment": "mine",
     "parameter": "training.epochs",

@@ -1,7 +1,8 @@
 """A copy of the project to run in: its configuration, empty data, and a way to run it in this process.
 
 Starting `kedro run` takes some six seconds, so most tests run a session in this process; those that need the command
-line itself, or a process to kill, start one.
+line itself, or a process to kill, start one. Reading the configuration and drawing figures would be most of a short
+run, so the copy has the experiments on digits alone, and figures are blank unless they are asked for.
 """
 
 import contextlib
@@ -18,12 +19,15 @@ from typing import Any
 
 import torch
 import yaml
+from blank import blank_figures
 from kedro.framework.project import configure_project
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = "hetero_digits"
+LEFT_OUT = ("_fashion_mnist", "_emnist", "_cifar")
+"""How the names of those sections of conf/ end that the copy does without."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,10 @@ class Project:
     @classmethod
     def create(cls, folder: Path, database: Path | None = None) -> "Project":
         """Copy what a run needs. With `database`, an empty MLflow store to start from; without, nothing is tracked."""
-        shutil.copytree(ROOT / "conf", folder / "conf", ignore=shutil.ignore_patterns("local"))
+        shutil.copytree(ROOT / "conf", folder / "conf", ignore=shutil.ignore_patterns("local", "quick", "results"))
+        for file in (folder / "conf").glob("*/parameters*.yml"):
+            kept = {name: value for name, value in _sections(file).items() if not name.endswith(LEFT_OUT)}
+            file.write_text(yaml.safe_dump(kept))
         shutil.copy(ROOT / "pyproject.toml", folder)
         (folder / "conf" / "local").mkdir()
         (folder / "src").mkdir()  # Kedro wants one; the package itself is installed
@@ -58,12 +65,14 @@ class Project:
         experiment: str = EXPERIMENT,
         only_missing: bool = False,
         namespaces: list[str] | None = None,
+        figures: bool = False,
         **settings: Any,
     ) -> None:
         """Do `kedro run --env=test` with these settings of the experiment, in this process."""
         configure_project("ktpfl_pipeline")
         parameters = {experiment: settings} if settings else {}
         with (
+            contextlib.nullcontext() if figures else blank_figures(),
             contextlib.chdir(self.folder),
             KedroSession.create(project_path=self.folder, env="test", runtime_params=parameters) as session,
         ):
@@ -127,6 +136,11 @@ class Project:
         client = self.client()
         found = client.get_experiment_by_name(experiment)
         return client.search_runs([found.experiment_id], order_by=["start_time"]) if found else []
+
+
+def _sections(file: Path) -> dict[str, Any]:
+    """Return the sections of a file of parameters, without those that are there to be referred to."""
+    return {name: value for name, value in yaml.safe_load(file.read_text()).items() if not name.startswith("_")}
 
 
 class PowerCut(BaseException):

@@ -110,7 +110,8 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     return {
         **told,
         "What a point costs": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
-        "How many seeds": "; ".join(f"{pair}: {seeds}" for pair, seeds in needed.items()) + ".",
+        "How many seeds": "; ".join(f"{pair}: {seeds}" for pair, seeds in needed.items())
+        + ". Where more are named, that is if difference and spread stay." * ("would decide" in str(needed)),
     }
 
 
@@ -134,7 +135,7 @@ def _seeds(found: Difference | None) -> str:
         return f"decided with {found.seeds}"
     needed = seeds_to_decide(found, MOST)
     return (
-        f"more than {MOST}, if the difference and its spread stay: level for most purposes"
+        f"not even {MOST} would decide, level for most purposes"
         if needed is None
-        else f"about {needed} instead of {found.seeds} would decide, if the difference and its spread stay"
+        else f"about {needed} instead of {found.seeds} would decide"
     )

@@ -21,6 +21,8 @@ CLIENTS = "clients.json"
 """The table with one row a client."""
 MLFLOW_NOTE = "mlflow.note.content"
 """The tag that a run's page shows first, as Markdown."""
+TRAINED = "tags.seed != ''"
+"""The search for runs of one method with one seed."""
 DPI = 200
 """Of the figures of a report, as in its folder."""
 
@@ -76,7 +78,8 @@ class MlflowTracker(Tracker):
         children: Sequence[str] = (),
     ) -> None:
         """Log a report to the run with this key; see `Tracker.log_report`."""
-        with self.run(experiment, name, key, {}, {"kind": "report"}) as tracked, tracked.store.use() as client:
+        tags = {"kind": "comparison" if children else "report"}
+        with self.run(experiment, name, key, {}, tags) as tracked, tracked.store.use() as client:
             for child in filter(None, children):
                 _set_parent(client, client.get_run(child), tracked.run_id)
             client.set_tag(tracked.run_id, MLFLOW_NOTE, note)
@@ -103,10 +106,13 @@ class MlflowTracker(Tracker):
         """
         with Store(self.store, self.artifacts).use() as client:
             order = ["attributes.start_time DESC"]
-            last = client.search_runs([experiment_id], "tags.seed != ''", max_results=1, order_by=order)
-            tags = last[0].data.tags if last else {}
-            parent: str = tags.get(PARENT, "")
-            client.set_experiment_tag(experiment_id, view.TAG, view.tag(parent, by_setting="setting" in tags))
+            last = client.search_runs([experiment_id], TRAINED, max_results=1, order_by=order)
+            parent: str = last[0].data.tags.get(PARENT, "") if last else ""
+            shown = f"tags.`{PARENT}` = '{parent}'" if parent else TRAINED
+            tags = [run.data.tags for run in client.search_runs([experiment_id], shown)]
+            groups = ["method", *(["setting"] if any("setting" in each for each in tags) else [])]
+            found = {tuple(each.get(group, "") for group in groups) for each in tags}
+            client.set_experiment_tag(experiment_id, view.TAG, view.tag(shown, groups, sorted(found)))
         return parent
 
     def _find_or_create(
@@ -169,7 +175,7 @@ class MlflowRun(TrackedRun):
         figures: Mapping[str, Any],
         tables: Mapping[str, Any],
         clients: Mapping[str, Sequence[Any]] | None = None,
-        folder: Path | None = None,
+        model: Path | None = None,
     ) -> None:
         """Log what stands at the end; see `TrackedRun.finish`."""
         if self.complete:
@@ -181,10 +187,21 @@ class MlflowRun(TrackedRun):
                 client.log_figure(self.run_id, figure, f"{name}.png")
             for name, table in tables.items():
                 client.log_dict(self.run_id, table, f"{name}.json")
-            if folder:
-                client.log_artifacts(self.run_id, str(folder), folder.name)
+            if model:
+                self._log_model(client, model)
             if clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
                 client.log_table(self.run_id, dict(clients), CLIENTS)  # adds rows to a table that is there
+
+    def _log_model(self, client: Any, folder: Path) -> None:
+        """Log a model of MLflow, unless it was logged before."""
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+
+        run = client.get_run(self.run_id)
+        if not run.outputs.model_outputs:
+            made = client.create_logged_model(run.info.experiment_id, folder.name, self.run_id)
+            client.log_model_artifacts(made.model_id, str(folder))
+            client.finalize_logged_model(made.model_id, LoggedModelStatus.READY)
+            client.log_outputs(self.run_id, [LoggedModelOutput(made.model_id, step=0)])
 
 
 def _points(metrics: Mapping[str, float], step: int) -> list[Any]:

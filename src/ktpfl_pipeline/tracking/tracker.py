@@ -48,7 +48,7 @@ class TrackedRun:
         figures: Mapping[str, Any],
         tables: Mapping[str, Any],
         clients: Mapping[str, Sequence[Any]] | None = None,
-        folder: Path | None = None,
+        model: Path | None = None,
     ) -> None:
         """Log what stands at the end.
 
@@ -57,7 +57,7 @@ class TrackedRun:
             figures: of matplotlib, by name.
             tables: plain values by name, kept as JSON.
             clients: columns of a table with one row a client.
-            folder: a folder of files to be kept under its name.
+            model: the folder of a model of MLflow, kept under its name.
         """
 
 

@@ -7,9 +7,8 @@ import base64
 import json
 import time
 import zlib
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from ktpfl_pipeline.tracking.tracker import PARENT
 
 KEY = "ktpfl"
 """By which a link names the view."""
@@ -20,28 +19,35 @@ FINAL = "final/after_transfer"
 SECTIONS = {
     "Final accuracy": (FINAL, "final/after_local"),
     "Accuracy by round": ("accuracy/after_transfer", "accuracy/after_local"),
-    "Traffic and time": ("cost/megabytes", "cost/seconds", "seconds/round"),
+    "Traffic and time": ("final/megabytes", "seconds/round"),
 }
+"""What is shown first: metrics by section."""
 FOLDED = ("accuracy", "bytes", "diverged", "final", "loss", "privacy", "seconds", "Model metrics", "System metrics")
 """Sections that MLflow itself makes of what `SECTIONS` does not show."""
 MOST = 100
 """Groups of runs that a chart of bars shows; MLflow's default is 10."""
 
+_OURS = {"deleted": False, "isGenerated": False}
+_AXES = {"xAxisKey": "step", "useGlobalXaxisKey": True, "scaleType": "linear", "xAxisScaleType": "linear", "range": {}}
 
-def tag(parent: str = "", *, by_setting: bool = False) -> str:
-    """Return the value of the experiment's tag: all methods, each with a band over its seeds.
+
+def tag(filtered: str, groups: Sequence[str], found: Iterable[Sequence[str]]) -> str:
+    """Return the value of the experiment's tag: all groups of runs, each with a band over its seeds.
 
     Args:
-        parent: the run of a comparison, sweep or tuning: its runs alone are shown; empty shows all runs with a seed.
-        by_setting: whether methods are told apart by what a sweep or tuning sets, too.
+        filtered: the search by which the runs are found.
+        groups: tags by which they are grouped.
+        found: the values of these tags that there are; the list shows these groups and not each run.
     """
-    groups = ["method", *(["setting"] if by_setting else [])]
     state = {
-        "searchFilter": f"tags.`{PARENT}` = '{parent}'" if parent else "tags.seed != ''",
+        "searchFilter": filtered,
         "orderByKey": f"metrics.`{FINAL}`",
         "orderByAsc": False,
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": g} for g in groups]},
-        "groupsExpanded": {},
+        "groupsExpanded": dict.fromkeys(
+            (",".join(f"tag.{group}.{value}" for group, value in zip(groups, values, strict=True)) for values in found),
+            False,
+        ),
         "useGroupedValuesInCharts": True,
         "runsHiddenMode": "SHOW_ALL",
         "hideEmptyCharts": True,
@@ -56,11 +62,19 @@ def tag(parent: str = "", *, by_setting: bool = False) -> str:
 
 
 def _section(name: str, *, shown: bool) -> dict[str, Any]:
-    return {"uuid": name, "name": name, "display": shown, "isReordered": True, "deleted": False, "isGenerated": False}
+    size = {"columns": 2, "cardHeight": 420} if shown else {}
+    return {"uuid": name, "name": name, "display": shown, "isReordered": True, **_OURS, **size}
 
 
 def _chart(section: str, metric: str) -> dict[str, Any]:
-    chart = {"uuid": metric, "metricSectionId": section, "metricKey": metric, "deleted": False, "isGenerated": False}
-    if metric.startswith(("final/", "cost/")):
-        return {**chart, "type": "BAR", "runsCountToCompare": MOST}
-    return {**chart, "type": "LINE", "runsCountToCompare": MOST, "selectedMetricKeys": [metric], "xAxisKey": "step"}
+    # Without the smoothness, MLflow draws lines that are not those of the means.
+    lines = {"type": "LINE", "selectedMetricKeys": [metric], "lineSmoothness": 0, "useGlobalLineSmoothing": True}
+    kind = {"type": "BAR"} if metric.startswith("final/") else {**lines, **_AXES}
+    return {
+        "uuid": metric,
+        "metricSectionId": section,
+        "metricKey": metric,
+        "runsCountToCompare": MOST,
+        **kind,
+        **_OURS,
+    }

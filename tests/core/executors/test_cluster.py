@@ -147,7 +147,7 @@ class TestSameResult:
         """Cohorts of 3 of 5 clients, on two workers."""
         method = create(name, HYPERPARAMETERS.get(name))
         fed = toy.federation_for(method)
-        schedule = Schedule(rounds=2, participation=0.6)
+        schedule = Schedule(rounds=2, participation=0.6, evaluate_every=2)
         expected = engine.run(method, fed, schedule)
         assert_same_run(engine.run(method, toy.again(fed, executor=executor), schedule), expected)
 
@@ -285,7 +285,7 @@ class TestLoss:
 
     def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, fed: Federation) -> None:
         with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers of the cluster, .* memory"):
-            run(fed, die)
+            fed.run("phase", die, {toy.IDS[0]: ()})
         assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
 
 

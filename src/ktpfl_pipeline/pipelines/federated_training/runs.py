@@ -143,8 +143,8 @@ def log_end(
     best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
     if spent := run.history[-1].epsilon:
         final["final/epsilon"] = max(spent)
-    cost = {"cost/megabytes": sum(run.traffic.values()) / 1e6, "cost/seconds": run.seconds("round")}
-    clients = {
+    cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
+    clients: dict[str, list[Any]] = {
         "client": list(range(len(run.architectures))),
         "architecture": run.architectures,
         "images": [sum(counts) for counts in run.label_counts],

@@ -27,6 +27,6 @@ def report(experiment: Experiment, *results: Any, name: str) -> Any:
         if local and each is not local and (gain := paired_difference(each, local)):
             metrics[f"gain/{slug(each.method)}"] = gain.mean
     children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
-    title = f"{name} · {made.variant}"
+    title = f"report · {name} · {made.variant}"
     log_report(methods[0].runs[0].experiment, title, identity(methods), made, metrics, children)
     return made

@@ -31,7 +31,8 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     id that ends in its place: ``line--0``, ``band--0``, ``before--0``, ``name--0``.
     """
     figure, axes = base.single(max(3.5, 0.16 * len(results) + 1.7))
-    main, ends, parts = chief(results), [], []
+    main, ends = chief(results), []
+    parts: list[tuple[Any, str]] = []
     handles: dict[str, Any] = {"after transfer": Line2D([], [], color=MUTED, linewidth=2)}
     for place, result in enumerate(results):
         full = result in main or len(results) <= FEW
@@ -56,9 +57,11 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     axes.margins(x=0.01)
     base.head(axes, "Mean accuracy of the clients", handles)
     names = base.label_ends(axes, ends, bold=[result.title for result in main])
-    parts += [(names[result.title], f"name--{place}") for place, result in enumerate(results)]
+    for place, result in enumerate(results):
+        parts += [(names[result.title], f"name--{place}"), (names[result.title].arrow_patch, f"leader--{place}")]
     for artist, identity in parts:
-        artist.set_gid(identity)
+        if artist is not None:  # a name beside its line has no leader
+            artist.set_gid(identity)
     return figure
 
 

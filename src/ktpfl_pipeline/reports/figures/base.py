@@ -22,6 +22,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.reports.style import (
@@ -157,7 +158,7 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
 
 def label_ends(
     axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None
-) -> dict[str, Artist]:
+) -> dict[str, Annotation]:
     """Write each line's name at its end, moved apart where names would overlap, and return what was written.
 
     Args:
@@ -170,7 +171,7 @@ def label_ends(
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])
     heights = apart([end[3] for end in ends], 11 * (high - low) / points, low, high)
-    written: dict[str, Artist] = {}
+    written: dict[str, Annotation] = {}
     for (name, colour, x, y), height in zip(ends, heights, strict=True):
         moved = abs(height - y) > 2 * (high - low) / points
         leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5), "color": colour}
