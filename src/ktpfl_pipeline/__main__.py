@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 PACKAGE = "ktpfl_pipeline"
 CONF = Path(__file__).with_name("conf")
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     from kedro.framework.project import configure_project
 
     configure_project(PACKAGE)
-    run = find_run_command(PACKAGE)
+    run: Any = find_run_command(PACKAGE)
     run.epilog = "`ktpfl conf` copies the package's configuration here; `ktpfl ui` shows the runs in MLflow."
     run(given, prog_name="ktpfl")
 

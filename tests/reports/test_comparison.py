@@ -81,7 +81,8 @@ def alone(result, settings):
 class TestSummary:
     def test_above(self, study):
         assert comparison.summary(study) == (
-            "KT-pFL is 2.0 points above local-only after transfer, 95 % interval [+2.0, +2.0] over 3 seeds."
+            "KT-pFL is 2.0 points above local-only after transfer, 95 % interval [+2.0, +2.0] over 3 seeds. "
+            "Below local-only: FedMD (−8.0)."
         )
 
     def test_below_and_the_other_point_says_otherwise(self, result):
@@ -110,7 +111,8 @@ class TestSummary:
         results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.9), result("local", 0.7, 0.7)]
         assert comparison.summary(results) == (
             "KT-pFL is 10.0 points above local-only after transfer, 95 % interval [+10.0, +10.0] over 2 seeds. The "
-            "highest mean is FedMD's; it is 10.0 points above KT-pFL's, [+10.0, +10.0]."
+            "highest mean is FedMD's; it is 10.0 points above KT-pFL's, [+10.0, +10.0]. "
+            "Above local-only: FedMD (+20.0)."
         )
 
     def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, result):

@@ -25,16 +25,32 @@ def summary(results: Sequence[MethodResult]) -> str:
         first = f"{main.title} reaches {reached} % after transfer; {ALONE}"
     else:
         first = _verdict(main, local) + _other_point(main, local)
-    best = highest(results)
+    return " ".join(filter(None, (first, _the_best(highest(results), main, local), _the_others(results, main, local))))
+
+
+def _the_best(best: MethodResult, main: MethodResult, local: MethodResult | None) -> str:
+    """Say how the highest mean stands to the subject's, where it is that of a third."""
     if best is main or best is local:
-        return first
+        return ""
     found = paired_difference(best, main)
     if found is None:
-        return f"{first} The highest mean is {best.title}'s, over other seeds."
+        return f"The highest mean is {best.title}'s, over other seeds."
     alike = found.ends and not found.sign
     told = "cannot be told apart from" if alike else f"is {percent(abs(found.mean))} points above"
     over = f", {between(found)}" if found.ends else ""
-    return f"{first} The highest mean is {best.title}'s; it {told} {main.title}'s{over}."
+    return f"The highest mean is {best.title}'s; it {told} {main.title}'s{over}."
+
+
+def _the_others(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
+    """Name the other methods that are above or below local-only with an interval that excludes zero."""
+    if local is None:
+        return ""
+    others = [(each.title, paired_difference(each, local)) for each in results if each not in (main, local)]
+    told = {
+        side: ", ".join(f"{title} ({points(found.mean)})" for title, found in others if found and found.sign == sign)
+        for side, sign in (("Above", 1), ("Below", -1))
+    }
+    return " ".join(f"{side} local-only: {names}." for side, names in told.items() if names)
 
 
 def highest(results: Sequence[MethodResult]) -> MethodResult:

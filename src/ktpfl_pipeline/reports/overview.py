@@ -28,7 +28,10 @@ ONE = ", one architecture"
 _RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg_ft"))
 
 ACCURACY = "Mean test accuracy over all clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
-TRAFFIC = "What all clients sent and received over the whole run, 1 MB = 10⁶ bytes, mean over seeds. Scales differ."
+TRAFFIC = (
+    "Final accuracy against what all clients sent and received over the whole run, 1 MB = 10⁶ bytes, means over seeds. "
+    "The line joins the methods of which no other is as accurate with less. Scales differ."
+)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     figure, panels = grid_of_panels(list(columns), min(2, len(columns)), 2.4, 44, above=0.5)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
-        handles = {**_scatter(axes, results), **handles}
+        handles |= _scatter(axes, results)
         axes.set_xlabel("MB")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=5, handlelength=1.6)
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
     return figure
 
 
