@@ -16,8 +16,8 @@ from project_copy import EXPERIMENT, Project, timeless
 from sklearn.datasets import load_digits
 from toy import same
 
-from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.pipelines import compared
 
 METHODS = ("kt_pfl", "fedmd", "local")
 COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")
@@ -60,7 +60,7 @@ class Snapshot:
 def some_methods() -> Iterator[None]:
     """Five, with each kind of knowledge, are enough here; the contract is tested for all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline_registry, "compared", lambda one_architecture: COMPARED)
+        patch.setattr(compared, "compared", lambda one_architecture: COMPARED)
         yield
 
 

@@ -26,6 +26,8 @@ from kedro.runner import SequentialRunner
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = "hetero_digits"
+REPORTS = ("report", "comparison")
+"""The kinds of MLflow runs that hold a report and train nothing."""
 LEFT_OUT = ("_fashion_mnist", "_emnist", "_cifar")
 """How the names of those sections of conf/ end that the copy does without."""
 
@@ -126,11 +128,11 @@ class Project:
 
     def tracked(self, experiment: str = EXPERIMENT) -> list[Any]:
         """Return the MLflow runs of an experiment, oldest first, without those that only hold a report."""
-        return [run for run in self._runs(experiment) if run.data.tags.get("kind") != "report"]
+        return [run for run in self._runs(experiment) if run.data.tags.get("kind") not in REPORTS]
 
     def reports(self, experiment: str = EXPERIMENT) -> list[Any]:
         """Return the MLflow runs of an experiment that hold a report, oldest first."""
-        return [run for run in self._runs(experiment) if run.data.tags.get("kind") == "report"]
+        return [run for run in self._runs(experiment) if run.data.tags.get("kind") in REPORTS]
 
     def _runs(self, experiment: str) -> list[Any]:
         client = self.client()
