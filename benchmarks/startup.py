@@ -18,7 +18,7 @@ from pathlib import Path
 import measure
 
 ROOT = Path(__file__).parents[1]
-OPTIONS = ["run", "--env=quick", "--pipeline=hetero_digits"]
+OPTIONS = ["run", "--env=quick", "--pipelines=hetero_digits"]
 TURNS = 5
 KEDRO = """
 import os

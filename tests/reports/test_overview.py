@@ -270,7 +270,7 @@ class TestReport:
 
     @pytest.mark.parametrize("alone", [True, False])
     def test_nothing_to_look_over_is_refused(self, content, study, alone):
-        with pytest.raises(InputError, match="run one first, for example `kedro run --pipeline=compare_"):
+        with pytest.raises(InputError, match="run one first, for example `kedro run --pipelines=compare_"):
             overview.build({"hetero_digits": content(study[:1])} if alone else {})
 
 

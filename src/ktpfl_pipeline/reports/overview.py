@@ -81,7 +81,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     """
     columns = titled([read(place, content) for place, content in contents.items() if len(content["methods"]) > 1])
     if not columns:
-        example = "`kedro run --pipeline=compare_hetero_digits`"
+        example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to look over; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
     hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
