@@ -331,51 +331,57 @@ class TestFaults:
             MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path).experiments()
 
 
+def written(place: Path, text: str) -> Path:
+    """Return a folder with a report of this text."""
+    folder = place / "report"
+    folder.mkdir(exist_ok=True)
+    (folder / "report.md").write_text(text)
+    return folder
+
+
 class TestReports:
     REPORT: ClassVar[dict[str, Any]] = {"experiment": "digits", "name": "report · compare", "key": "r1"}
 
-    def test_a_run_of_their_own(self, tracker: MlflowTracker, client: Any) -> None:
-        figures = {"accuracy": matplotlib.figure.Figure()}
-        tracker.log_report(**self.REPORT, files={"report.md": "# Results", "data/table.csv": "a,b"}, figures=figures)
+    def test_a_run_of_their_own(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
+        folder = written(tmp_path, "# Results")
+        (folder / "figures").mkdir()
+        (folder / "figures" / "accuracy.svg").write_text("<svg></svg>")
+        tracker.log_report(**self.REPORT, folder=folder)
         (run,) = runs(client)
         assert (run.info.status, run.info.run_name) == ("FINISHED", "report · compare")
         assert {"key": "r1", "kind": "report"}.items() <= run.data.tags.items()
         assert text_of(client, run, "report.md") == "# Results"
-        assert text_of(client, run, "data/table.csv") == "a,b"
         assert "</svg>" in text_of(client, run, "figures/accuracy.svg")
-        png = Path(client.download_artifacts(run.info.run_id, "figures/accuracy.png"))
-        assert png.read_bytes().startswith(b"\x89PNG")
 
-    def test_the_same_key_replaces_the_report(self, tracker: MlflowTracker, client: Any) -> None:
+    def test_the_same_key_replaces_the_report(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         for text in ("first", "second"):
-            tracker.log_report(**self.REPORT, files={"report.md": text}, figures={})
+            tracker.log_report(**self.REPORT, folder=written(tmp_path, text))
         (run,) = runs(client)
         assert text_of(client, run, "report.md") == "second"
 
-    def test_to_a_run_that_is_there(self, tracker: MlflowTracker, client: Any) -> None:
+    def test_to_a_run_that_is_there(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         with tracker.run(**RUN) as tracked:
             pass
-        tracker.log_report("digits", "another name", RUN["key"], {"report.md": "of the run"}, {})
+        tracker.log_report("digits", "another name", RUN["key"], written(tmp_path, "of the run"))
         (run,) = runs(client)
         assert run.info.run_id == tracked.run_id
         assert text_of(client, run, "report.md") == "of the run"
 
-    def test_a_comparison_is_above_its_runs(self, tracker: MlflowTracker, client: Any) -> None:
+    def test_a_comparison_is_above_its_runs(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         children = []
         for key in ("a", "b"):
             with tracker.run(**{**RUN, "key": key}) as tracked:
                 children.append(tracked.run_id)
         for note in ("**first**", "**second**"):
-            tracker.log_report(
-                **self.REPORT, files={}, figures={}, note=note, metrics={"gain/kt_pfl": 0.125}, children=[*children, ""]
-            )
+            folder, metrics = written(tmp_path, note), {"gain/kt_pfl": 0.125}
+            tracker.log_report(**self.REPORT, folder=folder, note=note, metrics=metrics, children=[*children, ""])
         (parent,) = [run for run in runs(client) if run.data.tags.get("kind") == "comparison"]
         assert {client.get_run(child).data.tags[PARENT] for child in children} == {parent.info.run_id}
         assert parent.data.tags["mlflow.note.content"] == "**second**"
         assert points(client, parent.info.run_id, "gain/kt_pfl") == [(0, 0.125)]
 
-    def test_untracked(self) -> None:
-        Tracker().log_report(**self.REPORT, files={"report.md": ""}, figures={})
+    def test_untracked(self, tmp_path: Path) -> None:
+        Tracker().log_report(**self.REPORT, folder=tmp_path)
 
 
 class TestView:
@@ -388,7 +394,7 @@ class TestView:
         state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(kept["state"].removeprefix("deflate;"))))
         return state
 
-    def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any) -> None:
+    def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         with tracker.run(**RUN) as tracked:
             pass
         (number,) = tracker.experiments().values()
@@ -397,7 +403,7 @@ class TestView:
         assert state["searchFilter"] == "tags.seed != ''"
         assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "method"}]
         assert state["groupsExpanded"] == {"tag.method.kt_pfl": False}
-        tracker.log_report("digits", "report", "r1", {}, {}, children=[tracked.run_id])
+        tracker.log_report("digits", "report", "r1", written(tmp_path, ""), children=[tracked.run_id])
         parent = tracker.save_view(number)
         assert client.get_run(tracked.run_id).data.tags[PARENT] == parent
         assert [

@@ -72,7 +72,6 @@ MEMORY = {
     "public_images",
     "public_set",
     "runs",
-    "federation",
     "resolved",
 }  # rebuilt in seconds, so never on disk
 

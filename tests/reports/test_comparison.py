@@ -332,7 +332,7 @@ class TestOtherForms:
     def test_data(self, built, study, settings):
         assert json.loads(built.data["comparison.json"]) == left("compare_hetero_digits", study, settings)
         assert built.files.keys() == {
-            *("report.html", "report.md", "table.tex", "comparison.json"),
+            *("report.html", "report.md", "table.tex", "table.txt", "comparison.json"),
             *("runs.csv", "rounds.csv", "clients.csv", "differences.csv"),
         }
         assert built.variant == "digits-2_clients-two_labels-open_part"

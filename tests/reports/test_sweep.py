@@ -201,7 +201,7 @@ class TestReport:
         assert not set("ρ±−–·") & set(built.latex), "LaTeX has its own signs"
         assert max(map(len, built.console.splitlines())) <= 100
         assert "**" not in built.console
-        assert set(built.files) == {"report.html", "report.md", "table.tex", "table.csv"}
+        assert set(built.files) == {"report.html", "report.md", "table.tex", "table.txt", "table.csv"}
 
     def test_the_swept_hyperparameter_is_not_among_what_is_fixed(self, built: Report) -> None:
         assert "<dt>a</dt>" in built.html

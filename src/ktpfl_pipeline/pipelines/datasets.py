@@ -234,12 +234,7 @@ class ReportDataset(_Place):
     def save(self, data: Any) -> None:
         """Write a `Report` beside the old one of the same variant, then put it in its place, whole."""
         with replacing(self.place / data.variant) as partial:
-            (partial / "figures").mkdir(parents=True)
-            for name, text in {**data.files, "table.txt": data.console}.items():
-                (partial / name).write_text(text, encoding="utf-8")
-            for name, figure in data.figures.items():
-                figure.savefig(partial / "figures" / f"{name}.png", dpi=200)
-                figure.savefig(partial / "figures" / f"{name}.svg")
+            data.write(partial)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
 
     def console(self) -> str:

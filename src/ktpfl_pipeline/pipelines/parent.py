@@ -2,7 +2,9 @@
 
 import contextlib
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.config.schema import Experiment, Settings, Tune
@@ -54,6 +56,6 @@ def log_report(
     """Log a report with its summary and its main table as the description of the run; see `Tracker.log_report`."""
     tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
     note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters
-    tracking.current().log_report(
-        experiment, name, key, report.files, report.figures, note=note, metrics=metrics, children=children
-    )
+    with tempfile.TemporaryDirectory() as place:
+        report.write(folder := Path(place, "report"))
+        tracking.current().log_report(experiment, name, key, folder, note=note, metrics=metrics, children=children)

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 
+from ktpfl_pipeline.reports.figures.base import saved
 from ktpfl_pipeline.reports.model import Content
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
+
+KINDS = ("png", "svg")
 
 
 class Report(Content):
@@ -33,4 +37,18 @@ class Report(Content):
     @property
     def files(self) -> Mapping[str, str]:
         """The texts of the report by file name."""
-        return {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex, **self.data}
+        texts = {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex}
+        return {**texts, "table.txt": self.console, **self.data}
+
+    @cached_property
+    def pictures(self) -> Mapping[str, bytes]:
+        """Each figure as PNG and as SVG, by file name."""
+        return {f"{name}.{kind}": saved(figure, kind) for name, figure in self.figures.items() for kind in KINDS}
+
+    def write(self, folder: Path) -> None:
+        """Write all of it below a folder, the figures into ``figures/``."""
+        (folder / "figures").mkdir(parents=True)
+        for name, text in self.files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name, picture in self.pictures.items():
+            (folder / "figures" / name).write_bytes(picture)

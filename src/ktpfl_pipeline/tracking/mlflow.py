@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
@@ -14,17 +14,12 @@ from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, open_client
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, TrackedRun, Tracker
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 CLIENTS = "clients.json"
 """The table with one row a client."""
 MLFLOW_NOTE = "mlflow.note.content"
 """The tag that a run's page shows first, as Markdown."""
 TRAINED = "tags.seed != ''"
 """The search for runs of one method with one seed."""
-DPI = 200
-"""Of the figures of a report, as in its folder."""
 
 
 class MlflowTracker(Tracker):
@@ -70,8 +65,7 @@ class MlflowTracker(Tracker):
         experiment: str,
         name: str,
         key: str,
-        files: Mapping[str, str],
-        figures: "Mapping[str, Figure]",
+        folder: Path,
         *,
         note: str = "",
         metrics: Mapping[str, float] | None = None,
@@ -83,12 +77,7 @@ class MlflowTracker(Tracker):
             for child in filter(None, children):
                 _set_parent(client, client.get_run(child), tracked.run_id)
             client.set_tag(tracked.run_id, MLFLOW_NOTE, note)
-            for path, text in files.items():
-                client.log_text(tracked.run_id, text, path)
-            for figure_name, figure in figures.items():
-                for kind in ("png", "svg"):
-                    path = f"figures/{figure_name}.{kind}"
-                    client.log_figure(tracked.run_id, figure, path, save_kwargs={"dpi": DPI})
+            client.log_artifacts(tracked.run_id, str(folder))
             tracked.finish(metrics or {}, {}, {})
 
     def experiments(self) -> dict[str, str]:

@@ -3,12 +3,9 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ktpfl_pipeline.core.metrics import RoundRecord
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PARENT = "mlflow.parentRunId"
 """The tag by which MLflow shows a run below another."""
@@ -99,8 +96,7 @@ class Tracker:
         experiment: str,
         name: str,
         key: str,
-        files: Mapping[str, str],
-        figures: "Mapping[str, Figure]",
+        folder: Path,
         *,
         note: str = "",
         metrics: Mapping[str, float] | None = None,
@@ -112,8 +108,7 @@ class Tracker:
             experiment: as of `run`, like `name` and `key`.
             name: what the run is called in lists.
             key: identifies the run.
-            files: texts by path, such as ``report.md``.
-            figures: by name; each is kept as PNG and SVG.
+            folder: with its files.
             note: what the run's page says first, in Markdown.
             metrics: what came out, logged once.
             children: ids of the runs that the report compares: from now on they are below this run.

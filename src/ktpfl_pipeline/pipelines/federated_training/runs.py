@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +73,10 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             adversaries=adversaries,
             trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
         )
-        kept = job.parent is None and seed == experiment.seeds[0] and not tracked.complete
-        with kept_models(made, result, fed) if kept else nullcontext() as folder:
-            log_end(tracked, finished, asdict(made), folder)
+        if not tracked.complete:
+            kept = job.parent is None and seed == experiment.seeds[0]
+            with kept_models(made, result, fed) if kept else nullcontext() as folder:
+                log_end(tracked, finished, asdict(made), folder)
     return finished
 
 
@@ -131,10 +131,7 @@ def log_end(
     from ktpfl_pipeline.reports import figures  # matplotlib is not waited for before the training
 
     result = summarise([run], hyperparameters)
-    drawn = {
-        "accuracy": figures.accuracy_curves([result]),
-        "labels_per_client": _labels_per_client(tuple(map(tuple, run.label_counts))),
-    }
+    drawn: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}
     if run.coefficients is not None:
         drawn["coefficients"] = figures.coefficient_heatmaps(result)
@@ -151,14 +148,6 @@ def log_end(
         **{f"final/{point}": run.final(point) for point in result.final},
     }
     tracked.finish({**final, **best, **cost}, drawn, tables, clients, folder)
-
-
-@cache
-def _labels_per_client(label_counts: tuple[tuple[int, ...], ...]) -> Any:
-    """Return the figure, drawn once for all methods that run on the same partition."""
-    from ktpfl_pipeline.reports import figures
-
-    return figures.labels_per_client(label_counts, "Labels per client")
 
 
 def _title(job: Job, seed: int) -> str:

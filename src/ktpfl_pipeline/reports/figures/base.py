@@ -76,6 +76,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         with mpl.rc_context(_STYLE):
             figure = draw(*args, **kwargs)
             figure.draw_without_rendering()  # ticks are made when first drawn: now, in this style
+            figure.set_layout_engine("none")  # what was found is kept; finding it takes longer than drawing
             return figure
 
     return drawn
@@ -192,6 +193,16 @@ def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[
     steps = gap * np.arange(len(values))
     free = np.maximum(np.minimum(values, high - steps[::-1]), low + steps) - steps
     return list(map(float, isotonic_regression(free).x + steps))
+
+
+DPI = 200
+
+
+def saved(figure: Figure, kind: str) -> bytes:
+    """Return the figure as a file: ``png`` or ``svg``."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=DPI)
+    return buffer.getvalue()
 
 
 def svg(figure: Figure, name: str) -> str:
