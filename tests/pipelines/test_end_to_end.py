@@ -291,7 +291,7 @@ class TestMlflow:
     def test_artifacts(self, project: Project, first: Snapshot, method: str) -> None:
         client, run = project.client(), run_of(first, method, 0)
         names = {file.path for file in client.list_artifacts(run.info.run_id)}
-        expected = {"run.json"}
+        expected = {"run.json", "clients.json"}
         assert names == (expected | {"coefficients.png", "coefficients.json"} if method == "kt_pfl" else expected)
         assert Path(run.info.artifact_uri.removeprefix("file://")).is_relative_to(project.folder / "mlruns")
         logged = json.loads(Path(client.download_artifacts(run.info.run_id, "run.json")).read_text())
