@@ -226,7 +226,7 @@ class TestReport:
         assert run.info.status == "FINISHED"
         folder = Path(project.client().download_artifacts(run.info.run_id, ""))
         logged = {file.relative_to(folder).as_posix() for file in folder.rglob("*.*")}
-        assert logged == {file.relative_to(report).as_posix() for file in report.rglob("*.*")} - {"table.txt"}
+        assert logged == {file.relative_to(report).as_posix() for file in report.rglob("*.*")}
         for name in ("report.html", "comparison.json", "runs.csv"):
             assert (folder / name).read_text() == (report / name).read_text()
 
