@@ -77,7 +77,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "another number in the result": (change("data/07*/*/*/result.json", b'"round": 2', b'"round": 4'), "the result"),
     "another partition": (change("data/03*/*/partition.csv", b"0,0,train", b"0,1,train"), "the partition"),
-    "a figure cut short": (change("mlruns/*/*/artifacts/accuracy.png", b"IEND", b""), "the tracked runs"),
+    "a figure cut short": (change("mlruns/*/*/artifacts/coefficients.png", b"IEND", b""), "the tracked runs"),
     "a file left over": (lambda folder: (folder / "data/x.partial").touch(), "the files"),
     "another checkpoint": (lambda folder: next(folder.glob("data/06*/*/*/*/checkpoint.pt")).unlink(), "Error"),
 }

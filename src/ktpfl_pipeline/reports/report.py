@@ -47,8 +47,10 @@ class Report(Content):
 
     def write(self, folder: Path) -> None:
         """Write all of it below a folder, the figures into ``figures/``."""
-        (folder / "figures").mkdir(parents=True)
+        folder.mkdir(parents=True)
         for name, text in self.files.items():
             (folder / name).write_text(text, encoding="utf-8")
+        if self.pictures:
+            (folder / "figures").mkdir()
         for name, picture in self.pictures.items():
             (folder / "figures" / name).write_bytes(picture)
