@@ -65,7 +65,7 @@ class TestFinished:
         client = swept.client()
         held = {file.path for place in ("", "figures") for file in client.list_artifacts(parent.info.run_id, place)}
         figure = {"figures/accuracy.png", "figures/accuracy.svg"}
-        assert held == {"report.html", "report.md", "table.tex", "table.csv", "figures"} | figure
+        assert held == {"report.html", "report.md", "table.tex", "table.txt", "table.csv", "figures"} | figure
 
     def test_table_and_figure(self, swept: Project) -> None:
         """Each number of the table is the mean over seeds of what the MLflow runs ended with."""
