@@ -437,6 +437,10 @@ def test_where_the_hyperparameters_are_from(study, settings, origin, word):
             {"partition": {"scheme": "dirichlet", "alpha": 0.3}, "public": {"source": "open_part"}},
             "digits-28x28x1-20_clients-dirichlet-0.3-open_part",
         ),
+        (
+            {"partition": {"scheme": "k_labels", "labels_per_client": 3}},
+            "digits-28x28x1-20_clients-k_labels-3-mnist",
+        ),
         ({"hyperparameters": "configured"}, "digits-28x28x1-20_clients-two_labels-mnist"),
         ({"hyperparameters": "tuned"}, "digits-28x28x1-20_clients-two_labels-mnist-tuned"),
     ],

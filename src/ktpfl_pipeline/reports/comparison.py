@@ -27,6 +27,8 @@ TERMINAL = ("Spread over clients (points)", "Paper (%)")
 """Columns that the terminal does not show."""
 SOURCES = {**paper.DATASETS, "digits": "handwritten digits", "mnist": "MNIST", "cifar100": "CIFAR-100"}
 """What private data is called in a title."""
+PARAMETERS = {"dirichlet": "alpha", "k_labels": "labels_per_client"}
+"""The setting that says what a partition is, where there is one."""
 
 
 def build(
@@ -111,7 +113,7 @@ def variant(settings: dict[str, Any]) -> str:
     scheme, clients = partition.get("scheme"), settings.get("clients")
     parts = [private.get("source"), "{size}x{size}x{channels}".format(**image) if image else None]
     parts += [f"{clients}_clients" if clients else None, scheme]
-    parts += [partition.get("alpha") if scheme == "dirichlet" else None, public.get("source")]
+    parts += [partition.get(PARAMETERS.get(scheme, "")), public.get("source")]
     if settings.get("participation", 1) < 1:
         parts.append(settings["participation"])
     if adversaries.get("share"):
@@ -119,6 +121,12 @@ def variant(settings: dict[str, Any]) -> str:
     if settings.get("hyperparameters") == "tuned":
         parts.append("tuned")
     return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
+
+
+def _partition(scheme: str, settings: dict[str, Any]) -> str:
+    """Return a partition in words, with what it was asked for: ``dirichlet 0.3``."""
+    asked = settings.get("partition", {}).get(PARAMETERS.get(scheme, ""))
+    return plain(scheme) if asked is None else f"{plain(scheme)} {asked}"
 
 
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
@@ -131,7 +139,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     facts = [
         paper.DATASETS.get(source.partition(":")[0], source),
         f"{image['size']} × {image['size']} pixels, {plural(image['channels'], 'channel')}" if image else "",
-        f"partition {plain(main.runs[0].partition)}",
+        f"partition {_partition(main.runs[0].partition, settings)}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
         f"{present} of them in a round" if present < main.clients else "",
         plural(main.rounds, "round"),

@@ -76,7 +76,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         with mpl.rc_context(_STYLE):
             figure = draw(*args, **kwargs)
             figure.draw_without_rendering()  # ticks are made when first drawn: now, in this style
-            figure.set_layout_engine("none")  # what was found is kept; finding it takes longer than drawing
+            figure.draw_without_rendering()  # text that stands beside axes moves with their width
+            figure.set_layout_engine("none")  # the layout is kept: finding it takes longer than drawing
             return figure
 
     return drawn
