@@ -61,7 +61,7 @@ export PIP_PROGRESS
 run: $(READY)  ## KT-pFL, two rivals and training alone on real digits: minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
-compare: $(READY)  ## all thirteen methods on the same data: a quarter of an hour
+compare: $(READY)  ## all thirteen methods on the same data
 	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
