@@ -58,7 +58,7 @@ define PIP_PROGRESS
 endef
 export PIP_PROGRESS
 
-run: $(READY)  ## KT-pFL, two rivals and training alone on real digits: minutes, with a report
+run: $(READY)  ## KT-pFL, FedMD and training alone on real digits: minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
 compare: $(READY)  ## all thirteen methods on the same data
