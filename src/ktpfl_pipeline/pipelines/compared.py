@@ -33,7 +33,7 @@ def methods_of(name: str, one_architecture: bool) -> tuple[str, ...]:
     if experiment is None:
         return first, *others, local
     own = [method for method in experiment.methods if ":" in method]
-    asked = [name for given in experiment.compare for name in ([*others, local, *own] if given == ALL else [given])]
+    asked = [each for given in experiment.compare for each in ([*others, local, *own] if given == ALL else [given])]
     if local not in asked:
         asked.append(local)
     return tuple(dict.fromkeys([first, *asked]))
