@@ -70,7 +70,7 @@ def standardised(members: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
 
 def losses(fed: Federation, models: Models, split: Split) -> dict[int, Tensor]:
     """Return each client's model's cross-entropy on each image of its own `split`, (V_n,)."""
-    calls = {n: (params, getattr(fed.by_id[n], split).images) for n, params in models.items()}
+    calls = {n: (params, getattr(fed.by_id[n], split).inputs) for n, params in models.items()}
     logits = fed.run("attack", operations.cross_logits, calls)
     labels = {n: getattr(fed.by_id[n], split).labels for n in models}
     return {n: F.cross_entropy(found.cpu(), labels[n], reduction="none") for n, found in logits.items()}

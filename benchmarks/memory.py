@@ -42,7 +42,7 @@ def federation() -> Federation:
         images(64),
         public_batch_size=32,
         classes=10,
-        build=partial(models.build, channels=3, size=32, classes=10),
+        build=partial(models.build, shape=(3, 32, 32), classes=10),
         training=LocalTraining(epochs=1, batch_size=16, learning_rate=0.01),
         distillation=Distillation(epochs=1, batch_size=32, learning_rate=0.01),
         compute=Compute("cpu"),

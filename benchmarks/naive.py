@@ -23,7 +23,7 @@ class Items(Dataset[tuple[Tensor, int]]):
 
     def __init__(self, given: LabelledDataset) -> None:
         """Keep the images as PIL has them."""
-        arrays = [np.ascontiguousarray(image.permute(1, 2, 0).numpy()) for image in given.images]
+        arrays = [np.ascontiguousarray(image.permute(1, 2, 0).numpy()) for image in given.inputs]
         self.images = [Image.fromarray(array[..., 0] if array.shape[2] == 1 else array) for array in arrays]
         self.labels = given.labels.tolist()
         self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(0.5, 0.5)])

@@ -42,10 +42,10 @@ def a_round(clients: int, public: int) -> dict[str, float]:
     """Return the seconds of each phase of a round, the second: workers and modules are there by then."""
     fed = Federation(
         tuple(Client(n, "lenet", samples(PRIVATE, n), samples(0, n), samples(TEST, n)) for n in range(clients)),
-        samples(public, 0).images,
+        samples(public, 0).inputs,
         public_batch_size=public,
         classes=CLASSES,
-        build=partial(models.build, channels=1, size=SIZE, classes=CLASSES),
+        build=partial(models.build, shape=(1, SIZE, SIZE), classes=CLASSES),
         training=LocalTraining(epochs=1, batch_size=50),
         distillation=Distillation(epochs=1, batch_size=100),
         compute=Compute("cpu"),

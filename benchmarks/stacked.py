@@ -40,10 +40,10 @@ def federation(architecture: str, images: int, dtype: Any, memory_format: Any, e
     nothing = samples(0, channels, 0)
     return Federation(
         tuple(Client(n, architecture, samples(images, channels, n), nothing, nothing) for n in range(CLIENTS)),
-        samples(1, channels, 0).images,
+        samples(1, channels, 0).inputs,
         public_batch_size=1,
         classes=CLASSES,
-        build=partial(build, channels=channels, size=28, classes=CLASSES),
+        build=partial(build, shape=(channels, 28, 28), classes=CLASSES),
         training=LocalTraining(epochs=1, batch_size=BATCH, learning_rate=0.01),
         compute=Compute("auto", dtype=dtype, memory_format=memory_format),
         executor=executor,

@@ -69,7 +69,7 @@ WORKLOADS = {
 def build(channels: int, name: str) -> nn.Module:
     """Return a model of the registry, or McMahan's CNN without padding."""
     if name != "mcmahan_unpadded":
-        return models.build(name, channels, SIZE, CLASSES)
+        return models.build(name, (channels, SIZE, SIZE), CLASSES)
     return nn.Sequential(
         *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, CLASSES)),
@@ -94,7 +94,7 @@ def federation(
     )
     return Federation(
         clients,
-        samples(work.public, channels, 2000).images,
+        samples(work.public, channels, 2000).inputs,
         public_batch_size=work.public,
         classes=CLASSES,
         build=partial(build, channels),

@@ -119,7 +119,7 @@ class TestGuide:
 
         experiment = parsing.parse("hetero_digits", section)
         ((path, hyperparameters),) = experiment.methods.items()
-        assert models.build(experiment.architectures[0], 1, 28, 10)(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+        assert models.build(experiment.architectures[0], (1, 28, 28), 10)(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
         assert sources.load(experiment.private.source, tmp_path).labels.tolist() == [3, 1]
 
         register(monkeypatch)

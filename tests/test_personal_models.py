@@ -20,7 +20,7 @@ ARCHITECTURES = {0: "mlp", 3: "cnn_bn"}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("bundle") / personal_models.NAME
-    weights = {n: params_of(models.build(name, 1, 28, 4)) for n, name in ARCHITECTURES.items()}
+    weights = {n: params_of(models.build(name, (1, 28, 28), 4)) for n, name in ARCHITECTURES.items()}
     example = torch.arange(2 * 28 * 28).remainder(256).to(torch.uint8).view(2, 1, 28, 28)
     personal_models.save(made, weights, ARCHITECTURES, example, 4)
     return made
@@ -37,7 +37,7 @@ def test_mlflow_serves_each_client_its_own_model(folder: Path) -> None:
     np.testing.assert_allclose(served.sum(axis=1), 1.0, rtol=1e-6)
     weights = torch.load(folder / personal_models.WEIGHTS, weights_only=True)
     for place, (n, name) in enumerate(ARCHITECTURES.items()):
-        model = models.build(name, 1, 28, 4).eval()
+        model = models.build(name, (1, 28, 28), 4).eval()
         model.load_state_dict(weights[n])
         pixels = torch.tensor(given["image"][place]).float() / 127.5 - 1  # as in training
         np.testing.assert_allclose(served[place], model(pixels[None]).softmax(1).detach().numpy()[0], rtol=1e-5)

@@ -86,7 +86,7 @@ class TestAttackers:
             return LabelledDataset(images, torch.randint(0, 3, (len(images),), generator=stream))
 
         clients = [
-            replace(client, train=drawn(client.train.images), test=drawn(client.test.images)) for client in made.clients
+            replace(client, train=drawn(client.train.inputs), test=drawn(client.test.inputs)) for client in made.clients
         ]
         return toy.again(made, clients=tuple(clients))
 

@@ -228,7 +228,7 @@ class TestHeldOut:
         fed = toy.federation()
         found, split = fed.held_out(7, "test", 6), fed.by_id[7].test
         places = [
-            next(place for place in range(15) if torch.equal(split.images[place], image)) for image in found.images
+            next(place for place in range(15) if torch.equal(split.inputs[place], image)) for image in found.inputs
         ]
         assert len(set(places)) == len(found) == 6
         assert torch.equal(split.labels[places], found.labels)
@@ -244,7 +244,7 @@ class TestHeldOut:
         one_split = replace(fed.clients[0], validation=fed.clients[0].test)
         twins = toy.again(fed, clients=(one_split, replace(one_split, id=4)))
         draws = [twins.held_out(3, "test", 6), twins.held_out(3, "validation", 6), twins.held_out(4, "test", 6)]
-        assert len({draw.images.numpy().tobytes() for draw in draws}) == 3
+        assert len({draw.inputs.numpy().tobytes() for draw in draws}) == 3
 
 
 class TestCrossLogits:
@@ -256,7 +256,7 @@ class TestCrossLogits:
         found = fed.cross_logits(some, "test", limit)
         assert list(found) == [20, 3, 11]
         for n, logits in found.items():
-            images = fed.held_out(n, "test", limit).images
+            images = fed.held_out(n, "test", limit).inputs
             assert logits.shape == (len(images), 3, toy.CLASSES)
             for column, (m, params) in enumerate(some.items()):
                 module = toy.build(fed.by_id[m].architecture).double().eval()

@@ -28,15 +28,15 @@ def data() -> FederatedData:
 def test_each_client_has_its_images(data: FederatedData) -> None:
     clients = data.seeds[0].clients
     assert list(clients) == [0, 1]
-    assert clients[0].train.images.flatten().tolist() == [0, 2]
+    assert clients[0].train.inputs.flatten().tolist() == [0, 2]
     assert clients[0].validation.labels.tolist() == [0]
-    assert clients[1].test.images.flatten().tolist() == [6]
+    assert clients[1].test.inputs.flatten().tolist() == [6]
     assert len(clients[1].validation) == 0
 
 
 def test_public_images_of_a_seed(data: FederatedData) -> None:
     assert data.seeds[1].public.flatten().tolist() == [100, 102]
-    assert data.seeds[0].public is data.public.images, "not copied where all are public"
+    assert data.seeds[0].public is data.public.inputs, "not copied where all are public"
 
 
 def test_labels_by_client(data: FederatedData) -> None:

@@ -108,8 +108,8 @@ def test_a_public_set_without_overlap_is_handed_back_as_it_is():
 @pytest.mark.parametrize(("public", "private"), [("mnist", "fashion_mnist"), ("cifar100", "cifar10")])
 def test_the_papers_public_sets_do_not_overlap_with_its_private_data(public, private):
     folder = Path(os.environ["KTPFL_REAL_DATA"])
-    images = load(f"npz:{public}.npz", folder).images
-    assert len(without_overlap(images, load(f"npz:{private}.npz", folder).images)) == len(images)
+    images = load(f"npz:{public}.npz", folder).inputs
+    assert len(without_overlap(images, load(f"npz:{private}.npz", folder).inputs)) == len(images)
     with pytest.raises(InputError, match="overlaps"):
         without_overlap(images, images[:1000])
 

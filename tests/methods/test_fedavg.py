@@ -28,7 +28,7 @@ class TestFedAvg:
         after, _ = FedAvg().round(FedAvg().init(fed), EVERYONE, 1, fed)
         module = toy.build("linear").double()
         module.load_state_dict(fed.initial_model("linear"))
-        images = torch.cat([client.train.images for client in fed.clients]).double() / 127.5 - 1.0
+        images = torch.cat([client.train.inputs for client in fed.clients]).double() / 127.5 - 1.0
         cross_entropy(module(images), torch.cat([client.train.labels for client in fed.clients])).backward()
         for name, parameter in module.named_parameters():
             assert torch.allclose(after.model[name], parameter - 0.1 * parameter.grad, rtol=0, atol=1e-14)

@@ -183,7 +183,7 @@ class TestRound:
 
     def test_a_client_without_validation_images_is_refused(self) -> None:
         fed = toy.alike()
-        nothing = LabelledDataset(fed.clients[0].validation.images[:0], fed.clients[0].validation.labels[:0])
+        nothing = LabelledDataset(fed.clients[0].validation.inputs[:0], fed.clients[0].validation.labels[:0])
         clients = (fed.clients[0], replace(fed.clients[1], validation=nothing))
         with pytest.raises(InputError, match=r"raise partition\.validation_share"):
             FedFomo().init(toy.again(fed, clients=clients))

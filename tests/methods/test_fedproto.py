@@ -36,7 +36,7 @@ def only(samples: LabelledDataset, classes: tuple[int, ...]) -> LabelledDataset:
 def mean_image(fed: Federation, n: int, label: int) -> Tensor:
     """Return the mean of client n's training images of a class, pixels from -1 to 1, (64,)."""
     train = fed.by_id[n].train
-    return (train.images[train.labels == label].double().flatten(1) / 127.5 - 1).mean(dim=0)
+    return (train.inputs[train.labels == label].double().flatten(1) / 127.5 - 1).mean(dim=0)
 
 
 class TestPrototypes:
@@ -76,7 +76,7 @@ class TestPrototypes:
             module = toy.build("mlp").double().eval()
             module.load_state_dict(report.after_local[n])
             train = fed.by_id[n].train
-            hidden = module[:-1](train.images.double() / 127.5 - 1).detach()
+            hidden = module[:-1](train.inputs.double() / 127.5 - 1).detach()
             means.append(torch.stack([hidden[train.labels == label].mean(dim=0) for label in range(3)]))
         assert torch.allclose(after.prototypes, sum(means) / 2, rtol=0, atol=1e-13)
 

@@ -98,7 +98,7 @@ class TestClassMeans:
             client = fed.by_id[n]
             module = toy.build(client.architecture).eval()
             module.load_state_dict(params)
-            features = module[:-1](client.train.images / 127.5 - 1).flatten(1)
+            features = module[:-1](client.train.inputs / 127.5 - 1).flatten(1)
             for label in range(toy.CLASSES):
                 own = F.adaptive_avg_pool1d(features[client.train.labels == label], 8)
                 assert counts[row, label] == len(own) > 0
@@ -141,7 +141,7 @@ class TestTraining:
         start, samples = fed.initial_models(), fed.clients[0].train
         module = toy.build("conv").double().train()
         module.load_state_dict(start[3])
-        features = module[:-1](samples.images.double() / 127.5 - 1)  # (16, 36)
+        features = module[:-1](samples.inputs.double() / 127.5 - 1)  # (16, 36)
         pooled, total = F.adaptive_avg_pool1d(features, DIMENSION), torch.zeros(())
         for feature, label in zip(pooled, samples.labels.tolist(), strict=True):
             if label != 1:

@@ -28,7 +28,7 @@ def test_a_round_is_the_head_and_then_the_body() -> None:
         module.load_state_dict(fed.initial_model("conv"))
         for moves_head in (True, False):
             module.zero_grad()
-            cross_entropy(module(samples.images.double() / 127.5 - 1.0), samples.labels).backward()
+            cross_entropy(module(samples.inputs.double() / 127.5 - 1.0), samples.labels).backward()
             with torch.no_grad():
                 for name, parameter in module.named_parameters():
                     if (name in HEAD["conv"]) == moves_head:

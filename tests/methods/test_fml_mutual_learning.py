@@ -46,7 +46,7 @@ class TestOneStep:
 
     def by_autograd(self, own: Params, common: Params, alpha: float, beta: float) -> tuple[Params, Params, float]:
         client = self.fed.clients[0]
-        images, labels = client.train.images.double() / 127.5 - 1, client.train.labels
+        images, labels = client.train.inputs.double() / 127.5 - 1, client.train.labels
         modules = [toy.build(name).double() for name in ("linear", "conv")]
         for module, params in zip(modules, (own, common), strict=True):
             module.load_state_dict(params)

@@ -320,7 +320,7 @@ class TestTraffic:
 
         toys = toy.federation(4)
         images = torch.zeros(3000, channels, size, size, dtype=torch.uint8)
-        split = replace(toys.clients[0].train, images=images[:3], labels=torch.tensor([0, 1, 9]))
+        split = replace(toys.clients[0].train, inputs=images[:3], labels=torch.tensor([0, 1, 9]))
         clients = tuple(replace(c, train=split, validation=split, test=split) for c in toys.clients)
         fed = toy.again(
             toys,

@@ -40,7 +40,7 @@ def federation(clients: int = 5, **settings: Any) -> Federation:
 
 
 def blur(samples: LabelledDataset, n: int) -> LabelledDataset:
-    images = samples.images[:n].roll(1, dims=0) // 2 + samples.images[:n] // 2
+    images = samples.inputs[:n].roll(1, dims=0) // 2 + samples.inputs[:n] // 2
     return LabelledDataset(images, samples.labels[:n])
 
 
@@ -53,7 +53,7 @@ def by_hand(fed: Federation, models: Models) -> list[Tensor]:
         for m, params in models.items():
             module = toy.build(fed.by_id[m].architecture).to(torch.float64).eval()
             module.load_state_dict(params)
-            soft = torch.softmax(module(validation.images.double() / 127.5 - 1).detach(), dim=1)
+            soft = torch.softmax(module(validation.inputs.double() / 127.5 - 1).detach(), dim=1)
             columns.append(torch.stack([row[label] for row, label in zip(soft, validation.labels, strict=True)]))
         found.append(torch.stack(columns, dim=1))
     return found

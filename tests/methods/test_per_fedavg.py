@@ -122,7 +122,7 @@ class TestStep:
 
 def loss(fed: Federation, n: int, w: Tensor, batch: Tensor) -> Tensor:
     samples, params = fed.by_id[n].train, with_vector(fed.initial_model("linear"), fed.trained_names, w)
-    pixels = samples.images[batch].double() / 127.5 - 1.0
+    pixels = samples.inputs[batch].double() / 127.5 - 1.0
     return cross_entropy(functional_call(toy.build("linear").double(), params, (pixels,)), samples.labels[batch])
 
 

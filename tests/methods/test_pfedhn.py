@@ -47,7 +47,7 @@ class TestServerStep:
         theta = pfedhn.generate(leaves, v)
         params = with_vector(fed.initial_model("linear"), fed.trained_names, theta)
         samples = fed.by_id[n].train
-        logits = functional_call(toy.build("linear").double(), params, (samples.images.double() / 127.5 - 1.0,))
+        logits = functional_call(toy.build("linear").double(), params, (samples.inputs.double() / 127.5 - 1.0,))
         cross_entropy(logits, samples.labels).backward()
         for name, leaf in leaves.items():
             assert torch.allclose(state.weights[name] - after.weights[name], 0.1 * leaf.grad, rtol=0, atol=1e-14)

@@ -107,7 +107,7 @@ class TestFederation:
         assert (read.settings, list(read.seeds)) == (FEDERATION.settings, [0, 1])
         for seed, own in FEDERATION.seeds.items():
             assert read.seeds[seed].fingerprint == own.fingerprint
-            assert torch.equal(read.seeds[seed].clients[0].test.images, own.clients[0].test.images)
+            assert torch.equal(read.seeds[seed].clients[0].test.inputs, own.clients[0].test.inputs)
         assert file.stat().st_size < 2 * IMAGES.numel(), "an open part's images are stored once"
 
     def test_no_code_in_it_runs(self, tmp_path: Path) -> None:

@@ -37,14 +37,14 @@ def test_null_keeps_all(raw: Path) -> None:
 def test_a_part_has_the_label_distribution_of_all(raw: Path) -> None:
     part = private(raw, 20)
     assert part.labels.bincount().tolist() == [10, 5, 5]
-    values = part.images[:, 0, 0, 0].tolist()
+    values = part.inputs[:, 0, 0, 0].tolist()
     assert values == sorted(set(values)), "each image once, in the order of the source"
     assert part.labels.tolist() == [0 if value < 40 else 1 if value < 60 else 2 for value in values]
 
 
 def test_which_images_there_are_is_the_experiments_not_the_seeds(raw: Path) -> None:
     first, second = private(raw, 20, seeds=[0]), private(raw, 20, seeds=[1, 2])
-    assert torch.equal(first.images, second.images)
+    assert torch.equal(first.inputs, second.inputs)
 
 
 def test_more_than_there_are(raw: Path) -> None:

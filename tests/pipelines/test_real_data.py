@@ -50,15 +50,15 @@ def read(folder: Path, name: str) -> LabelledDataset:
 def test_a_file_is_read_whole(folder: Path, name: str) -> None:
     number, classes, channels, size = FILES[name]
     samples = read(folder, name)
-    assert samples.images.shape == (number, channels, size, size)
-    assert samples.images.dtype == torch.uint8
+    assert samples.inputs.shape == (number, channels, size, size)
+    assert samples.inputs.dtype == torch.uint8
     assert torch.bincount(samples.labels).tolist() == [number // classes] * classes  # class-balanced
-    assert (samples.images.amin(), samples.images.amax()) == (0, 255)
+    assert (samples.inputs.amin(), samples.inputs.amax()) == (0, 255)
 
 
 @pytest.mark.parametrize("experiment", PAIRS)
 def test_nothing_private_is_public(folder: Path, experiment: str) -> None:
-    private, public = (read(folder, name).images for name in PAIRS[experiment])
+    private, public = (read(folder, name).inputs for name in PAIRS[experiment])
     assert without_overlap(public, private) is public
 
 

@@ -61,7 +61,7 @@ class TestAssemble:
             own = data.partitions[1][client.id]
             for split in ("train", "validation", "test"):
                 indices = getattr(own, split)
-                assert torch.equal(getattr(client, split).images, data.private.images[indices])
+                assert torch.equal(getattr(client, split).inputs, data.private.inputs[indices])
                 assert torch.equal(getattr(client, split).labels, data.private.labels[indices])
 
     def test_all_runs_of_a_seed_share_their_tensors(self, data: FederatedData) -> None:
@@ -87,7 +87,7 @@ class TestAssemble:
     def test_the_seed_decides_partition_public_set_and_streams(self, data: FederatedData, seed: int) -> None:
         fed = assemble(experiment(), data, seed)
         assert fed.seed == seed
-        assert torch.equal(fed.public, data.public.images[data.public.indices[seed]])
+        assert torch.equal(fed.public, data.public.inputs[data.public.indices[seed]])
         assert not torch.equal(data.public.indices[0], data.public.indices[1])
 
     def test_public_and_private_images_are_disjoint(self, data: FederatedData) -> None:
@@ -150,7 +150,7 @@ class TestIdentity:
 
     def test_the_images_and_their_owners_count(self, data: FederatedData) -> None:
         expected = self.of(data)
-        brighter = replace(data, private=LabelledDataset(data.private.images.clamp(min=1), data.private.labels))
+        brighter = replace(data, private=LabelledDataset(data.private.inputs.clamp(min=1), data.private.labels))
         assert self.of(brighter)["data"] != expected["data"]
         moved = dict(data.partitions[0])
         moved[0], moved[1] = moved[1], moved[0]
@@ -186,7 +186,7 @@ class TestIdentity:
             "class Alone(Local):\n    title = 'Alone'\n",
             "more": "from .deeper import NUMBER\n",
             "deeper": "NUMBER = 1\n",
-            "nets": "def net(channels, size, classes): ...\n",
+            "nets": "def net(shape, classes): ...\n",
             "images": "def load(argument, folder): ...\n",
             "unused": "",
         }

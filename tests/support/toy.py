@@ -93,7 +93,7 @@ def federation(
     )
     defaults = {
         "clients": members,
-        "public": samples(24, seed=1000).images,
+        "public": samples(24, seed=1000).inputs,
         "public_batch_size": 13,
         "classes": CLASSES,
         "build": build,

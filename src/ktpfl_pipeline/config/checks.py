@@ -111,7 +111,9 @@ def check_privacy(name: str, experiment: Experiment) -> None:
     from ktpfl_pipeline.core import privacy
 
     image, compute = experiment.image, experiment.compute
-    build = partial(models.build, channels=image.channels, size=image.size, classes=10)
+    if image is None:
+        return  # the shape is not known before the data are; `Setting` checks it then
+    build = partial(models.build, shape=image.shape, classes=10)
     with saying(f"{name}."):
         privacy.check_possible(experiment.architectures, build, compute.dtype, compute.memory_format)
 

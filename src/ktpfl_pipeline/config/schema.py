@@ -58,10 +58,15 @@ class Public(Settings):
 
 
 class Image(Settings):
-    """The size that all images of the experiment are brought to."""
+    """What all images of the experiment, private and public, are brought to."""
 
-    channels: Literal[1, 3]
-    size: Literal[28, 32]
+    channels: Annotated[int, Field(ge=1, le=4)]
+    size: Annotated[int, Field(ge=1, le=8192)]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        return self.channels, self.size, self.size
 
 
 class Partition(Settings):
@@ -142,7 +147,7 @@ class Experiment(Settings):
     architectures: Names
     private: Private
     public: Public
-    image: Image
+    image: Image | None = None  # None: inputs stay as they are
     partition: Partition
     training: Training = Training()
     distillation: Distillation = Distillation()

@@ -1,26 +1,34 @@
-"""Images with labels, as every part of the project passes them."""
+"""Inputs with labels, as every part of the project passes them."""
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
+Shape = tuple[int, ...]
+"""Of one input: (channels, height, width) of an image, (channels, length) of a series, (features,) of a vector."""
+
 
 @dataclass(frozen=True, eq=False)
 class LabelledDataset:
-    """Images and their labels.
+    """Inputs and their labels.
 
     Attributes:
-        images: (M, channels, height, width), uint8.
+        inputs: (M, *shape): images in uint8, or features of any shape in float32.
         labels: (M,), int64 class numbers from 0.
     """
 
-    images: Tensor
+    inputs: Tensor
     labels: Tensor
 
     def __len__(self) -> int:
-        """Return the number of images M."""
+        """Return the number of samples M."""
         return len(self.labels)
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of one input."""
+        return tuple(self.inputs.shape[1:])
 
     def take(self, indices: Tensor) -> "LabelledDataset":
         """Return the samples at `indices`, (n,) int64, in that order."""
-        return LabelledDataset(self.images[indices], self.labels[indices])
+        return LabelledDataset(self.inputs[indices], self.labels[indices])

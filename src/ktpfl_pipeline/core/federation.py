@@ -175,7 +175,7 @@ class Federation(Setting):
         The private images, those of `held_out`, do not move in the simulation; in a real federation the models would
         have to.
         """
-        parts = [self.held_out(n, split, limit).images for n in models]
+        parts = [self.held_out(n, split, limit).inputs for n in models]
         calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
         uses = "" if split == "test" else WEIGHS  # test images are looked at to judge a run, as in an evaluation
         answers = self.run("cross_predict", operations.cross_logits, calls, uses)  # (Σ V_n, K) each

@@ -13,20 +13,20 @@ from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 
 @dataclass(frozen=True, eq=False)
 class PublicSet:
-    """Unlabelled images that no client owns.
+    """Unlabelled inputs that no client owns.
 
     Attributes:
-        images: (M, C, H, W) uint8.
-        indices: by seed, which of the images are public, (m,) int64 ascending.
+        inputs: (M, *shape), as the private ones.
+        indices: by seed, which of them are public, (m,) int64 ascending.
     """
 
-    images: Tensor
+    inputs: Tensor
     indices: dict[int, Tensor]
 
     def of_seed(self, seed: int) -> Tensor:
-        """Return the public images of one seed, (m, C, H, W) uint8; those of the set itself where all are public."""
+        """Return the public inputs of one seed, (m, *shape); those of the set itself where all are public."""
         chosen = self.indices[seed]
-        return self.images if len(chosen) == len(self.images) else self.images[chosen]
+        return self.inputs if len(chosen) == len(self.inputs) else self.inputs[chosen]
 
 
 class ClientData(NamedTuple):
@@ -67,7 +67,7 @@ class SeedData:
     def fingerprint(self) -> str:
         """A hash of all of it."""
         digest = hashlib.sha256()
-        for tensor in (self.private.images, self.private.labels, self.public):
+        for tensor in (self.private.inputs, self.private.labels, self.public):
             digest.update(str(tuple(tensor.shape)).encode())
             digest.update(tensor.contiguous().numpy().data)
         for client, own in sorted(self.partition.items()):

@@ -50,7 +50,7 @@ def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
     `share` and `seed` are those of `open_part`.
     """
     chosen, rest = open_part(private.labels, share, seed)
-    return chosen[~also_private(private.images[chosen], private.images[rest])]
+    return chosen[~also_private(private.inputs[chosen], private.inputs[rest])]
 
 
 def without_overlap(public: Tensor, private: Tensor) -> Tensor:

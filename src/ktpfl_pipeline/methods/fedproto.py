@@ -134,7 +134,7 @@ def train_client(
 
         def loss(batch: Tensor) -> Tensor:
             labels = samples.labels[batch]
-            fit = F.cross_entropy(module(space.pixels(samples.images[batch])), labels)
+            fit = F.cross_entropy(module(space.numbers(samples.inputs[batch])), labels)
             error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
             return fit + weight * (error * counted[labels]).mean()
 
@@ -150,7 +150,7 @@ def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Out
     """
     samples, module = space.split(n, "train"), space.module(n, params)
     with features(module, dimension) as seen:
-        predict(space, module, samples.images)
+        predict(space, module, samples.inputs)
     found = torch.cat(seen).double()  # (D_n, F)
     member = F.one_hot(samples.labels, space.setting.classes).to(found)  # (D_n, K)
     counts = member.sum(dim=0)

@@ -87,7 +87,7 @@ def train_pair(
     step = count()
 
     def loss(batch: Tensor) -> Tensor:
-        images, labels = space.pixels(samples.images[batch]), samples.labels[batch]
+        images, labels = space.numbers(samples.inputs[batch]), samples.labels[batch]
         mine = module(images)
         seed = rng.derive(setting.seed, "common dropout", t, n, next(step))
         with rng.seeded(seed, space.device):  # the own one's: as if alone

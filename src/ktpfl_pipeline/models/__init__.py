@@ -1,6 +1,6 @@
 """The models: one family a file, and the registry `MODELS`.
 
-A model takes float images (n, channels, size, size) and returns logits (n, classes). Its initial weights come from
+A model takes numbers (n, *shape) and returns logits (n, classes). Its initial weights come from
 torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one line
 to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. torchvision is imported
 only by the builders that need it, when they are called.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
 from ktpfl_pipeline.models.alexnet import alexnet
@@ -20,8 +21,8 @@ from ktpfl_pipeline.models.mlp import mlp
 from ktpfl_pipeline.models.resnet import resnet18
 from ktpfl_pipeline.models.shufflenet import shufflenet_v2
 
-Builder = Callable[[int, int, int], nn.Module]
-"""Called as ``builder(channels, size, classes)``."""
+Builder = Callable[[Shape, int], nn.Module]
+"""Called as ``builder(shape, classes)``, shape being that of one input, (channels, height, width) of an image."""
 
 MODELS: dict[str, Builder] = {
     # The paper's four heterogeneous architectures.
@@ -37,9 +38,6 @@ MODELS: dict[str, Builder] = {
     "cnn_bn": cnn_bn,
 }
 
-CHANNELS = (1, 3)
-SIZES = (28, 32)
-
 
 def find(name: str) -> Builder:
     """Return the builder of the architecture `name`: of `MODELS`, or at a dotted path.
@@ -51,37 +49,30 @@ def find(name: str) -> Builder:
         raise unknown("model", name, MODELS)
     builder: Builder = MODELS.get(name) or load(name, "model")
     if not callable(builder):
-        raise InputError(f"{name!r} is no model: it must be a function of (channels, size, classes).")
+        raise InputError(f"{name!r} is no model: it must be a function of (shape, classes).")
     return builder
 
 
-def build(name: str, channels: int, size: int, classes: int) -> nn.Module:
+def build(name: str, shape: Shape, classes: int) -> nn.Module:
     """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
 
     Args:
         name: a key of `MODELS`, or a dotted path.
-        channels: colour channels of an image, 1 or 3.
-        size: height and width of an image in pixels, 28 or 32.
+        shape: of one input, (channels, height, width) of an image.
         classes: number of logits, at least 2.
 
     Returns:
-        A module in training mode from float images (n, channels, size, size) to logits (n, classes).
+        A module in training mode from numbers (n, *shape) to logits (n, classes).
 
     Raises:
         InputError: if an argument is not among those allowed.
 
     Example:
         >>> torch.manual_seed(0)
-        >>> build("lenet", channels=3, size=32, classes=10)(torch.zeros(4, 3, 32, 32)).shape
+        >>> build("lenet", (3, 32, 32), classes=10)(torch.zeros(4, 3, 32, 32)).shape
         torch.Size([4, 10])
     """
     builder = find(name)
-    if channels not in CHANNELS:
-        raise InputError(
-            f"No model takes channels={channels!r}; allowed are 1 and 3: convert the images to grey or RGB."
-        )
-    if size not in SIZES:
-        raise InputError(f"No model takes size={size!r}; allowed are 28 and 32 pixels: pad or resize the images.")
     if classes < 2:
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
-    return builder(channels, size, classes)
+    return builder(tuple(shape), classes)

@@ -7,8 +7,10 @@ Trick for Parallelizing Convolutional Neural Networks", arXiv:1404.5997, 2014), 
 
 from torch import nn
 
+from ktpfl_pipeline.core.dataset import Shape
 
-def alexnet(channels: int, size: int, classes: int) -> nn.Module:
+
+def alexnet(shape: Shape, classes: int) -> nn.Module:
     """Return AlexNet with the kernels of the usual CIFAR variants: 3x3 everywhere, stride 2 in the first layer.
 
     | layer | 28 pixels | 32 pixels |
@@ -27,7 +29,8 @@ def alexnet(channels: int, size: int, classes: int) -> nn.Module:
     20,126,538 at (3, 28, 28), which is the count of the variant in the KT-pFL authors' code, and 23,272,266 at
     (3, 32, 32).
     """
-    side = size // 16  # 1 at 28 pixels, 2 at 32
+    channels, height, width = shape
+    cells = (height // 16) * (width // 16)  # 1 at 28 pixels, 4 at 32
     return nn.Sequential(
         nn.Conv2d(channels, 64, kernel_size=3, stride=2, padding=1),
         nn.ReLU(),
@@ -44,7 +47,7 @@ def alexnet(channels: int, size: int, classes: int) -> nn.Module:
         nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Dropout(0.5),
-        nn.Linear(256 * side * side, 4096),
+        nn.Linear(256 * cells, 4096),
         nn.ReLU(),
         nn.Dropout(0.5),
         nn.Linear(4096, 4096),

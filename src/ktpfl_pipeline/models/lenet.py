@@ -6,13 +6,16 @@ Proceedings of the IEEE, 1998.
 
 from torch import nn
 
+from ktpfl_pipeline.core.dataset import Shape
 
-def lenet(channels: int, size: int, classes: int) -> nn.Module:
+
+def lenet(shape: Shape, classes: int) -> nn.Module:
     """Return LeNet-5 as it is used today: ReLU for tanh, max pooling for the trained subsampling, no padding.
 
     With 10 classes: 44,426 parameters at (1, 28, 28), 44,726 at (3, 28, 28), 62,006 at (3, 32, 32).
     """
-    side = ((size - 4) // 2 - 4) // 2  # 4 at 28 pixels, 5 at 32
+    channels, *sides = shape
+    height, width = (((side - 4) // 2 - 4) // 2 for side in sides)  # 4 at 28 pixels, 5 at 32
     return nn.Sequential(
         nn.Conv2d(channels, 6, kernel_size=5),
         nn.ReLU(),
@@ -21,7 +24,7 @@ def lenet(channels: int, size: int, classes: int) -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(16 * side * side, 120),
+        nn.Linear(16 * height * width, 120),
         nn.ReLU(),
         nn.Linear(120, 84),
         nn.ReLU(),

@@ -6,13 +6,15 @@ from Decentralized Data", AISTATS 2017: the MNIST CNN of its section 3.
 
 from torch import nn
 
+from ktpfl_pipeline.core.dataset import Shape
 
-def mcmahan_cnn(channels: int, size: int, classes: int) -> nn.Module:
+
+def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
     """Return two padded 5x5 convolutions (32, 64), each with ReLU and 2x2 max pooling, and 512 hidden units.
 
     With 10 classes: 1,663,370 parameters at (1, 28, 28), the number the paper states, and 2,156,490 at (3, 32, 32).
     """
-    side = size // 4
+    channels, height, width = shape
     return nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=5, padding=2),
         nn.ReLU(),
@@ -21,7 +23,7 @@ def mcmahan_cnn(channels: int, size: int, classes: int) -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(64 * side * side, 512),
+        nn.Linear(64 * (height // 4) * (width // 4), 512),
         nn.ReLU(),
         nn.Linear(512, classes),
     )

@@ -5,8 +5,10 @@ K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition",
 
 from torch import nn
 
+from ktpfl_pipeline.core.dataset import Shape
 
-def resnet18(channels: int, size: int, classes: int) -> nn.Module:
+
+def resnet18(shape: Shape, classes: int) -> nn.Module:
     """Return torchvision's ResNet-18 with a 3x3 stem of stride 1 and no max pooling, as is usual for CIFAR.
 
     The last feature map is (512, 4, 4) at 28 and at 32 pixels, averaged to (512,): the parameters do not depend on
@@ -16,7 +18,7 @@ def resnet18(channels: int, size: int, classes: int) -> nn.Module:
     from torchvision.models import resnet
 
     model: nn.Module = resnet.resnet18(weights=None, num_classes=classes)
-    stem = nn.Conv2d(channels, 64, kernel_size=3, padding=1, bias=False)
+    stem = nn.Conv2d(shape[0], 64, kernel_size=3, padding=1, bias=False)
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")  # as torchvision does for the others
     model.conv1 = stem
     model.maxpool = nn.Identity()

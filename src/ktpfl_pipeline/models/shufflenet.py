@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core.dataset import Shape
 
-def shufflenet_v2(channels: int, size: int, classes: int) -> nn.Module:
+
+def shufflenet_v2(shape: Shape, classes: int) -> nn.Module:
     """Return ShuffleNet V2 x1.0 with a 3x3 stem of stride 1 and no max pooling, as is usual for CIFAR.
 
     It is torchvision's, but for how channels are shuffled: the same values, without leaving the images' order of
@@ -29,7 +31,7 @@ def shufflenet_v2(channels: int, size: int, classes: int) -> nn.Module:
 
     model: nn.Module = shufflenetv2.shufflenet_v2_x1_0(weights=None, num_classes=classes)
     model.conv1 = nn.Sequential(
-        nn.Conv2d(channels, 24, kernel_size=3, padding=1, bias=False),
+        nn.Conv2d(shape[0], 24, kernel_size=3, padding=1, bias=False),
         nn.BatchNorm2d(24),
         nn.ReLU(),
     )

@@ -48,8 +48,7 @@ def save(
     gives = Schema([TensorSpec(np.dtype("float32"), (-1, classes))])
     folder.mkdir(parents=True)
     torch.save({n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}, folder / WEIGHTS)
-    channels, size = example.shape[1:3]
-    built = {"architectures": dict(architectures), "channels": channels, "size": size, "classes": classes}
+    built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
     model = Model(signature=ModelSignature(takes, gives))
     mlflow.pyfunc.add_to_model(model, loader_module=__name__)
@@ -69,10 +68,9 @@ class PersonalModels:
         """Read what `save` wrote."""
         built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
         weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
-        image = built["channels"], built["size"], built["classes"]
         self.models = {}
         for n, own in weights.items():
-            self.models[n] = models.build(built["architectures"][str(n)], *image).eval()
+            self.models[n] = models.build(built["architectures"][str(n)], built["shape"], built["classes"]).eval()
             self.models[n].load_state_dict(own)
 
     def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:
@@ -87,7 +85,7 @@ class PersonalModels:
         clients, images = torch.as_tensor(given["client"]), torch.as_tensor(given["image"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):
             raise InputError(f"There is no client {unknown[0]}; there are {', '.join(map(str, self.models))}.")
-        pixels = images.float().div(127.5).sub(1.0)  # as in `Workspace.pixels`
+        pixels = images.float().div(127.5).sub(1.0)  # as in `Workspace.numbers`
         with torch.no_grad():
             answers = [
                 self.models[n](image[None]).softmax(dim=1) for n, image in zip(clients.tolist(), pixels, strict=True)

@@ -52,7 +52,7 @@ def gradients_by_hand(fed: Federation, n: int = N) -> Tensor:
     """Return each training image's gradient of a linear model's cross-entropy, (p - y) xᵀ and p - y, (D, d)."""
     weight, bias = fed.initial_models()[n].values()
     own = fed.by_id[n].train
-    x = own.images.flatten(1).double() / 127.5 - 1
+    x = own.inputs.flatten(1).double() / 127.5 - 1
     error = torch.softmax(x @ weight.T + bias, dim=1) - F.one_hot(own.labels, toy.CLASSES)
     return torch.cat([(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1)
 
@@ -101,7 +101,7 @@ class TestStep:
         for batch in [*dp_sgd.poisson(16, 4, 0.25, stream), *dp_sgd.poisson(16, 4, 0.25, stream)]:
             sizes.append(len(batch))
             if len(batch):
-                loss = F.cross_entropy(module(space.pixels(own.images[batch])), own.labels[batch], reduction="sum") / 4
+                loss = F.cross_entropy(module(space.numbers(own.inputs[batch])), own.labels[batch], reduction="sum") / 4
                 sgd.step(
                     list(module.parameters()), torch.autograd.grad(loss, list(module.parameters())), learning_rate=0.1
                 )

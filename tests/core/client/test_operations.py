@@ -91,7 +91,7 @@ class TestSteps:
         training = LocalTraining(epochs=2, batch_size=11, learning_rate=0.1)
         fed = toy.federation(3, architectures=("linear",), dtype="float64", training=training)
         client, start = fed.clients[2], fed.initial_models()
-        x = client.train.images.flatten(1).double() / 127.5 - 1
+        x = client.train.inputs.flatten(1).double() / 127.5 - 1
         onehot = torch.eye(3, dtype=torch.float64)[client.train.labels]
         w, b = start[11]["1.weight"], start[11]["1.bias"]
         shuffle = fed.stream("private shuffle", 4, 11)
@@ -157,7 +157,7 @@ class TestImages:
     def test_every_training_image_is_used_once_an_epoch(self, watched: Federation) -> None:
         watched.train(watched.initial_models(), 1)
         seen = Counter(image.numpy().tobytes() for image in torch.cat(Watcher.seen))
-        images = [client.train.images for client in watched.clients]
+        images = [client.train.inputs for client in watched.clients]
         expected = Counter((image / 127.5 - 1).numpy().tobytes() for image in torch.cat(images).float())
         assert len(seen) == sum(toy.SIZES)
         assert seen == Counter({image: 2 * number for image, number in expected.items()})  # E = 2
@@ -204,7 +204,7 @@ class TestImages:
 
     def test_images_stay_as_they_are(self) -> None:
         fed = toy.federation()
-        images = [fed.public, *(getattr(c, s).images for c in fed.clients for s in ("train", "validation", "test"))]
+        images = [fed.public, *(getattr(c, s).inputs for c in fed.clients for s in ("train", "validation", "test"))]
         before = copy.deepcopy(images)
         models, batch = fed.initial_models(), fed.public_batch(1)
         fed.evaluate(fed.train(models, 1), "test")
@@ -258,7 +258,7 @@ class TestPredictions:
         for split in ("train", "validation", "test"):
             for client in fed.clients:
                 samples = getattr(client, split)
-                logits = (samples.images.flatten(1).float() / 127.5 - 1) @ models[client.id]["1.weight"].T
+                logits = (samples.inputs.flatten(1).float() / 127.5 - 1) @ models[client.id]["1.weight"].T
                 hits = ((logits + models[client.id]["1.bias"]).argmax(dim=1) == samples.labels).double().mean()
                 assert fed.evaluate(models, split)[client.id].accuracy == pytest.approx(hits.item())
 
@@ -332,7 +332,7 @@ class TestStreams:
                 fed = one_client(
                     dropout,
                     toy.samples(12, 0),
-                    toy.samples(6, 1).images,
+                    toy.samples(6, 1).inputs,
                     seed=seed,
                     training=LocalTraining(epochs=1, batch_size=100, learning_rate=0.1),
                     distillation=Distillation(batch_size=100, learning_rate=0.1, batch_norm=mode),

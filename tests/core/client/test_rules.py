@@ -109,7 +109,7 @@ class TestGradient:
         module = toy.build("conv").double().train()
         module.load_state_dict(with_vector(start, names, vector_of(start, names) + 0.1))
         (batch,) = spy.groups[0]
-        pixels = samples.images[batch].double() / 127.5 - 1.0
+        pixels = samples.inputs[batch].double() / 127.5 - 1.0
         F.cross_entropy(module(pixels), samples.labels[batch]).backward()
         expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
         assert torch.allclose(spy.seen[0], expected, rtol=0, atol=1e-14)

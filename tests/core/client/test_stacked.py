@@ -26,12 +26,12 @@ def pixels(samples: LabelledDataset, seed: int) -> LabelledDataset:
 
 def federation(architecture: str, dtype: Any = "float64", **settings: Any) -> Federation:
     """Return five clients of a real architecture, of unequal sizes, with short last batches."""
-    fed = toy.alike(architecture, build=partial(models.build, channels=1, size=28, classes=3), **settings)
+    fed = toy.alike(architecture, build=partial(models.build, shape=(1, 28, 28), classes=3), **settings)
     clients = tuple(
         replace(c, **{name: pixels(getattr(c, name), c.id) for name in ("train", "validation", "test")})
         for c in fed.clients
     )
-    public = pixels(LabelledDataset(fed.public, torch.zeros(len(fed.public), dtype=torch.int64)), 99).images
+    public = pixels(LabelledDataset(fed.public, torch.zeros(len(fed.public), dtype=torch.int64)), 99).inputs
     training = LocalTraining(epochs=2, batch_size=8, learning_rate=0.01)
     return toy.again(fed, clients=clients, public=public, training=training, compute=Compute("cpu", dtype=dtype))
 

@@ -75,9 +75,9 @@ def test_mnist_is_unpacked_from_archives_placed_by_hand(tmp_path, mnist, offline
     made, archives = mnist
     place(tmp_path / "MNIST/raw", archives)
     samples = load("mnist", tmp_path)
-    assert samples.images.shape == (10, 1, 28, 28)
+    assert samples.inputs.shape == (10, 1, 28, 28)
     assert samples.labels.tolist() == list(range(10))  # train, then test
-    assert torch.equal(samples.images[6:, 0], torch.from_numpy(made["t10k-images"]).to(torch.uint8))
+    assert torch.equal(samples.inputs[6:, 0], torch.from_numpy(made["t10k-images"]).to(torch.uint8))
     assert offline == []
     assert files_below(tmp_path) == sorted(f"MNIST/raw/{name}" for name in [*MNIST_FILES, *archives])
 
@@ -99,7 +99,7 @@ def test_an_unpacked_file_cut_short_is_unpacked_again(tmp_path, mnist):
         path = tmp_path / "MNIST/raw" / name
         path.write_bytes(path.read_bytes()[:length])
     again = load("mnist", tmp_path)
-    assert torch.equal(again.images, first.images)
+    assert torch.equal(again.inputs, first.inputs)
     assert torch.equal(again.labels, first.labels)
 
 
@@ -217,8 +217,8 @@ def test_cifar_is_read_from_its_archive(tmp_path, monkeypatch, offline, source, 
     place(tmp_path, {kind.filename: buffer.getvalue()})
 
     samples = load(source, tmp_path)
-    assert samples.images.is_contiguous()
-    assert np.array_equal(samples.images.numpy(), images)
+    assert samples.inputs.is_contiguous()
+    assert np.array_equal(samples.inputs.numpy(), images)
     assert samples.labels.tolist() == [0, 1, 2, 3, 4, 8, 9]
     assert offline == []
 
@@ -238,5 +238,5 @@ def test_emnist_is_turned_upright_and_letters_begin_at_zero(tmp_path, monkeypatc
     place(tmp_path / "EMNIST/raw", {"gzip.zip": packed.getvalue()})
 
     samples = load(source, tmp_path)
-    assert np.array_equal(samples.images[:, 0].numpy(), upright)
+    assert np.array_equal(samples.inputs[:, 0].numpy(), upright)
     assert samples.labels.tolist() == [0, 1, 2, 3, 4]

@@ -16,7 +16,7 @@ def test_folder_numbers_classes_by_name_and_passes_over_other_files(tmp_path):
     (tmp_path / "pets/cat/notes.txt").write_text("no image")
     (tmp_path / "pets/cat/._a.png").write_text("no image either")
     samples = load("folder:pets", tmp_path)
-    assert np.array_equal(samples.images.permute(0, 2, 3, 1).numpy(), RGB[[2, 1, 0]])
+    assert np.array_equal(samples.inputs.permute(0, 2, 3, 1).numpy(), RGB[[2, 1, 0]])
     assert samples.labels.tolist() == [0, 1, 1]
 
 
@@ -24,11 +24,11 @@ def test_folder_stays_grey_when_all_images_are(tmp_path):
     draw(tmp_path / "a/1.png", GREY[0])
     draw(tmp_path / "b/1.png", GREY[1], "LA")
     samples = load(f"folder:{tmp_path}", Path("elsewhere"))
-    assert np.array_equal(samples.images[:, 0].numpy(), GREY[:2])
+    assert np.array_equal(samples.inputs[:, 0].numpy(), GREY[:2])
     draw(tmp_path / "b/2.png", RGB[0], "RGBA")
     samples = load(f"folder:{tmp_path}", Path("elsewhere"))
-    assert np.array_equal(samples.images[0].numpy(), np.stack([GREY[0]] * 3))
-    assert np.array_equal(samples.images[2].permute(1, 2, 0).numpy(), RGB[0])
+    assert np.array_equal(samples.inputs[0].numpy(), np.stack([GREY[0]] * 3))
+    assert np.array_equal(samples.inputs[2].permute(1, 2, 0).numpy(), RGB[0])
 
 
 def no_subfolder(path: Path):

@@ -26,8 +26,8 @@ def save(path: Path, **arrays):
 def test_npz_gives_the_arrays_as_they_are(tmp_path, images, dtype):
     save(tmp_path / "mine.npz", images=images, labels=LABELS.astype(dtype))
     samples = load("npz:mine.npz", tmp_path)
-    assert samples.images.is_contiguous()
-    assert np.array_equal(samples.images.permute(0, 2, 3, 1).numpy(), images.reshape(4, 6, 5, -1))
+    assert samples.inputs.is_contiguous()
+    assert np.array_equal(samples.inputs.permute(0, 2, 3, 1).numpy(), images.reshape(4, 6, 5, -1))
     assert samples.labels.dtype == torch.int64
     assert samples.labels.tolist() == [0, 2, 2, 5]  # class numbers as they are, though 1, 3 and 4 have no image
 
@@ -106,7 +106,7 @@ def test_every_prefix_and_every_flipped_byte_loads_rightly_or_is_an_input_error(
             except InputError as error:
                 assert "bad.npz" in str(error)
                 continue
-            assert torch.equal(samples.images, whole.images)
+            assert torch.equal(samples.inputs, whole.inputs)
             assert torch.equal(samples.labels, whole.labels)
 
 

@@ -36,15 +36,15 @@ def whole_or_refused(source: str, folder: Path, classes: list[int] | None = None
         assert message.endswith((".", "?"))
         assert len(message) < 4100
         return
-    assert samples.images.dtype == torch.uint8
+    assert samples.inputs.dtype == torch.uint8
     assert samples.labels.dtype == torch.int64
-    assert samples.images.is_contiguous()
-    assert samples.images.ndim == 4
-    assert samples.images.shape[1] in (1, 3)
-    assert samples.images.numel() > 0
-    assert len(samples.images) == len(samples.labels)
+    assert samples.inputs.is_contiguous()
+    assert samples.inputs.ndim == 4
+    assert samples.inputs.shape[1] in (1, 3)
+    assert samples.inputs.numel() > 0
+    assert len(samples.inputs) == len(samples.labels)
     assert 0 <= samples.labels.min() <= samples.labels.max() < MAX_CLASSES
-    assert adapt(samples.images[:1], 3, 4).shape == (1, 3, 4, 4)
+    assert adapt(samples.inputs[:1], 3, 4).shape == (1, 3, 4, 4)
 
 
 def damaged(data: st.DataObject, whole: bytes) -> bytes:

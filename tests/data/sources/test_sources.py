@@ -16,8 +16,8 @@ FOLDER = Path(data.__file__).parent
 def test_classes_are_renumbered_in_the_order_given(tmp_path):
     everything, kept = load("digits", tmp_path), load("digits", tmp_path, classes=[7, 3])
     assert len(kept) == int((everything.labels == 7).sum() + (everything.labels == 3).sum())
-    assert torch.equal(kept.images[kept.labels == 0], everything.images[everything.labels == 7])
-    assert torch.equal(kept.images[kept.labels == 1], everything.images[everything.labels == 3])
+    assert torch.equal(kept.inputs[kept.labels == 0], everything.inputs[everything.labels == 7])
+    assert torch.equal(kept.inputs[kept.labels == 1], everything.inputs[everything.labels == 3])
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_slow_packages_are_imported_where_they_are_used(file):
 )
 def test_real_images_load_and_adapt(name, shape, classes):
     samples = load(f"npz:{name}.npz", Path(os.environ["KTPFL_REAL_DATA"]))
-    assert samples.images.shape[1:] == shape
+    assert samples.inputs.shape[1:] == shape
     assert samples.labels.unique().tolist() == list(range(classes))
     for channels, size in ((1, 28), (3, 32)):
-        adapted = adapt(samples.images[:2000], channels, size)
+        adapted = adapt(samples.inputs[:2000], channels, size)
         assert adapted.shape == (2000, channels, size, size)
         # Luma weighs green more than the plain mean does, resizing blurs: the brightness all but stays.
-        assert adapted.float().mean().item() == pytest.approx(samples.images[:2000].float().mean().item(), rel=0.03)
+        assert adapted.float().mean().item() == pytest.approx(samples.inputs[:2000].float().mean().item(), rel=0.03)

@@ -47,7 +47,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     )
 
     def loss(batch: Tensor) -> Tensor:
-        return F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch], reduction="sum")
+        return F.cross_entropy(module(space.numbers(samples.inputs[batch])), samples.labels[batch], reduction="sum")
 
     total, seen = torch.zeros((), device=space.device, dtype=torch.float64), 0
     try:

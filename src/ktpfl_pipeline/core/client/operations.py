@@ -25,7 +25,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
     module = space.module(n, params).train()
 
     def loss(batch: Tensor) -> Tensor:
-        return F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch])
+        return F.cross_entropy(module(space.numbers(samples.inputs[batch])), samples.labels[batch])
 
     with rng.seeded(rng.derive(space.setting.seed, "dropout", t, n), space.device):
         value = descend(module, loss, len(samples), settings, space.setting.stream("private shuffle", t, n))
@@ -39,7 +39,7 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     target = teacher.to(space.device, space.dtype)
 
     def loss(batch: Tensor) -> Tensor:
-        return distillation_loss(module(space.pixels(images[batch])), target[batch], settings.temperature)
+        return distillation_loss(module(space.numbers(images[batch])), target[batch], settings.temperature)
 
     with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):
         value = descend(module, loss, len(images), settings, space.setting.stream("public shuffle", t, n))
@@ -69,7 +69,7 @@ def cross_logits(space: Workspace, n: int, params: Params, images: Tensor) -> Ou
 def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Evaluation]:
     """Return accuracy and mean cross-entropy of client n's model on its own `split`."""
     samples = space.split(n, split)
-    predictions = predict(space, space.module(n, params), samples.images)
+    predictions = predict(space, space.module(n, params), samples.inputs)
     correct = (predictions.argmax(dim=1) == samples.labels).double().mean()
     return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels))))
 
@@ -79,5 +79,5 @@ def predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
     """Return the module's logits, (M, K), on uint8 images, (M, C, H, W), in eval mode, some images at a time."""
     module.eval()
     return torch.cat(
-        [module(space.pixels(part)) for part in torch.split(images, space.setting.compute.prediction_batch)]
+        [module(space.numbers(part)) for part in torch.split(images, space.setting.compute.prediction_batch)]
     )

@@ -84,7 +84,7 @@ def train(
     def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
         load(parameters, weights)
         with kept(module, probe):
-            loss = F.cross_entropy(module(space.pixels(samples.images[batch])), samples.labels[batch])
+            loss = F.cross_entropy(module(space.numbers(samples.inputs[batch])), samples.labels[batch])
             parts = torch.autograd.grad(loss, parameters)
         if not probe:
             losses.append(loss.detach())

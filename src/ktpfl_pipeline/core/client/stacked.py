@@ -60,7 +60,7 @@ class Stack:
         In training mode the running statistics among `tensors` move, in place.
         """
         own = images.dim() == 5
-        pixels = self._space.pixels(images.flatten(end_dim=-4))
+        pixels = self._space.numbers(images.flatten(end_dim=-4))
         pixels = pixels.view(*images.shape[:2], *pixels.shape[1:]) if own else pixels
 
         def one(params: Params, pixels: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ def _samples(space: Workspace, calls: Calls, split: Split) -> tuple[Tensor, Tens
     sizes = [len(own) for own in splits]
     counts = torch.tensor(sizes)
     starts = (counts.cumsum(0) - counts)[:, None].to(space.device)
-    return torch.cat([own.images for own in splits]), torch.cat([own.labels for own in splits]), sizes, starts
+    return torch.cat([own.inputs for own in splits]), torch.cat([own.labels for own in splits]), sizes, starts
 
 
 def _outcomes(calls: Calls, stack: Stack, means: list[float]) -> dict[int, Outcome[Params]]:

@@ -15,7 +15,7 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 class Workspace:
-    """What one process keeps between calls: its device, one module per architecture, the images on the device."""
+    """What one process keeps between calls: its device, one module per architecture, the inputs on the device."""
 
     def __init__(self, setting: Setting) -> None:
         """Claim the device of `setting` and fix the number of torch threads."""
@@ -61,18 +61,23 @@ class Workspace:
         """Return one split of client n, on the device."""
         if (n, name) not in self._splits:
             samples: LabelledDataset = getattr(self.setting.by_id[n], name)
-            self._splits[n, name] = LabelledDataset(samples.images.to(self.device), samples.labels.to(self.device))
+            self._splits[n, name] = LabelledDataset(samples.inputs.to(self.device), samples.labels.to(self.device))
         return self._splits[n, name]
 
     def public(self, batch: Tensor) -> Tensor:
-        """Return the public images at `batch`, (B, C, H, W) uint8, on the device."""
+        """Return the public inputs at `batch`, (B, *shape), on the device."""
         if self._public is None:
             self._public = self.setting.public.to(self.device)
         return self._public[batch.to(self.device)]
 
-    def pixels(self, images: Tensor) -> Tensor:
-        """Return uint8 images as numbers from -1 to 1: the one preprocessing, of private and public images alike."""
-        return images.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
+    def numbers(self, inputs: Tensor) -> Tensor:
+        """Return inputs as a model takes them: uint8 images as numbers from -1 to 1, features as they are.
+
+        It is the one preprocessing, of private and public inputs alike; features were standardised with the data.
+        """
+        if inputs.dtype != torch.uint8:
+            return inputs.to(self.dtype)
+        return inputs.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
 
 
 def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:

@@ -98,7 +98,7 @@ def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> Labe
     renumbered = torch.full((present[-1] + 1,), -1)
     renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
     kept = renumbered[samples.labels] >= 0
-    return LabelledDataset(samples.images[kept], renumbered[samples.labels[kept]])
+    return LabelledDataset(samples.inputs[kept], renumbered[samples.labels[kept]])
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -38,7 +38,7 @@ def load_emnist(argument: str, folder: Path) -> LabelledDataset:
     if split not in EMNIST_SPLITS:
         raise unknown("the split of emnist:<split>", split, EMNIST_SPLITS)
     samples = _both_parts("EMNIST", folder, split=split)
-    upright = samples.images.transpose(2, 3).contiguous()  # the files hold every image column by column
+    upright = samples.inputs.transpose(2, 3).contiguous()  # the files hold every image column by column
     labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
     if labels.min() < 0:
         raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them anew.")

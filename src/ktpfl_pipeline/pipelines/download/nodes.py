@@ -10,24 +10,30 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private `LabelledDataset`, (M, C, H, W) uint8 with labels, in the experiment's channels and size."""
     from ktpfl_pipeline.core.dataset import LabelledDataset
     from ktpfl_pipeline.core.errors import InputError
-    from ktpfl_pipeline.data.sources import adapt, load
+    from ktpfl_pipeline.data.sources import load
 
     samples = load(experiment.private.source, raw_folder, experiment.private.classes)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All images of {experiment.private.source} kept have one class; name two in private.classes.")
     if experiment.private.samples is not None:
         samples = _draw(samples, experiment.private.samples)
-    return LabelledDataset(adapt(samples.images, experiment.image.channels, experiment.image.size), samples.labels)
+    return LabelledDataset(_adapted(experiment, samples.inputs), samples.labels)
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     """Return the images the public set is taken from, (M, C, H, W) uint8; for an open part, the private ones."""
-    from ktpfl_pipeline.data.sources import adapt, load
+    from ktpfl_pipeline.data.sources import load
 
     if experiment.public.source == "open_part":
-        return private.images
-    images = load(experiment.public.source, raw_folder).images
-    return adapt(images, experiment.image.channels, experiment.image.size)
+        return private.inputs
+    return _adapted(experiment, load(experiment.public.source, raw_folder).inputs)
+
+
+def _adapted(experiment: Experiment, inputs: Any) -> Any:
+    """Return inputs with the experiment's channels and size; as they are where it names none."""
+    from ktpfl_pipeline.data.sources import adapt
+
+    return inputs if experiment.image is None else adapt(inputs, experiment.image.channels, experiment.image.size)
 
 
 def _draw(samples: Any, total: int) -> Any:

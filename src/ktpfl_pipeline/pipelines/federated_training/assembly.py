@@ -25,14 +25,14 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         Client(n, names[n % len(names)], images.train, images.validation, images.test)
         for n, images in own.clients.items()
     )
-    image, asked = experiment.image, experiment.compute
+    asked = experiment.compute
     compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
     return Federation(
         clients=clients,
         public=own.public,
         public_batch_size=experiment.public.batch,
         classes=own.classes,
-        build=partial(models.build, channels=image.channels, size=image.size, classes=own.classes),
+        build=partial(models.build, shape=own.private.shape, classes=own.classes),
         seed=seed,
         training=local_training(experiment.training),
         distillation=Distillation(**experiment.distillation.model_dump()),

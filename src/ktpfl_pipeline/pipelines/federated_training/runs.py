@@ -109,7 +109,7 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation) -> Ite
     from ktpfl_pipeline.tracking import personal_models
 
     weights = opened(method.personal(result.state, fed.by_id, fed))
-    examples = torch.cat([client.test.images[:1] for client in fed.clients[:3]])
+    examples = torch.cat([client.test.inputs[:1] for client in fed.clients[:3]])
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, personal_models.NAME)

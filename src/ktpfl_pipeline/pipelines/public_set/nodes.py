@@ -15,7 +15,7 @@ def sample_public_set(experiment: Experiment, private: Any, public_images: Any) 
     if experiment.public.source == "open_part":
         indices = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
     else:
-        public_images = public.without_overlap(public_images, private.images)
+        public_images = public.without_overlap(public_images, private.inputs)
         indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
     public.check_size(min(len(chosen) for chosen in indices.values()), experiment.public.batch)
     return PublicSet(public_images, indices)
