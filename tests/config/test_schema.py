@@ -210,7 +210,7 @@ def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["seeds", "architectures", "private", "private.source", "public", "image", "image.size", "partition", "methods"],
+    ["seeds", "architectures", "private", "private.source", "public", "image.size", "partition", "methods"],
 )
 def test_a_missing_section(path: str) -> None:
     message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
