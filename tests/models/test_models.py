@@ -10,52 +10,63 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.models import MODELS, build
 
 # Written by hand, apart from the registry: a model that is dropped or renamed must show here.
-NAMES = ["lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "mlp", "cnn", "cnn_bn"]
-SHAPES = [(1, 28), (3, 32)]
+NAMES = ["lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "mlp", "cnn", "cnn_bn", "cnn1d", "gru"]
+SERIES = [(9, 128), (2, 33)]
+SHAPES = [(1, 28, 28), (3, 32, 32)]
+LEAST = {"lenet": 16, "alexnet": 15, "resnet18": 9, "shufflenet_v2": 9, "mcmahan_cnn": 4, "cnn": 4, "cnn_bn": 4}
 
-# (name, channels, size) -> parameters with 10 classes; see the docstrings and the cited papers.
+# (name, shape) -> parameters with 10 classes; see the docstrings and the cited papers.
 PARAMETERS = {
-    ("lenet", 1, 28): 44_426,
-    ("lenet", 3, 28): 44_726,
-    ("lenet", 3, 32): 62_006,
-    ("alexnet", 1, 28): 20_125_386,
-    ("alexnet", 3, 28): 20_126_538,
-    ("alexnet", 3, 32): 23_272_266,
-    ("resnet18", 1, 28): 11_172_810,
-    ("resnet18", 3, 32): 11_173_962,
-    ("shufflenet_v2", 1, 28): 1_263_422,
-    ("shufflenet_v2", 3, 32): 1_263_854,
-    ("mcmahan_cnn", 1, 28): 1_663_370,
-    ("mcmahan_cnn", 3, 32): 2_156_490,
-    ("mlp", 1, 28): 50_890,
-    ("mlp", 3, 32): 197_322,
-    ("cnn", 1, 28): 9_098,
-    ("cnn", 3, 32): 11_642,
-    ("cnn_bn", 1, 28): 9_122,
-    ("cnn_bn", 3, 32): 11_666,
+    ("lenet", (1, 28, 28)): 44_426,
+    ("lenet", (3, 28, 28)): 44_726,
+    ("lenet", (3, 32, 32)): 62_006,
+    ("alexnet", (1, 28, 28)): 20_125_386,
+    ("alexnet", (3, 28, 28)): 20_126_538,
+    ("alexnet", (3, 32, 32)): 23_272_266,
+    ("resnet18", (1, 28, 28)): 11_172_810,
+    ("resnet18", (3, 32, 32)): 11_173_962,
+    ("shufflenet_v2", (1, 28, 28)): 1_263_422,
+    ("shufflenet_v2", (3, 32, 32)): 1_263_854,
+    ("mcmahan_cnn", (1, 28, 28)): 1_663_370,
+    ("mcmahan_cnn", (3, 32, 32)): 2_156_490,
+    ("mlp", (1, 28, 28)): 50_890,
+    ("mlp", (3, 32, 32)): 197_322,
+    ("cnn", (1, 28, 28)): 9_098,
+    ("cnn", (3, 32, 32)): 11_642,
+    ("cnn_bn", (1, 28, 28)): 9_122,
+    ("cnn_bn", (3, 32, 32)): 11_666,
+    ("cnn1d", (9, 128)): 21_770,
+    ("gru", (9, 128)): 15_050,
+    ("mlp", (30,)): 2_634,
 }
 # Values in the running means and variances of BatchNorm.
 FLOAT_BUFFERS = {"resnet18": 9_600, "shufflenet_v2": 16_180, "cnn_bn": 48}
 
 
-def seeded(name: str, channels: int = 1, size: int = 28, classes: int = 10, seed: int = 0) -> nn.Module:
+def shapes(name: str) -> list[tuple[int, ...]]:
+    return SERIES if name in ("cnn1d", "gru") else [*SHAPES, *SERIES, (30,)] if name == "mlp" else SHAPES
+
+
+EVERY = [(name, shape) for name in NAMES for shape in shapes(name)]
+
+
+def seeded(name: str, shape: tuple[int, ...] = (), classes: int = 10, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
-    return build(name, (channels, size, size), classes)
+    return build(name, shape or shapes(name)[0], classes)
 
 
-def images(n: int, channels: int, size: int) -> torch.Tensor:
-    return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(1))
+def inputs(n: int, shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.randn(n, *shape, generator=torch.Generator().manual_seed(1))
 
 
 def test_registry_holds_the_documented_names():
     assert list(MODELS) == NAMES
 
 
-@pytest.mark.parametrize(("channels", "size"), SHAPES)
-@pytest.mark.parametrize("name", NAMES)
-def test_logits_have_one_column_per_class_and_every_parameter_a_finite_gradient(name, channels, size):
-    model = seeded(name, channels, size, classes=7)
-    logits = model(images(3, channels, size))
+@pytest.mark.parametrize(("name", "shape"), EVERY)
+def test_logits_have_one_column_per_class_and_every_parameter_a_finite_gradient(name, shape):
+    model = seeded(name, shape, classes=7)
+    logits = model(inputs(3, shape))
     assert logits.shape == (3, 7)
     nn.functional.cross_entropy(logits, torch.tensor([0, 3, 6])).backward()
     for parameter_name, parameter in model.named_parameters():
@@ -64,17 +75,42 @@ def test_logits_have_one_column_per_class_and_every_parameter_a_finite_gradient(
         assert parameter.grad.any(), parameter_name  # nothing is out of the graph's reach
 
 
-@pytest.mark.parametrize(("name", "channels", "size"), PARAMETERS)
-def test_parameter_counts(name, channels, size):
+@pytest.mark.parametrize(("name", "shape"), PARAMETERS)
+def test_parameter_counts(name, shape):
     with torch.device("meta"):  # counts need no weights
-        model = build(name, (channels, size, size), 10)
-    assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name, channels, size]
+        model = build(name, shape, 10)
+    assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name, shape]
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST.items())
+def test_images_of_any_size_and_colours(name, least):
+    """One image trains even where it is as small as may be; a pixel less is refused."""
+    for shape in [(4, least, least), (2, least + 1, least + 17)]:
+        assert seeded(name, shape)(inputs(1, shape)).isfinite().all()
+    with pytest.raises(InputError, match=f"^{name} takes images of at least {least} x {least} pixels; these are "):
+        build(name, (1, least + 5, least - 1), 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "said"),
+    [
+        ("lenet", (9, 128), "lenet takes images; these are series of 9 x 128: choose cnn1d, gru or mlp."),
+        ("resnet18", (30,), "resnet18 takes images; these are vectors of 30: choose mlp."),
+        ("gru", (3, 32, 32), "gru takes series; these are images of 3 x 32 x 32: choose lenet, cnn or mlp."),
+        ("cnn1d", (9, 3), "cnn1d takes series of at least 4 values; these have 3: choose mlp."),
+        ("cnn", (2, 3, 4, 5), "cnn takes images; these are inputs of 4 dimensions of 2 x 3 x 4 x 5: choose mlp."),
+    ],
+)
+def test_inputs_of_another_kind(name, shape, said):
+    with pytest.raises(InputError) as caught:
+        build(name, shape, 10)
+    assert str(caught.value) == said
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_float_buffers_are_those_of_batch_norm(name):
     with torch.device("meta"):
-        model = build(name, (3, 32, 32), 10)
+        model = build(name, shapes(name)[-1], 10)
     assert sum(b.numel() for b in model.buffers() if b.is_floating_point()) == FLOAT_BUFFERS.get(name, 0)
 
 
@@ -94,13 +130,13 @@ def test_stem_keeps_the_resolution(name):
     stem = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
     assert (stem.in_channels, stem.kernel_size, stem.stride, stem.padding) == (1, (3, 3), (1, 1), (1, 1))
     assert stem.bias is None
-    assert model.maxpool(model.conv1(images(1, 1, 28))).shape[-2:] == (28, 28)
+    assert model.maxpool(model.conv1(inputs(1, (1, 28, 28)))).shape[-2:] == (28, 28)
 
 
 @pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
 def test_shufflenet_shuffles_as_torchvision_does(order):
     """To the bit, forward and backward; and the images' order of memory stays."""
-    model, batch = seeded("shufflenet_v2").to(memory_format=order), images(3, 1, 28).to(memory_format=order)
+    model, batch = seeded("shufflenet_v2").to(memory_format=order), inputs(3, (1, 28, 28)).to(memory_format=order)
     theirs = copy.deepcopy(model)
     for block in theirs.modules():
         if isinstance(block, InvertedResidual):
@@ -116,14 +152,14 @@ def test_shufflenet_shuffles_as_torchvision_does(order):
 
 def test_resnet_stem_starts_like_the_other_convolutions():
     # He's normal initialisation over the outputs: variance 2 / (64 channels x 3 x 3).
-    stem = seeded("resnet18", channels=3).conv1
+    stem = seeded("resnet18", (3, 28, 28)).conv1
     assert stem.weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_evaluation_does_not_depend_on_the_rest_of_the_batch(name):
     model = seeded(name)
-    batch = images(4, 1, 28)
+    batch = inputs(4, shapes(name)[0])
     with torch.no_grad():
         model(batch)  # moves the running statistics of BatchNorm off their start
         model.eval()
@@ -132,21 +168,21 @@ def test_evaluation_does_not_depend_on_the_rest_of_the_batch(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trains_on_a_last_batch_of_one_image(name):
-    assert seeded(name)(images(1, 1, 28)).isfinite().all()
+    assert seeded(name)(inputs(1, shapes(name)[0])).isfinite().all()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pickled_model_gives_the_same_logits(name):
     model = seeded(name).eval()
     copy = pickle.loads(pickle.dumps(model))
-    batch = images(2, 1, 28)
+    batch = inputs(2, shapes(name)[0])
     with torch.no_grad():
         assert torch.equal(copy(batch), model(batch))
 
 
 def test_alexnet_drops_out_in_training_alone():
     model = seeded("alexnet")
-    batch = images(2, 1, 28)
+    batch = inputs(2, (1, 28, 28))
     with torch.no_grad():
         assert not torch.equal(model(batch), model(batch))
         model.eval()

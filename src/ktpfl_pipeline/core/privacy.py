@@ -45,12 +45,16 @@ def check_possible(
     """Check that private training is possible with these `architectures`, and `dtype` and `memory_format` of `Compute`.
 
     Raises:
-        InputError: naming the architectures with BatchNorm, if bfloat16 or channels last is asked for, or without
-            Opacus.
+        InputError: naming the architectures with layers that do not go with it, if bfloat16 or channels last is asked
+            for, or without Opacus.
     """
     with torch.device("meta"):  # no weights are made, and nothing is drawn
         built = {name: build(name) for name in architectures}
-    mixing = [name for name, module in built.items() if any(isinstance(part, _BatchNorm) for part in module.modules())]
+
+    def having(*kinds: type) -> list[str]:
+        return [name for name, module in built.items() if any(isinstance(part, kinds) for part in module.modules())]
+
+    mixing, unknown = having(_BatchNorm), having(nn.RNNBase, nn.MultiheadAttention)
     why = {
         "training.privacy needs Opacus, which is not installed: pip install '.[privacy]'": find_spec("opacus") is None,
         "compute.dtype is bfloat16; with training.privacy gradients of single images are taken in float32 or float64: "
@@ -60,6 +64,8 @@ def check_possible(
         f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so that no "
         "image has a gradient of its own, which training.privacy would clip: take architectures without it, such as "
         "lenet": bool(mixing),
+        f"architectures has {', '.join(unknown)} with recurrent or attention layers of torch, in which Opacus finds no "
+        "gradient of a single sample: take architectures without them, such as cnn1d": bool(unknown),
     }
     for reason, holds in why.items():
         if holds:

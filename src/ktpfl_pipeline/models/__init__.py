@@ -15,6 +15,8 @@ from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
+from ktpfl_pipeline.models.cnn1d import cnn1d
+from ktpfl_pipeline.models.gru import gru
 from ktpfl_pipeline.models.lenet import lenet
 from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_cnn
 from ktpfl_pipeline.models.mlp import mlp
@@ -36,6 +38,9 @@ MODELS: dict[str, Builder] = {
     "mlp": mlp,
     "cnn": cnn,
     "cnn_bn": cnn_bn,
+    # For series.
+    "cnn1d": cnn1d,
+    "gru": gru,
 }
 
 

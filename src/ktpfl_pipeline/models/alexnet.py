@@ -8,6 +8,7 @@ Trick for Parallelizing Convolutional Neural Networks", arXiv:1404.5997, 2014), 
 from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.models import shapes
 
 
 def alexnet(shape: Shape, classes: int) -> nn.Module:
@@ -29,8 +30,9 @@ def alexnet(shape: Shape, classes: int) -> nn.Module:
     20,126,538 at (3, 28, 28), which is the count of the variant in the KT-pFL authors' code, and 23,272,266 at
     (3, 32, 32).
     """
-    channels, height, width = shape
-    cells = (height // 16) * (width // 16)  # 1 at 28 pixels, 4 at 32
+    channels, *sides = shapes.image("alexnet", shape, least=15)
+    height, width = ((side + 1) // 16 for side in sides)
+    cells = height * width  # 1 at 28 pixels, 4 at 32
     return nn.Sequential(
         nn.Conv2d(channels, 64, kernel_size=3, stride=2, padding=1),
         nn.ReLU(),

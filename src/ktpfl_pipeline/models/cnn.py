@@ -7,6 +7,7 @@ Covariate Shift", ICML 2015.
 from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.models import shapes
 
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
@@ -14,7 +15,7 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
 
     With 10 classes: 9,098 parameters at (1, 28, 28), 11,642 at (3, 32, 32).
     """
-    channels, height, width = shape
+    channels, height, width = shapes.image("cnn", shape, least=4)
     head = 16 * (height // 4) * (width // 4)
     return nn.Sequential(*_block(channels, 8), *_block(8, 16), nn.Flatten(), nn.Linear(head, classes))
 
@@ -25,7 +26,7 @@ def cnn_bn(shape: Shape, classes: int) -> nn.Module:
     With 10 classes: 9,122 parameters at (1, 28, 28), 11,666 at (3, 32, 32), and 48 values in BatchNorm's running means
     and variances: the cheapest model that exercises the BatchNorm policies.
     """
-    channels, height, width = shape
+    channels, height, width = shapes.image("cnn_bn", shape, least=4)
     head = 16 * (height // 4) * (width // 4)
     return nn.Sequential(*_block(channels, 8, True), *_block(8, 16, True), nn.Flatten(), nn.Linear(head, classes))
 

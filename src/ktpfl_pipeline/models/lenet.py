@@ -7,6 +7,7 @@ Proceedings of the IEEE, 1998.
 from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.models import shapes
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
@@ -14,7 +15,7 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
 
     With 10 classes: 44,426 parameters at (1, 28, 28), 44,726 at (3, 28, 28), 62,006 at (3, 32, 32).
     """
-    channels, *sides = shape
+    channels, *sides = shapes.image("lenet", shape, least=16)
     height, width = (((side - 4) // 2 - 4) // 2 for side in sides)  # 4 at 28 pixels, 5 at 32
     return nn.Sequential(
         nn.Conv2d(channels, 6, kernel_size=5),

@@ -7,6 +7,7 @@ from Decentralized Data", AISTATS 2017: the MNIST CNN of its section 3.
 from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.models import shapes
 
 
 def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
@@ -14,7 +15,7 @@ def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
 
     With 10 classes: 1,663,370 parameters at (1, 28, 28), the number the paper states, and 2,156,490 at (3, 32, 32).
     """
-    channels, height, width = shape
+    channels, height, width = shapes.image("mcmahan_cnn", shape, least=4)
     return nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=5, padding=2),
         nn.ReLU(),

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.models import shapes
 
 
 def shufflenet_v2(shape: Shape, classes: int) -> nn.Module:
@@ -20,7 +21,7 @@ def shufflenet_v2(shape: Shape, classes: int) -> nn.Module:
     memory, which torchvision's does twice a block where that is channels-last.
 
     The last feature map is (1024, 4, 4) at 28 and at 32 pixels, averaged to (1024,): the parameters do not depend on
-    `size`. With 10 classes: 1,263,422 parameters at 1 channel, 1,263,854 at 3, and 16,180 values in BatchNorm's
+    the size. With 10 classes: 1,263,422 parameters at 1 channel, 1,263,854 at 3, and 16,180 values in BatchNorm's
     running means and variances.
 
     The variant in the KT-pFL authors' code has 1,268,646 parameters (0.4 % more) and 16,044 such values. The two
@@ -29,9 +30,10 @@ def shufflenet_v2(shape: Shape, classes: int) -> nn.Module:
     """
     from torchvision.models import shufflenetv2
 
+    channels, *_ = shapes.image("shufflenet_v2", shape, least=9)  # 2 x 2 at the end: BatchNorm needs two values
     model: nn.Module = shufflenetv2.shufflenet_v2_x1_0(weights=None, num_classes=classes)
     model.conv1 = nn.Sequential(
-        nn.Conv2d(shape[0], 24, kernel_size=3, padding=1, bias=False),
+        nn.Conv2d(channels, 24, kernel_size=3, padding=1, bias=False),
         nn.BatchNorm2d(24),
         nn.ReLU(),
     )

@@ -43,7 +43,14 @@ _LABELS = (
 )
 _ARCHITECTURES = {
     **{"lenet": "LeNet", "alexnet": "AlexNet", "resnet18": "ResNet-18", "shufflenet_v2": "ShuffleNetV2"},
-    **{"mcmahan_cnn": "McMahan CNN", "mlp": "MLP", "cnn": "CNN", "cnn_bn": "CNN with BN"},
+    **{
+        "mcmahan_cnn": "McMahan CNN",
+        "mlp": "MLP",
+        "cnn": "CNN",
+        "cnn_bn": "CNN with BN",
+        "cnn1d": "1-D CNN",
+        "gru": "GRU",
+    },
 }
 
 

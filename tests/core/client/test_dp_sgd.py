@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import toy
-from torch import Tensor
+from torch import Tensor, nn
 
 from ktpfl_pipeline.core import engine, privacy
 from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
@@ -211,6 +211,10 @@ class TestRefusals:
             toy.federation(
                 architectures=("conv", "mlp", "both"), training=LocalTraining(privacy=Privacy(1.0, delta=0.01))
             )
+
+    def test_layers_that_opacus_does_not_know(self) -> None:
+        with pytest.raises(InputError, match=r"^architectures has linear with recurrent or attention layers"):
+            federation(Privacy(1.0), build=lambda _: nn.GRU(8, 4))
 
     @pytest.mark.parametrize(
         ("compute", "message"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import toy
+from torch import nn
 
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.client import stacked
@@ -20,6 +21,7 @@ from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.models.gru import MeanState
 
 
 @pytest.fixture
@@ -91,6 +93,14 @@ class TestRun:
         serial, alone = (toy.again(fed) if i == 0 else fed for i, fed in enumerate(both(architectures=("both",))))
         one = {7: serial.initial_models()[7]}
         assert toy.same(alone.train(one, 1), serial.train(one, 1))
+
+    def test_recurrent_models_visit_one_after_another(self, built: list[list[int]]) -> None:
+        def build(name: str) -> nn.Module:
+            return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (8, 8)), MeanState(8, 4), nn.Linear(4, 3))
+
+        one, other = (fed.train(fed.initial_models(), 1) for fed in both(build=build))
+        assert toy.same(one, other)
+        assert built == []
 
     def test_models_of_the_server_are_those_of_serial(self) -> None:
         found = []

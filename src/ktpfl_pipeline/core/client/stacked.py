@@ -33,6 +33,12 @@ Loss = Callable[[Params, slice, Tensor], Tensor]
 """Returns the mean loss of each client, (m,), for their models, their rows of the stack, and their batches, (m, b)."""
 
 
+def possible(space: Workspace, calls: Calls) -> bool:
+    """Say whether clients of one architecture can be one computation: vmap has no rule for recurrent layers."""
+    n, (params, *_) = next(iter(calls.items()))
+    return not any(isinstance(part, nn.RNNBase) for part in space.module(n, params).modules())
+
+
 class Stack:
     """S models of one architecture as one.
 
@@ -54,21 +60,21 @@ class Stack:
         """Return views of these rows: what is written to them is written to the stack."""
         return {name: tensor[rows].detach() for name, tensor in self.tensors.items()}
 
-    def logits(self, tensors: Params, images: Tensor) -> Tensor:
-        """Return the logits, (m, b, K), of m models on uint8 images, (m, b, C, H, W), or (b, C, H, W) the same for all.
+    def logits(self, tensors: Params, inputs: Tensor) -> Tensor:
+        """Return the logits, (m, b, K), of m models on inputs, (m, b, *shape), or (b, *shape) the same for all.
 
         In training mode the running statistics among `tensors` move, in place.
         """
-        own = images.dim() == 5
-        pixels = self._space.numbers(images.flatten(end_dim=-4))
-        pixels = pixels.view(*images.shape[:2], *pixels.shape[1:]) if own else pixels
+        own = inputs.dim() > self._space.setting.public.dim()
+        numbers = self._space.numbers(inputs.flatten(end_dim=1) if own else inputs)
+        numbers = numbers.view(*inputs.shape[:2], *numbers.shape[1:]) if own else numbers
 
-        def one(params: Params, pixels: Tensor) -> Tensor:
+        def one(params: Params, numbers: Tensor) -> Tensor:
             with Bfloat16() if self._reduced else nullcontext():
-                found: Tensor = functional_call(self._module, dict(params), (pixels,))
+                found: Tensor = functional_call(self._module, dict(params), (numbers,))
             return found
 
-        found: Tensor = vmap(one, in_dims=(0, 0 if own else None), randomness="different")(tensors, pixels)
+        found: Tensor = vmap(one, in_dims=(0, 0 if own else None), randomness="different")(tensors, numbers)
         return found
 
     def models(self) -> list[Params]:
@@ -91,7 +97,7 @@ class Bfloat16(TorchFunctionMode):
     ) -> Any:
         """Call `func`, with bfloat16 arguments where it is one of these."""
         kwargs = kwargs or {}
-        if func in (F.conv2d, F.linear) and torch.is_autocast_enabled(args[0].device.type):
+        if func in (F.conv1d, F.conv2d, F.linear) and torch.is_autocast_enabled(args[0].device.type):
             args = tuple(_halved(value) for value in args)
             kwargs = {name: _halved(value) for name, value in kwargs.items()}
         elif func is F.batch_norm:

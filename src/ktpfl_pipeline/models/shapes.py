@@ -1,0 +1,47 @@
+"""What kind of input a model takes, and what is said of one that it does not."""
+
+from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.errors import InputError
+
+KINDS = {3: "images", 2: "series", 1: "vectors"}
+"""By the number of dimensions of one input."""
+INSTEAD = {
+    "images": "choose lenet, cnn or mlp",
+    "series": "choose cnn1d, gru or mlp",
+    "vectors": "choose mlp",
+}
+
+
+def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
+    """Return (channels, height, width), for a `model` that takes images of at least so many pixels a side.
+
+    Raises:
+        InputError: if an input is no image, or too small.
+    """
+    channels, height, width = _of_kind("images", model, shape)
+    if min(height, width) < least:
+        raise InputError(
+            f"{model} takes images of at least {least} x {least} pixels; these are {height} x {width}: set image.size "
+            f"to {least} or more, or choose mlp."
+        )
+    return channels, height, width
+
+
+def series(model: str, shape: Shape, least: int) -> tuple[int, int]:
+    """Return (channels, length), for a `model` that takes series of at least so many values.
+
+    Raises:
+        InputError: if an input is no series, or too short.
+    """
+    channels, length = _of_kind("series", model, shape)
+    if length < least:
+        raise InputError(f"{model} takes series of at least {least} values; these have {length}: choose mlp.")
+    return channels, length
+
+
+def _of_kind(kind: str, model: str, shape: Shape) -> Shape:
+    found = KINDS.get(len(shape), f"inputs of {len(shape)} dimensions")
+    if found != kind:
+        sides = " x ".join(map(str, shape))
+        raise InputError(f"{model} takes {kind}; these are {found} of {sides}: {INSTEAD.get(found, 'choose mlp')}.")
+    return shape
