@@ -22,6 +22,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> None:
+    """Let no test see the configuration of the project that another one ran."""
+    from ktpfl_pipeline.config import reading
+
+    reading.remember(None)
+
+
 @pytest.fixture
 def blank_figures() -> Iterator[None]:
     """Draw no figure: for tests of what is said beside them."""

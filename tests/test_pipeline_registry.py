@@ -12,12 +12,13 @@ from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.methods import METHODS as KNOWN
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipeline_registry import SWEEPS, register_pipelines
+from ktpfl_pipeline.pipeline_registry import register_pipelines
 
 HETERO_METHODS, HOMO_METHODS = compared(one_architecture=False), compared(one_architecture=True)
 DATASETS = ("digits", "fashion_mnist", "emnist", "cifar")
 PIPELINES = register_pipelines()
 NAMES = sorted(set(PIPELINES) - {"__default__"})
+SWEEPS = [name for name in NAMES if name.startswith("sweep_")]
 
 
 def methods_of(name: str) -> tuple[str, ...]:

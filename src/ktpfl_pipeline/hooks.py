@@ -1,6 +1,5 @@
 """Where Kedro meets the rest: parameters checked before anything runs, tracking set up, errors as one sentence."""
 
-import copy
 import os
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,6 @@ from click import ClickException
 from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from ktpfl_pipeline.core.errors import InputError
 
@@ -20,24 +17,23 @@ class ProjectHooks:
 
     @hook_impl(tryfirst=True)  # before anybody's hook that asks for the pipelines
     def after_context_created(self, context: KedroContext) -> None:
-        """Check the parameters, tell the registry which methods are compared, and say where runs are tracked.
+        """Check the parameters, keep them for the registry and for Kedro, and say where runs are tracked.
 
         Raises:
             ClickException: if the configuration cannot be read, or a setting cannot be.
         """
         from ktpfl_pipeline import tracking
-        from ktpfl_pipeline.config import checks, parsing
-        from ktpfl_pipeline.pipelines import compared
+        from ktpfl_pipeline.config import checks, parsing, reading
 
         source, env = Path(context.config_loader.conf_source), context.config_loader.env
         try:
             if env and source.is_dir():
                 checks.check_known("--env", env, [place.name for place in sorted(source.iterdir()) if place.is_dir()])
-            files = copy.copy(context.config_loader)
-            files.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-            parameters = parsing.merged(_read(files, "parameters"), context.config_loader.runtime_params or {})
-            compared.remember(parsing.check(parameters))
-            tracking.configure(_read(files, "tracking"), Path(context.project_path))
+            parameters = reading.sections(context.config_loader)
+            parsing.check(parameters)
+            reading.remember(parameters)
+            context.config_loader["parameters"] = parameters  # what nodes are given: with what sections inherit
+            tracking.configure(reading.read(context.config_loader, "tracking"), Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
 
@@ -91,27 +87,3 @@ def _next_steps() -> str:
     runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
     seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
     return seen + ("The pipeline in kedro-viz: make viz\n" if clone else "")
-
-
-def _read(loader: Any, name: str) -> dict[str, Any]:
-    """Return what the configuration's files of this name say together.
-
-    Raises:
-        InputError: if they cannot be read.
-    """
-    from ktpfl_pipeline.config import files
-
-    for environment in {loader.base_env, loader.env or loader.default_run_env}:
-        files.check(Path(loader.conf_source) / environment)
-    try:
-        return dict(loader[name])
-    except MissingConfigException:
-        raise
-    except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
-        raise InputError(
-            f"The files {name}*.yml under conf/ must hold names with values, as in `rounds: 30`, and one has none at "
-            "its top: correct it."
-        ) from error
-    except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"The files {name}*.yml under conf/ cannot be read ({reason}): correct them.") from error

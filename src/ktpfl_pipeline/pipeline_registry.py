@@ -1,45 +1,82 @@
-"""Every pipeline by name. An experiment is a line in conf/, and so is what is compared in it."""
+"""Every pipeline by name. An experiment is a section of conf/, and so is a sweep, a tuning, and what is compared."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from click import ClickException
+from kedro.config import MissingConfigException
 from kedro.pipeline import Pipeline
 
+from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.config.checks import nearest
-from ktpfl_pipeline.config.schema import TUNE
+from ktpfl_pipeline.config.schema import SWEEP, TUNE
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines import overview, sweep, tune
 from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
-HETERO_EXPERIMENTS = ("hetero_digits", "hetero_fashion_mnist", "hetero_emnist", "hetero_cifar")
-HOMO_EXPERIMENTS = ("homo_digits", "homo_fashion_mnist", "homo_emnist", "homo_cifar")
-SWEEPS = (  # the paper's Tables 3 to 6
-    *("sweep_local_epochs", "sweep_distillation_steps", "sweep_rho"),
-    *("sweep_public_batch", "sweep_public_source"),
-    *("sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"),  # ours
-)
 DEFAULT = "compare_hetero_digits"
 
 
-class Pipelines(dict[str, Pipeline]):
-    """Pipelines by name."""
+class Pipelines(Mapping[str, Pipeline]):
+    """Pipelines by name, each made when it is asked for."""
 
-    def __missing__(self, name: str) -> Pipeline:
-        """Raise the error of the command for a name that does not exist, with the nearest one."""
-        hint = nearest(name, self, "`kedro registry list` names them all.")
-        raise ClickException(f"There is no pipeline {name!r}; {hint}")
+    def __init__(self, makers: Mapping[str, Callable[[], Pipeline]]) -> None:
+        """Take what makes each of them."""
+        self.makers = makers
+        self.made: dict[str, Pipeline] = {}
+
+    def __getitem__(self, name: str) -> Pipeline:
+        """Return a pipeline; for a name that does not exist, raise the error of the command, with the nearest one."""
+        if name not in self.makers:
+            hint = nearest(name, self, "`kedro registry list` names them all.")
+            experiment = name.removeprefix(TUNE)
+            if name != experiment and experiment in self.makers:
+                hint = (
+                    f"tune {experiment} with a section {name} in conf/, such as `{name}: {{like: tune_hetero_digits}}`."
+                )
+            raise ClickException(f"There is no pipeline {name!r}; {hint}")
+        if name not in self.made:
+            self.made[name] = self.makers[name]()
+        return self.made[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is a pipeline of this name."""
+        return name in self.makers
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the names."""
+        return iter(self.makers)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.makers)
 
 
-def register_pipelines() -> dict[str, Pipeline]:
+def register_pipelines() -> Pipelines:
     """Return every pipeline by name.
 
-    Of each experiment there are ``<experiment>`` (KT-pFL alone), ``compare_<experiment>`` (with its rivals) and
-    ``tune_<experiment>`` (the hyperparameters of these). Which rivals, conf/ says: see `methods_of`.
+    Of each experiment there are ``<experiment>`` (KT-pFL alone) and ``compare_<experiment>`` (with its rivals, see
+    `methods_of`); of each section ``tune_<experiment>`` the tuning of their hyperparameters, and of each section
+    ``sweep_<...>`` the sweep.
+
+    Raises:
+        ClickException: if what stands under conf/ cannot be read.
     """
-    pipelines = {}
-    for experiment in (*HETERO_EXPERIMENTS, *HOMO_EXPERIMENTS):
-        methods = methods_of(experiment, one_architecture=experiment in HOMO_EXPERIMENTS)
-        compare, tuning = f"compare_{experiment}", f"{TUNE}{experiment}"
-        pipelines[experiment] = experiment_pipeline(experiment, experiment, methods[:1])
-        pipelines[compare] = experiment_pipeline(compare, experiment, methods)
-        pipelines[tuning] = tune.create_pipeline(tuning, experiment, methods)
-    pipelines |= {name: sweep.create_pipeline(name) for name in SWEEPS}
-    return Pipelines(pipelines, overview=overview.create_pipeline(), __default__=pipelines[DEFAULT])
+    try:
+        sections = reading.recall()
+        experiments = {name: parsing.form(name, sections[name]) for name in parsing.experiments(sections)}
+    except (InputError, MissingConfigException) as error:
+        raise ClickException(str(error)) from error
+    makers: dict[str, Callable[[], Pipeline]] = {}
+    for name, experiment in experiments.items():
+        compare, tuning, methods = f"compare_{name}", f"{TUNE}{name}", methods_of(experiment)
+        makers[name] = partial(experiment_pipeline, name, name, methods[:1])
+        makers[compare] = partial(experiment_pipeline, compare, name, methods)
+        if tuning in sections:
+            makers[tuning] = partial(tune.create_pipeline, tuning, name, methods)
+    makers |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}
+    makers["overview"] = overview.create_pipeline
+    pipelines = Pipelines(makers)
+    makers["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(makers))]
+    return pipelines

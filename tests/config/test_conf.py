@@ -16,14 +16,20 @@ from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipeline_registry import (
-    HETERO_EXPERIMENTS,
-    HOMO_EXPERIMENTS,
-    SWEEPS,
-    register_pipelines,
-)
+from ktpfl_pipeline.pipeline_registry import register_pipelines
 
 CONF = Path(__file__).parents[2] / "conf"
+HETERO_EXPERIMENTS, HOMO_EXPERIMENTS = (
+    tuple(f"{kind}_{dataset}" for dataset in ("digits", "fashion_mnist", "emnist", "cifar"))
+    for kind in ("hetero", "homo")
+)
+SWEEPS = tuple(
+    f"sweep_{name}"
+    for name in (
+        *("local_epochs", "distillation_steps", "rho", "public_batch", "public_source"),
+        *("adversaries_digits", "adversaries_fashion_mnist"),
+    )
+)
 PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
     "clients": 20,
     "participation": 1.0,

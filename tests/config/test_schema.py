@@ -42,8 +42,9 @@ def test_one_value_needs_no_brackets(path: str, given: Any, meant: list[Any]) ->
     assert attrgetter(path)(parsing.parse("mine", changed(path, given))) == meant
 
 
-def test_what_is_compared_is_no_part_of_a_runs_settings() -> None:
-    one, other = (parsing.parse("mine", changed("compare", methods)) for methods in ("all", "fedmd"))
+@pytest.mark.parametrize(("path", "value"), [("compare", "fedmd"), ("exchange", "parameters")])
+def test_what_is_compared_is_no_part_of_a_runs_settings(path: str, value: str) -> None:
+    one, other = (parsing.form("mine", given) for given in (EXPERIMENT, changed(path, value)))
     assert (one.shared(), one.settings()) == (other.shared(), other.settings())
 
 
@@ -52,6 +53,12 @@ def test_a_method_of_one_architecture_compared_beside_several(method: str) -> No
     with pytest.raises(InputError, match=f"{method} combines the clients' models, which needs one architecture"):
         parsing.check({"mine": changed("compare", method)})
     parsing.check({"mine": {**changed("compare", method), "architectures": "mlp", "training": {}}})
+
+
+def test_only_the_source_of_the_samples_must_be_said() -> None:
+    experiment = parsing.parse("mine", {"private": {"source": "digits"}})
+    assert (experiment.seeds, experiment.architectures, experiment.image) == ([0], ["mlp"], None)
+    assert (experiment.public.source, experiment.partition.scheme, experiment.methods) == ("open_part", "dirichlet", {})
 
 
 def test_whole_numbers_do_for_fractions() -> None:
@@ -210,7 +217,7 @@ def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["seeds", "architectures", "private", "private.source", "public", "image.size", "partition", "methods"],
+    ["private", "private.source", "image.size"],
 )
 def test_a_missing_section(path: str) -> None:
     message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
@@ -224,14 +231,13 @@ def test_an_experiment_that_is_no_section(values: Any) -> None:
 
 
 def test_several_architectures_where_models_are_combined() -> None:
-    with pytest.raises(InputError) as refused:
-        parsing.parse("homo_mine", EXPERIMENT)
-    assert str(refused.value) == (
-        "homo_mine.architectures is lenet, mlp; its methods combine the clients' models, which needs one architecture: "
-        "name one, as in [lenet], or take hetero_mine."
+    assert refusal("exchange", "parameters") == (
+        "mine.architectures is lenet, mlp; its methods combine the clients' models, which needs one architecture: "
+        "name one, as in [lenet], or put mine.exchange to predictions."
     )
     for one in (["mlp"], ["mlp", "mlp"]):
-        assert parsing.parse("homo_mine", changed("architectures", one)).architectures == one
+        given = {**changed("architectures", one), "exchange": "parameters"}
+        assert parsing.parse("mine", given).architectures == one
 
 
 def test_several_wrong_values_are_all_named() -> None:
@@ -474,11 +480,9 @@ class TestAdversaries:
         )
 
     def test_where_models_are_exchanged(self) -> None:
-        given = {**self.GIVEN, "architectures": ["mlp"]}
-        with pytest.raises(
-            InputError, match=r"^homo_mine\.adversaries\.share is 0\.2; .* its methods exchange models or"
-        ):
-            parsing.parse("homo_mine", given)
+        given = {**self.GIVEN, "architectures": ["mlp"], "exchange": "parameters"}
+        with pytest.raises(InputError, match=r"^mine\.adversaries\.share is 0\.2; .* its methods exchange models or"):
+            parsing.parse("mine", given)
 
     def test_in_a_sweep(self) -> None:
         sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}

@@ -1,15 +1,13 @@
 """Which methods a comparison runs: all, some by name, and the user's own by a dotted path."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from experiment import changed
+from experiment import ONE_ARCHITECTURE, changed
 from project_copy import EXPERIMENT, Project
 
-from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.methods import compared as registered
 from ktpfl_pipeline.pipelines import compared
@@ -36,21 +34,6 @@ class Nearest(Personal):
         trained = fed.train(select(state.models, cohort), t)
         return PersonalState({**state.models, **trained}), RoundReport(trained, dict.fromkeys(cohort, Traffic()))
 '''
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compared, "_found", compared.ContextVar("experiments", default=None))
-
-
-@pytest.fixture
-def own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The dotted path of a method outside the package that can be imported."""
-    package = tmp_path / "own_package"
-    package.mkdir()
-    (package / "my_method.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(tmp_path)
-    return PATH
 
 
 @pytest.fixture
@@ -83,26 +66,18 @@ def test_it_joins_the_comparison_and_its_report(project: Project) -> None:
     assert "Nearest" in report.read_text()
 
 
-def comparison(experiment: dict[str, Any], one_architecture: bool = False) -> list[str]:
+def comparison(experiment: dict[str, Any], exchange: str = "predictions") -> tuple[str, ...]:
     """Return what the comparison of an experiment with these settings runs."""
-    compared.remember({"mine": parsing.parse("mine", experiment)})
-    return list(compared.methods_of("mine", one_architecture))
+    return compared.methods_of(parsing.form("mine", {**experiment, "exchange": exchange}))
 
 
-def test_without_settings_all_of_the_registry() -> None:
-    """As for `kedro registry list`."""
-    assert compared.methods_of("mine", one_architecture=True) == registered(one_architecture=True)
-    pipeline = pipeline_registry.register_pipelines()[f"compare_{EXPERIMENT}"]
-    assert {node.namespace for node in pipeline.nodes} == {
-        "data",
-        "methods.report",
-        *(f"methods.{method}" for method in registered(one_architecture=False)),
-    }
+@pytest.mark.parametrize("exchange", ["predictions", "parameters"])
+def test_without_settings_all_of_the_registry_that_exchange_the_same(exchange: str) -> None:
+    assert comparison(ONE_ARCHITECTURE, exchange) == registered(one_architecture=exchange == "parameters")
 
 
-def test_only_its_own_experiment_runs_a_method(own_path: str) -> None:
-    assert comparison(changed("methods", {"local": {}, own_path: {}}))[-1] == own_path
-    assert own_path not in compared.methods_of("other", one_architecture=False)
+def test_a_method_of_the_experiments_own_is_one_of_all() -> None:
+    assert comparison(changed("methods", {"local": {}, PATH: {}}))[-1] == PATH
 
 
 @pytest.mark.parametrize(
@@ -115,12 +90,12 @@ def test_only_its_own_experiment_runs_a_method(own_path: str) -> None:
     ],
 )
 def test_kt_pfl_and_training_alone_are_always_compared(asked: Any, methods: list[str]) -> None:
-    assert comparison(changed("compare", asked)) == methods
+    assert list(comparison(changed("compare", asked))) == methods
 
 
-def test_a_path_is_compared_like_a_name(own_path: str) -> None:
-    assert comparison(changed("compare", ["fedmd", own_path])) == ["kt_pfl", "fedmd", own_path, "local"]
+def test_a_path_is_compared_like_a_name() -> None:
+    assert comparison(changed("compare", ["fedmd", PATH])) == ("kt_pfl", "fedmd", PATH, "local")
 
 
 def test_kt_pfl_of_one_architecture() -> None:
-    assert comparison(changed("compare", "fedavg"), one_architecture=True) == ["kt_pfl_params", "fedavg", "local"]
+    assert comparison(changed("compare", "fedavg"), "parameters") == ("kt_pfl_params", "fedavg", "local")

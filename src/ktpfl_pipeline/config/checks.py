@@ -5,7 +5,7 @@ Each function returns nothing, or raises an `InputError` that names the value, w
 
 Arguments that they share:
     where: the path to a setting, for the message.
-    name: the experiment's; all methods of one that begins with ``homo_`` exchange and combine the clients' models.
+    name: the experiment's.
     experiment: its settings.
     methods: those that are run.
 """
@@ -19,9 +19,6 @@ from typing import Any
 
 from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.core.errors import InputError
-
-HOMO = "homo_"
-"""What the names of experiments begin with in which all clients have one architecture."""
 
 
 @contextlib.contextmanager
@@ -131,9 +128,9 @@ def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[
 
     given = list(dict.fromkeys(experiment.architectures))
     alike = [method for method in methods if find(method).kind.one_architecture]
-    if len(given) > 1 and (alike or name.startswith(HOMO)):
+    if len(given) > 1 and (alike or experiment.exchange == "parameters"):
         who = f"{', '.join(alike)} combine{'s' * (len(alike) == 1)}" if alike else "its methods combine"
-        instead = "run other methods" if alike else f"take {name.replace(HOMO, 'hetero_', 1)}"
+        instead = "run other methods" if alike else f"put {name}.exchange to predictions"
         raise InputError(
             f"{name}.architectures is {', '.join(given)}; {who} the clients' models, which needs one architecture: "
             f"name one, as in [{given[0]}], or {instead}."
@@ -148,7 +145,7 @@ def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str])
     if share == 0:
         return
     others = [method for method in methods if not find(method).kind.exchanges <= {"predictions"}]
-    if others or name.startswith(HOMO):
+    if others or experiment.exchange == "parameters":
         who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
         raise InputError(
             f"{name}.adversaries.share is {share}; adversaries upload false predictions, and {who} models or "

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError, create_model
 
 from ktpfl_pipeline.config import checks
+from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.config.schema import ALL, SWEEP, TUNE, Experiment, Range, Settings, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed
@@ -25,14 +26,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured experiments, sweeps and tunings with the values of ``--params`` in place, at any depth.
+    """Return the configured experiments, sweeps and tunings with ``--params`` in place and what they inherit.
 
     Args:
         configured: sections by name, as they stand under conf/; those that begin with ``_`` are left out.
         runtime: what ``--params`` gives, likewise.
 
     Raises:
-        InputError: if ``--params`` names an experiment, a sweep or a tuning that does not exist.
+        InputError: if ``--params`` names an experiment, a sweep or a tuning that does not exist; errors of `inherited`.
     """
     if odd := [name for name in configured if not isinstance(name, str)]:
         raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
@@ -43,8 +44,8 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
             otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(result)}."
             hint = checks.nearest(name, result, otherwise)
             raise InputError(f"--params {name}=... names no experiment and no sweep; {hint}")
-        result[name] = _deep_merge(result[name], value)
-    return result
+        result[name] = deep_merge(result[name], value)
+    return inherited(result)
 
 
 def experiments(parameters: Mapping[str, Any]) -> list[str]:
@@ -65,9 +66,14 @@ def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
     return found
 
 
+def form(name: str, values: Any) -> Experiment:
+    """Return an experiment from its section, its form alone checked: not whether what it names exists."""
+    return _section(Experiment, name, values, "an experiment")
+
+
 def parse(name: str, values: Any) -> Experiment:
     """Return an experiment from its section."""
-    experiment = _section(Experiment, name, values, "an experiment")
+    experiment = form(name, values)
     checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
     checks.check_repeats(f"{name}.compare", experiment.compare, "method")
     checks.check_names(name, experiment)
@@ -106,7 +112,7 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Exper
         for part in reversed(sweep.parameter.split(".")):
             change = {part: change}
         with checks.saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
-            found.append(parse(sweep.experiment, _deep_merge(parameters[sweep.experiment], change)))
+            found.append(parse(sweep.experiment, deep_merge(parameters[sweep.experiment], change)))
     return found
 
 
@@ -215,9 +221,3 @@ def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
         kind: Any = model.model_fields[part].annotation
         model = next(iter(get_args(kind)), kind)  # of a group that may be null, the group
     return list(model.model_fields)
-
-
-def _deep_merge(base: Any, change: Any) -> Any:
-    if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
-        return change
-    return {**base, **{name: _deep_merge(base.get(name), value) for name, value in change.items()}}

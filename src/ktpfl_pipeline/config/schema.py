@@ -18,6 +18,8 @@ SWEEP, TUNE = "sweep_", "tune_"
 """What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
 PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
+CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES}
+"""Settings that say which methods are run, with what, and by whom: what a run itself depends on is without them."""
 
 
 def _as_list(value: Any) -> Any:
@@ -51,7 +53,7 @@ class Private(Settings):
 class Public(Settings):
     """Where the public images come from, and how many a round uses."""
 
-    source: str
+    source: str = "open_part"
     share: Share = 0.3
     batch: Count = 3000
     transport: Literal["float32", "uint8", "indices"] = "uint8"
@@ -72,7 +74,7 @@ class Image(Settings):
 class Partition(Settings):
     """Who gets which images."""
 
-    scheme: str
+    scheme: str = "dirichlet"
     alpha: Positive = 0.5
     labels_per_client: Count = 2
     test_share: Share = 0.25
@@ -136,7 +138,7 @@ class Compute(Settings):
 class Experiment(Settings):
     """One experiment: everything that all methods of a comparison share, and each method's hyperparameters."""
 
-    seeds: Seeds
+    seeds: Seeds = [0]
     rounds: Count = 30
     evaluate_every: Count = 1
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
@@ -144,17 +146,18 @@ class Experiment(Settings):
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()
-    architectures: Names
+    architectures: Names = ["mlp"]
     private: Private
-    public: Public
+    public: Public = Public()
     image: Image | None = None  # None: inputs stay as they are
-    partition: Partition
+    partition: Partition = Partition()
     training: Training = Training()
     distillation: Distillation = Distillation()
     compute: Compute = Compute()
     hyperparameters: Literal["configured", "tuned"] = "configured"
     compare: Names = [ALL]
-    methods: dict[str, dict[str, Any]]
+    exchange: Literal["predictions", "parameters"] = "predictions"
+    methods: dict[str, dict[str, Any]] = {}
 
     def of_data(self) -> dict[str, Any]:
         """Return what the data of the federation depend on, as plain values."""
@@ -164,11 +167,11 @@ class Experiment(Settings):
 
     def shared(self) -> dict[str, Any]:
         """Return what all methods' runs have in common and what they depend on, as plain values."""
-        return self.model_dump(exclude={"methods": True, "compare": True, "hyperparameters": True, "compute": PLACES})
+        return self.model_dump(exclude=CHOICE | {"hyperparameters": True})
 
     def settings(self) -> dict[str, Any]:
         """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters are from."""
-        return self.model_dump(exclude={"methods": True, "compare": True, "compute": PLACES})
+        return self.model_dump(exclude=CHOICE)
 
 
 class Sweep(Settings):

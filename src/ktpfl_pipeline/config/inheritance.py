@@ -1,0 +1,68 @@
+"""Sections of conf/ that say only what differs from another: ``like: hetero_digits``."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ktpfl_pipeline.config import checks
+from ktpfl_pipeline.config.schema import SWEEP, TUNE
+from ktpfl_pipeline.core.errors import InputError
+
+LIKE = "like"
+"""The key that names the section from which is taken what a section leaves out."""
+RESERVED = ("compare_", "overview")
+"""How no experiment's name begins: pipelines are called so."""
+
+
+def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every section with what it leaves out taken from the one that it is `like`, at any depth.
+
+    Args:
+        sections: by name; experiments, sweeps and tunings, each like one of its kind.
+
+    Raises:
+        InputError: if a name cannot be a pipeline's, there is no such section, or sections are like each other in a
+            circle.
+    """
+    for name in sections:
+        _check_name(name)
+    return {name: _complete(name, sections) for name in sections}
+
+
+def deep_merge(base: Any, change: Any) -> Any:
+    """Return `base` with the values of `change` in place, at any depth; lists are replaced whole."""
+    if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
+        return change
+    return {**base, **{name: deep_merge(base.get(name), value) for name, value in change.items()}}
+
+
+def _complete(name: str, sections: Mapping[str, Any]) -> Any:
+    chain = [name]
+    while isinstance(section := sections[chain[-1]], Mapping) and LIKE in section:
+        other, where = section[LIKE], f"{chain[-1]}.{LIKE}"
+        kin = [each for each in sections if _kind(each) == _kind(name) and each != chain[-1]]
+        if not isinstance(other, str):
+            raise InputError(
+                f"{where} is {other!r}; it must be the name of a section, as in like: {(kin or [name])[0]}."
+            )
+        checks.check_known(where, other, kin)
+        if other in chain:
+            raise InputError(f"{where} is {other!r}, which is like {chain[-1]} itself; take `like` out of one of them.")
+        chain.append(other)
+    found: Any = {}
+    for each in reversed(chain):
+        own = sections[each]
+        found = deep_merge(found, {key: own[key] for key in own if key != LIKE} if isinstance(own, Mapping) else own)
+    return found
+
+
+def _kind(name: str) -> str:
+    return next((kind for kind in (SWEEP, TUNE) if name.startswith(kind)), "")
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[^\W_][\w-]*", name) or name.startswith(RESERVED):
+        raise InputError(
+            f"A section in conf/ is called {name!r}; pipelines and folders are named by it, so give it a name of "
+            f"letters, digits, _ and - that does not begin with {' or '.join(RESERVED)}."
+        )

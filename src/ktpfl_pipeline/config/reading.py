@@ -1,0 +1,74 @@
+"""What stands under conf/, read through Kedro's loader, for the hooks and for the registry of pipelines.
+
+Kedro registers pipelines without any settings at hand, but not before they are asked for. By then the hook that reads
+the settings has called `remember`; where none was called, as in `kedro registry list`, `recall` reads them itself.
+"""
+
+import copy
+import os
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from kedro.config import MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from ktpfl_pipeline.config import files, parsing
+from ktpfl_pipeline.core.errors import InputError
+
+_found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
+
+
+def sections(loader: Any) -> dict[str, Any]:
+    """Return all experiments, sweeps and tunings by name, with ``--params`` in place and what they inherit.
+
+    Raises:
+        InputError: if they cannot be read; MissingConfigException: if there are none.
+    """
+    configured = copy.copy(loader)
+    configured.runtime_params = {}  # Kedro lets `--params` make sections that no file has
+    return parsing.merged(read(configured, "parameters"), loader.runtime_params or {})
+
+
+def remember(found: dict[str, Any] | None) -> None:
+    """Keep what `sections` returned for `recall`, or forget it."""
+    _found.set(found)
+
+
+def recall() -> dict[str, Any]:
+    """Return the sections that were remembered, or else those of the project in the current folder.
+
+    Raises:
+        InputError: if they cannot be read; MissingConfigException: if there are none.
+    """
+    if (found := _found.get()) is not None:
+        return found
+    from kedro.framework.project import settings
+    from kedro.utils import find_kedro_project
+
+    project = find_kedro_project(Path.cwd()) or Path.cwd()
+    place, env = str(project / settings.CONF_SOURCE), os.environ.get("KEDRO_ENV")
+    return sections(settings.CONFIG_LOADER_CLASS(place, env=env, **settings.CONFIG_LOADER_ARGS))
+
+
+def read(loader: Any, name: str) -> dict[str, Any]:
+    """Return what the configuration's files of this name say together.
+
+    Raises:
+        InputError: if they cannot be read; MissingConfigException: if there are none.
+    """
+    for environment in {loader.base_env, loader.env or loader.default_run_env}:
+        files.check(Path(loader.conf_source) / environment)
+    try:
+        return dict(loader[name])
+    except MissingConfigException:
+        raise
+    except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
+        raise InputError(
+            f"The files {name}*.yml under conf/ must hold names with values, as in `rounds: 30`, and one has none at "
+            "its top: correct it."
+        ) from error
+    except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"The files {name}*.yml under conf/ cannot be read ({reason}): correct them.") from error

@@ -1,0 +1,60 @@
+"""A section says only what differs from the one that it is like."""
+
+from typing import Any
+
+import pytest
+from experiment import EXPERIMENT, SWEEP
+
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.inheritance import inherited
+from ktpfl_pipeline.core.errors import InputError
+
+
+def test_what_is_left_out_is_taken_from_the_other_at_any_depth() -> None:
+    changes = {"like": "theirs", "training": {"epochs": 7}, "architectures": ["mlp"]}
+    mine = parsing.parse("mine", inherited({"mine": changes, "theirs": EXPERIMENT})["mine"])
+    theirs = parsing.parse("theirs", EXPERIMENT)
+    training = theirs.training.model_copy(update={"epochs": 7})
+    assert mine == theirs.model_copy(update={"training": training, "architectures": ["mlp"]})
+
+
+def test_the_other_may_be_like_a_third_and_stays_as_it_is() -> None:
+    sections = {"a": {"like": "b", "rounds": 1}, "b": {"like": "c", "image": None, "rounds": 2}, "c": EXPERIMENT}
+    found = inherited(sections)
+    assert (found["a"]["rounds"], found["a"]["image"], found["a"]["clients"]) == (1, None, 5)
+    assert found["b"] == {**EXPERIMENT, "image": None, "rounds": 2}
+    assert found["c"] == EXPERIMENT
+    assert sections["a"] == {"like": "b", "rounds": 1}
+
+
+def test_params_of_the_other_are_inherited_too() -> None:
+    configured = {"theirs": EXPERIMENT, "mine": {"like": "theirs"}, "_shared": {"like": "nobody"}}
+    assert parsing.merged(configured, {"theirs": {"rounds": 9}})["mine"]["rounds"] == 9
+    assert parsing.merged(configured, {"theirs": {"rounds": 9}, "mine": {"rounds": 8}})["mine"]["rounds"] == 8
+
+
+def test_sweeps_and_tunings_inherit_from_their_kind() -> None:
+    sections = {"mine": EXPERIMENT, "sweep_a": SWEEP, "sweep_b": {"like": "sweep_a", "values": [2]}}
+    assert inherited(sections)["sweep_b"] == {**SWEEP, "values": [2]}
+    with pytest.raises(InputError, match=r"^sweep_a\.like is 'mine', which does not exist; choose from sweep_b\.$"):
+        inherited({**sections, "sweep_a": {"like": "mine"}})
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"a": {"like": "theris"}, "theirs": {}}, "a.like is 'theris', which does not exist; did you mean 'theirs'?"),
+        ({"a": {"like": "a"}, "b": {}}, "a.like is 'a', which does not exist; choose from b."),
+        ({"a": {"like": "b"}, "b": {"like": "a"}}, "b.like is 'a', which is like b itself; take `like` out of one of"),
+        ({"a": {"like": ["b"]}, "b": {}}, "a.like is ['b']; it must be the name of a section, as in like: b."),
+        ({"a": {"like": None}}, "a.like is None; it must be the name of a section"),
+        ({"a/b": {}}, "A section in conf/ is called 'a/b'; pipelines and folders are named by it"),
+        ({"..": {}}, "A section in conf/ is called '..'; "),
+        ({"compare_mine": {}}, "that does not begin with compare_ or overview."),
+        ({"overview": {}}, "A section in conf/ is called 'overview'; "),
+    ],
+)
+def test_what_cannot_be(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        inherited(sections)
+    assert message in str(refused.value)

@@ -1,0 +1,71 @@
+"""Sections of conf/ are those that a run remembers, or else what stands in the project of the current folder."""
+
+from pathlib import Path
+
+import pytest
+from bad_configuration import EXPERIMENT, context
+from click import ClickException
+from kedro.framework.project import configure_project, pipelines
+
+from ktpfl_pipeline import tracking
+from ktpfl_pipeline.config import reading
+from ktpfl_pipeline.hooks import ProjectHooks
+from ktpfl_pipeline.pipeline_registry import register_pipelines
+
+MINE = {"digits": EXPERIMENT, "mine": {"like": "digits", "rounds": 2}, "sweep_x": {}, "tune_mine": {}, "_shared": {}}
+NAMES = {"digits", "compare_digits", "mine", "compare_mine", "tune_mine", "sweep_x", "overview", "__default__"}
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf" / "local").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_section_of_the_project_becomes_its_pipelines(tmp_path: Path) -> None:
+    context(tmp_path, parameters=MINE)
+    found = register_pipelines()
+    assert set(found) == NAMES
+    assert found["__default__"] is found["digits"]  # where there is no compare_hetero_digits
+    assert len(found) == len(NAMES)
+
+
+def test_an_environment_may_add_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context(tmp_path)
+    (tmp_path / "conf" / "ours").mkdir()
+    (tmp_path / "conf" / "ours" / "parameters.yml").write_text("theirs: {like: digits, rounds: 2}")
+    monkeypatch.setenv("KEDRO_ENV", "ours")
+    configure_project("ktpfl_pipeline")
+    assert reading.recall()["theirs"] == {**EXPERIMENT, "rounds": 2}
+
+
+def test_a_run_reads_them_once_and_hands_them_to_kedro(tmp_path: Path) -> None:
+    token = tracking._tracker.set(None)
+    run = context(tmp_path, {"digits": {"rounds": 3}}, parameters={"digits": EXPERIMENT, "mine": {"like": "digits"}})
+    ProjectHooks().after_context_created(run)
+    tracking._tracker.reset(token)
+    expected = {name: {**EXPERIMENT, "rounds": 3} for name in ("digits", "mine")}
+    assert run.config_loader["parameters"] == reading.recall() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mine: {like: yours}\nyours: {like: mine}", "yours.like is 'mine', which is like yours itself"),
+        ("mine: [1, 2", "unable to read line"),
+        ("mine: {rounds: 3}", "mine.private is missing; give it in conf/"),
+    ],
+)
+def test_listing_pipelines_of_bad_configuration_is_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    context(tmp_path, parameters=text)
+    configure_project("ktpfl_pipeline")
+    with pytest.raises(ClickException) as refused:
+        list(pipelines)
+    assert message in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def test_a_tuning_without_a_section_is_told_how_to_have_one(tmp_path: Path) -> None:
+    context(tmp_path)
+    with pytest.raises(ClickException, match=r"a section tune_digits in conf/, such as `tune_digits: {like: tune_het"):
+        register_pipelines()["tune_digits"]
