@@ -7,6 +7,7 @@ import torch
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
+from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices
 
 IMAGES = torch.arange(8, dtype=torch.uint8).reshape(8, 1, 1, 1)
@@ -50,6 +51,34 @@ def test_made_once(data: FederatedData) -> None:
     assert data.seeds[0].clients is data.seeds[0].clients
 
 
+def test_skewed_clients_differ_by_level_and_public_images_stay(data: FederatedData) -> None:
+    """Client 1 of two stands at the second level, in all its splits; images are rotated by half a turn."""
+    wide = LabelledDataset(torch.arange(16, dtype=torch.uint8).reshape(8, 1, 1, 2), LABELS)
+    plain, skewed = replace(data, private=wide), replace(data, private=wide, skew=("rotation", 2))
+    for split in ("train", "validation", "test"):
+        here, there = (getattr(each.seeds[0].clients[0], split).inputs for each in (plain, skewed))
+        assert torch.equal(here, there)
+        here, there = (getattr(each.seeds[0].clients[1], split).inputs for each in (plain, skewed))
+        assert torch.equal(here.flip(-1), there)
+    assert skewed.seeds[0].clients[1].train.labels.tolist() == [2, 2]
+    assert torch.equal(skewed.seeds[0].public, plain.seeds[0].public)
+
+
+def test_noise_of_features_goes_by_their_own_deviation(data: FederatedData) -> None:
+    features = torch.stack([torch.arange(8.0), torch.zeros(8)], 1)
+    noisy = replace(data, private=LabelledDataset(features, LABELS), skew=("noise", 2)).seeds[0].clients[1].train
+    assert not noisy.inputs[:, 0].eq(features[[4, 5], 0]).any()
+    assert torch.equal(noisy.inputs[:, 1], features[[4, 5], 1])
+
+
+def test_saved_and_read_again(data: FederatedData) -> None:
+    owned = OwnedDataset(IMAGES, LABELS, LABELS, ("a", "b", "c"))
+    given = replace(data, private=owned, skew=("noise", 3), names={0: ("a", "b"), 1: ("a", "c")})
+    again = FederatedData.from_plain(given.plain())
+    assert again.seeds[1].names == ("a", "c")
+    assert again.seeds[0].fingerprint == given.seeds[0].fingerprint
+
+
 def test_everything_that_a_run_sees_is_in_its_fingerprint(data: FederatedData) -> None:
     first = data.seeds[0].fingerprint
     moved = {**data.partitions[0], 0: owns([0, 1], [2], [3])}
@@ -58,6 +87,7 @@ def test_everything_that_a_run_sees_is_in_its_fingerprint(data: FederatedData) -
         replace(data, private=LabelledDataset(IMAGES, LABELS.flip(0))),
         replace(data, public=PublicSet(IMAGES[:3] + 101, data.public.indices)),
         replace(data, partitions={0: moved}),
+        replace(data, skew=("noise", 2)),
     ]
     assert data.seeds[1].fingerprint != first
-    assert len({first, *(other.seeds[0].fingerprint for other in others)}) == 5
+    assert len({first, *(other.seeds[0].fingerprint for other in others)}) == 6

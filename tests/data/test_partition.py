@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data import partition as module
 from ktpfl_pipeline.data.partition import (
     SCHEMES,
     ClientIndices,
@@ -14,6 +13,7 @@ from ktpfl_pipeline.data.partition import (
     label_counts,
     label_similarity,
     partition,
+    schemes,
 )
 
 
@@ -183,12 +183,55 @@ def test_dirichlet_is_skewed_by_a_small_alpha_and_even_with_a_large_one():
     assert similarity[1e6].min() > 0.999
 
 
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 1e6])
+def test_balanced_dirichlet_is_even_and_as_skewed_as_alpha_says(alpha):
+    labels = make_labels(4003, 10, skew=0.1)
+    counts = label_counts(labels, partition(labels, 20, "dirichlet", 0, alpha=alpha, balanced=True), 10)
+    assert sorted(set(counts.sum(dim=1).tolist())) == [200, 201]
+    similarity = float(label_similarity(counts).mean())
+    assert {0.05: similarity < 0.35, 1.0: 0.4 < similarity < 0.8, 1e6: similarity > 0.95}[alpha]
+
+
+def test_clients_of_dirichlet_have_the_minimum():
+    labels = make_labels(2000, 10)
+    for scheme in ("dirichlet", "quantity"):
+        counts = label_counts(labels, partition(labels, 10, scheme, 0, alpha=0.3, minimum=100), 10).sum(dim=1)
+        assert counts.min() >= 100
+        assert counts.max() > 2 * counts.min()
+
+
+@pytest.mark.parametrize(("clients", "shards"), [(20, 2), (7, 3), (10, 10)])
+def test_a_client_has_equal_shards_of_few_classes(clients, shards):
+    labels = make_labels(4000, 10)
+    counts = label_counts(labels, partition(labels, clients, "shards", 0, shards_per_client=shards), 10)
+    assert counts.sum(dim=1).max() - counts.sum(dim=1).min() <= shards
+    assert (counts > 0).sum(dim=1).max() <= 2 * shards  # a shard reaches over one border at most
+    if (clients, shards) == (20, 2):
+        assert (counts > 0).sum(dim=1).double().mean() < 3.2
+
+
+def test_shards_of_equal_classes_lie_within_one():
+    labels = torch.arange(1000) % 10
+    counts = label_counts(labels, partition(labels, 20, "shards", 0, shards_per_client=2), 10)
+    assert set(counts.flatten().tolist()) <= {0, 25, 50}
+    assert (counts.sum(dim=1) == 50).all()
+
+
+def test_quantity_skews_sizes_and_not_labels():
+    labels = make_labels(20_000, 5)
+    counts = label_counts(labels, partition(labels, 10, "quantity", 0, alpha=0.5, minimum=300), 5)
+    assert counts.sum(dim=1).max() > 5 * counts.sum(dim=1).min()
+    assert label_similarity(counts).min() > 0.97
+    even = label_counts(labels, partition(labels, 10, "quantity", 0, alpha=1e6), 5).sum(dim=1)
+    assert even.min() > 1950
+
+
 def test_dirichlet_is_drawn_anew_until_every_client_has_enough(monkeypatch):
     labels = make_labels(300, 3)
     for seed in range(20):
         parts = partition(labels, 10, "dirichlet", seed, alpha=0.3)
         assert min(sum(len(split) for split in splits(own)) for own in parts.values()) >= 4
-    monkeypatch.setattr(module, "MAX_DRAWS", 1)
+    monkeypatch.setattr(schemes, "MAX_DRAWS", 1)
     with pytest.raises(InputError, match="in each of 1 draws"):  # one draw would not have done for all of these seeds
         for seed in range(20):
             partition(labels, 10, "dirichlet", seed, alpha=0.3)
@@ -259,7 +302,7 @@ def test_similarity_is_of_distributions_not_of_sizes():
     [
         ({"clients": 0}, ("federation of 0 clients", "1 client or more")),
         ({"scheme": "two_label"}, ("'two_label' is unknown", "did you mean 'two_labels'", "iid, all_labels")),
-        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, k_labels, dirichlet")),
+        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, k_labels, dirichlet, shards")),
         ({"test_share": 0.0}, ("test_share 0.0", "between 0 and 1")),
         ({"test_share": 1.0}, ("test_share 1.0", "between 0 and 1")),
         ({"test_share": 25}, ("test_share 25", "such as 0.25")),
@@ -278,6 +321,11 @@ def test_similarity_is_of_distributions_not_of_sizes():
         ({"pool": torch.arange(5), "clients": 2}, ("5 samples are too few for 2 clients", "Lower clients")),
         ({"pool": torch.arange(0)}, ("0 samples are too few for 4 clients",)),
         ({"scheme": "dirichlet", "alpha": 1e-5}, ("alpha 1e-05", "some of 4 clients", "100 samples", "raise alpha")),
+        ({"scheme": "shards", "shards_per_client": 26}, ("shards_per_client 26 makes 104 shards", "100 samples")),
+        ({"scheme": "shards", "shards_per_client": 2**31 - 1}, ("8,589,934,588 shards", "lower shards_per_client")),
+        ({"scheme": "quantity", "minimum": 26}, ("100 samples are too few for 4 clients with 26", "partition.minimum")),
+        ({"minimum": 26}, ("iid leaves a client with 25 of the 100", "partition.minimum is 26")),
+        ({"scheme": "dirichlet", "minimum": 26}, ("fewer than 26 of the 100", "or set balanced to true")),
         (
             {"scheme": "two_labels", "clients": 1},
             ("3 classes out among 1 clients", "at least 2 clients", "change `clients`"),

@@ -29,13 +29,21 @@ seed = st.sampled_from([0, 1, 2**63, 10**30, -1])
     scheme=st.sampled_from([*SCHEMES, "", "two_label"]),
     seed=seed,
     alpha=st.floats(1e-3, 1e3) | odd,
+    more=st.fixed_dictionaries(
+        {},
+        optional={
+            "balanced": st.just(True),
+            "shards_per_client": st.integers(1, 9) | st.just(2**31 - 1),
+            "minimum": st.integers(0, 30) | st.just(2**31 - 1),
+        },
+    ),
     test_share=st.sampled_from([0.25, 0.25, 0.4]) | share,
     validation_share=st.sampled_from([0.1, 0.0, 0.3]) | share,
     pooled=st.booleans(),
     data=st.data(),
 )
 def test_every_sample_is_somewhere_once(
-    labels, clients, scheme, seed, alpha, test_share, validation_share, pooled, data
+    labels, clients, scheme, seed, alpha, more, test_share, validation_share, pooled, data
 ) -> None:
     everyone = list(range(len(labels)))
     pool = data.draw(st.lists(st.sampled_from(everyone), unique=True)) if pooled and everyone else everyone
@@ -48,6 +56,7 @@ def test_every_sample_is_somewhere_once(
             scheme,
             seed,
             alpha=alpha,
+            **more,
             test_share=test_share,
             validation_share=validation_share,
             pool=given_pool if pooled else None,

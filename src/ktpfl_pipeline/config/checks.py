@@ -70,10 +70,15 @@ def check_names(name: str, experiment: Experiment) -> None:
     from ktpfl_pipeline import methods
     from ktpfl_pipeline.core import executors, setting
     from ktpfl_pipeline.data import sources
-    from ktpfl_pipeline.data.partition import SCHEMES
+    from ktpfl_pipeline.data.partition import NATURAL, SCHEMES
     from ktpfl_pipeline.models import MODELS, find
 
-    check_known(f"{name}.partition.scheme", experiment.partition.scheme, SCHEMES)
+    check_known(f"{name}.partition.scheme", experiment.partition.scheme, [*SCHEMES, NATURAL])
+    if experiment.clients is None and experiment.partition.scheme != NATURAL:
+        raise InputError(
+            f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
+            f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
+        )
     for architecture in experiment.architectures:
         check_extension(f"{name}.architectures", architecture, MODELS, find)
     for method in experiment.compare:

@@ -76,7 +76,12 @@ class Partition(Settings):
 
     scheme: str = "dirichlet"
     alpha: Positive = 0.5
+    balanced: bool = False
     labels_per_client: Count = 2
+    shards_per_client: Count = 2
+    minimum: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    feature_skew: Literal["none", "rotation", "blur", "colour", "noise"] = "none"
+    feature_levels: Annotated[int, Field(ge=2, le=360)] = 4
     test_share: Share = 0.25
     validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
@@ -142,7 +147,7 @@ class Experiment(Settings):
     rounds: Count = 30
     evaluate_every: Count = 1
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
-    clients: Count = 20
+    clients: Count | None = 20  # None: all of the source
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()

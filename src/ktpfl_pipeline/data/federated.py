@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 
 
@@ -46,17 +48,37 @@ class SeedData:
         public: the public images, (m, C, H, W) uint8.
         partition: by client, the indices of its private images.
         classes: K, the number of classes.
+        skew: how images differ between clients; None where they do not.
+        names: (N,) what the source calls its clients; empty where a scheme dealt out its samples.
     """
 
     private: LabelledDataset
     public: Tensor
     partition: dict[int, ClientIndices]
     classes: int
+    skew: FeatureSkew | None = None
+    names: tuple[str, ...] = ()
 
     @cached_property
     def clients(self) -> dict[int, ClientData]:
         """Each client's images, ids ascending."""
-        return {n: ClientData(*map(self.private.take, own)) for n, own in sorted(self.partition.items())}
+        return {n: self._client(n, own) for n, own in sorted(self.partition.items())}
+
+    def _client(self, n: int, own: ClientIndices) -> ClientData:
+        data = ClientData(*map(self.private.take, own))
+        if self.skew is None:
+            return data
+        skewed = (self.skew.applied(each.inputs, n, split, self._unit) for split, each in data._asdict().items())
+        return ClientData(*map(LabelledDataset, skewed, (each.labels for each in data)))
+
+    @cached_property
+    def _unit(self) -> Tensor:
+        """Standard deviation of each feature, or of each channel of a series; nothing of images."""
+        inputs = self.private.inputs
+        if not inputs.is_floating_point():
+            return torch.ones(())
+        along = [0, *range(2, inputs.ndim)]
+        return inputs.std(dim=along, keepdim=True)[0]
 
     @cached_property
     def label_counts(self) -> Tensor:
@@ -74,6 +96,8 @@ class SeedData:
             for split in own:
                 digest.update(f"{client}:{len(split)}".encode())
                 digest.update(split.contiguous().numpy().data)
+        if self.skew is not None:
+            digest.update(repr(self.skew).encode())
         return digest.hexdigest()[:16]
 
 
@@ -86,21 +110,27 @@ class FederatedData:
         public: the public set.
         partitions: by seed and client, the indices of its private images.
         settings: that it was made with, as plain values.
+        skew: kind and levels by which images differ between clients, see `FeatureSkew`; None where they do not.
+        names: by seed, what the source calls the clients; empty where a scheme dealt out its samples.
     """
 
     private: LabelledDataset
     public: PublicSet
     partitions: dict[int, dict[int, ClientIndices]]
     settings: dict[str, Any] = field(default_factory=dict)
+    skew: tuple[str, int] | None = None
+    names: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
-            "private": vars(self.private),
+            "private": {"inputs": self.private.inputs, "labels": self.private.labels},
             "public": vars(self.public),
             "partitions": partitions,
             "settings": self.settings,
+            "skew": self.skew,
+            "names": self.names,
         }
 
     @classmethod
@@ -110,13 +140,21 @@ class FederatedData:
             seed: {n: ClientIndices(*own) for n, own in clients.items()}
             for seed, clients in values["partitions"].items()
         }
-        return cls(LabelledDataset(**values["private"]), PublicSet(**values["public"]), partitions, values["settings"])
+        private, public = LabelledDataset(**values["private"]), PublicSet(**values["public"])
+        return cls(private, public, partitions, *(values[name] for name in ("settings", "skew", "names")))
 
     @cached_property
     def seeds(self) -> dict[int, SeedData]:
         """What the runs of each seed see."""
         classes = int(self.private.labels.max()) + 1
         return {
-            seed: SeedData(self.private, self.public.of_seed(seed), partition, classes)
+            seed: SeedData(
+                self.private,
+                self.public.of_seed(seed),
+                partition,
+                classes,
+                self.skew and FeatureSkew(*self.skew, seed),
+                self.names.get(seed, ()),
+            )
             for seed, partition in self.partitions.items()
         }

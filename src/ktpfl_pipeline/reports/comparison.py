@@ -27,7 +27,10 @@ TERMINAL = ("Spread over clients (points)", "Paper (%)")
 """Columns that the terminal does not show."""
 SOURCES = {**paper.DATASETS, "digits": "handwritten digits", "mnist": "MNIST", "cifar100": "CIFAR-100"}
 """What private data is called in a title."""
-PARAMETERS = {"dirichlet": "alpha", "k_labels": "labels_per_client"}
+PARAMETERS = {
+    **{"dirichlet": "alpha", "quantity": "alpha"},
+    **{"k_labels": "labels_per_client", "shards": "shards_per_client"},
+}
 """The setting that says what a partition is, where there is one."""
 
 
@@ -110,10 +113,9 @@ def variant(settings: dict[str, Any]) -> str:
     """
     names = ("private", "image", "partition", "public", "adversaries")
     private, image, partition, public, adversaries = (settings.get(group, {}) for group in names)
-    scheme, clients = partition.get("scheme"), settings.get("clients")
+    clients = settings.get("clients", 0)
     parts = [private.get("source"), "{size}x{size}x{channels}".format(**image) if image else None]
-    parts += [f"{clients}_clients" if clients else None, scheme]
-    parts += [partition.get(PARAMETERS.get(scheme, "")), public.get("source")]
+    parts += [f"{clients or 'all'}_clients" if clients != 0 else None, *_asked(partition), public.get("source")]
     if settings.get("participation", 1) < 1:
         parts.append(settings["participation"])
     if adversaries.get("share"):
@@ -123,10 +125,12 @@ def variant(settings: dict[str, Any]) -> str:
     return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
 
 
-def _partition(scheme: str, settings: dict[str, Any]) -> str:
-    """Return a partition in words, with what it was asked for: ``dirichlet 0.3``."""
-    asked = settings.get("partition", {}).get(PARAMETERS.get(scheme, ""))
-    return plain(scheme) if asked is None else f"{plain(scheme)} {asked}"
+def _asked(partition: dict[str, Any]) -> list[str]:
+    """Return a partition with what it was asked for: ``dirichlet``, ``0.3``, ``balanced``, ``rotation``."""
+    scheme, skew = partition.get("scheme", ""), partition.get("feature_skew", "none")
+    balanced = "balanced" if scheme == "dirichlet" and partition.get("balanced") else ""
+    found = [scheme, partition.get(PARAMETERS.get(scheme, ""), ""), balanced, "" if skew == "none" else skew]
+    return [str(part) for part in found if part != ""]
 
 
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
@@ -139,7 +143,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     facts = [
         paper.DATASETS.get(source.partition(":")[0], source),
         f"{image['size']} × {image['size']} pixels, {plural(image['channels'], 'channel')}" if image else "",
-        f"partition {_partition(main.runs[0].partition, settings)}",
+        f"partition {plain(' '.join(_asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
         f"{present} of them in a round" if present < main.clients else "",
         plural(main.rounds, "round"),

@@ -126,12 +126,12 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     def order(each: Comparison) -> tuple[Any, ...]:
         dataset = (_rank(each.dataset, paper.DATASETS.values()), each.dataset)
         partition = (_rank(each.partition, ["all labels", "two labels"]), each.partition)
-        return (each.one_architecture, *dataset, *partition, each.settings["clients"], each.place)
+        return (each.one_architecture, *dataset, *partition, each.settings["clients"] or 0, each.place)
 
     ordered = sorted(comparisons, key=order)
     titles = [f"{each.dataset}, {each.partition}{ONE * each.one_architecture}" for each in ordered]
     for additions in (
-        [plural(each.settings["clients"], "client") for each in ordered],
+        [words.clients(each.settings) for each in ordered],
         [f"public {plain(str(each.settings['public']['source']))}" for each in ordered],
         [each.place for each in ordered],
     ):
@@ -178,7 +178,7 @@ def paper_table(columns: Columns) -> Table:
     others = [each for each in columns.values() if paper.differences(each.settings)]
     for method, name in paper.names().items():
         for each in others:
-            which = plural(each.settings["clients"], "client") if each.one_architecture else each.partition
+            which = words.clients(each.settings) if each.one_architecture else each.partition
             if number := paper.written(each.settings, method):
                 rows.setdefault(name, {"Method in the paper": name})[f"{each.dataset}, {which} (%)"] = number
     return Table.of("paper", list(rows.values()))

@@ -85,11 +85,13 @@ def differences(settings: dict[str, Any]) -> list[str]:
     given = flat(settings)
     source, classes = str(given.get("private.source")), given.get("private.classes")
     family, scheme = _family(source), given.get("partition.scheme")
+    skew = given.get("partition.feature_skew", "none")
     found = {
         f"data {source}, whatever it holds of {DATASETS.get(family)}": source.startswith("npz:") and family in DATASETS,
         f"{given.get('private.samples')} private images instead of all": given.get("private.samples") is not None,
         f"data {source} instead of {_or(DATASETS.values())}": family not in DATASETS,
         f"{len(classes or ())} classes instead of {CLASSES}": classes is not None and len(classes) != CLASSES,
+        f"feature skew {skew}": skew != "none",
         f"partition {scheme} instead of {_or(PARTITIONS)}": scheme not in PARTITIONS,
         **(_of_table_2(given) if one_architecture(settings) else _of_table_1(given, family)),
     }
@@ -97,7 +99,7 @@ def differences(settings: dict[str, Any]) -> list[str]:
 
 
 def _of_table_1(given: dict[str, Any], family: str) -> dict[str, bool]:
-    clients, public = given.get("clients"), given.get("public.source")
+    clients, public = given.get("clients") or "all", given.get("public.source")
     models = Counter(given.get("architectures") or [])
     unlike = set(models) != set(ARCHITECTURES) or len(set(models.values())) != 1
     named = f"models {', '.join(models) or None} instead of {', '.join(ARCHITECTURES)} in equal numbers"

@@ -13,7 +13,7 @@ from ktpfl_pipeline.reports.model import Notes, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, percent, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
-from ktpfl_pipeline.reports.words import averaged, listed_seeds, plain, plural, setting
+from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting
 from ktpfl_pipeline.reports.words import settings as written
 
 
@@ -46,7 +46,7 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
         summary=told,
         facts=[
             f"private {settings['private']['source']}",
-            f"{plural(settings['clients'], 'client')}, {plain(settings['partition']['scheme'])}",
+            f"{clients(settings)}, {plain(settings['partition']['scheme'])}",
             plural(settings["rounds"], "round"),
             listed_seeds(tuning.seeds),
         ],

@@ -28,6 +28,12 @@ def plural(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
+def clients(settings: Mapping[str, Any]) -> str:
+    """Return how many clients an experiment asks for: ``20 clients``, or all of the source."""
+    asked = settings["clients"]
+    return "all clients of the source" if asked is None else plural(asked, "client")
+
+
 def listed_seeds(seeds: Sequence[int]) -> str:
     """Return which seeds: ``seed 0``, ``seeds 0, 1``."""
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"

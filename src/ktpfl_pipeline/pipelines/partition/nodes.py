@@ -6,19 +6,31 @@ from ktpfl_pipeline.config.schema import Experiment
 
 
 def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> Any:
-    """Return who owns what for every seed, as a table with the columns seed, client, split, index, label."""
-    from ktpfl_pipeline.pipelines.partition.table import partition_for_seed, to_table
+    """Return who owns what for every seed, as a table with the columns seed, client, split, index, label.
 
+    With the scheme ``natural`` there is one more, owner: what the source calls the client.
+    """
+    from ktpfl_pipeline.data.feature_skew import FeatureSkew
+    from ktpfl_pipeline.data.partition import NATURAL
+    from ktpfl_pipeline.pipelines.partition.table import owners, partition_for_seed, to_table
+
+    settings = experiment.partition
+    if settings.feature_skew != "none":
+        FeatureSkew(settings.feature_skew, settings.feature_levels, 0).check(private.inputs)
     partitions = {seed: partition_for_seed(experiment, private, public_set, seed) for seed in experiment.seeds}
-    return to_table(partitions, private.labels)
+    return to_table(partitions, private.labels, owners(private, partitions) if settings.scheme == NATURAL else None)
 
 
 def join(experiment: Experiment, private: Any, public_set: Any, partition: Any) -> Any:
     """Return the `FederatedData` that every method is given, with the indices as they were saved."""
     from ktpfl_pipeline.data.federated import FederatedData
-    from ktpfl_pipeline.pipelines.partition.table import from_table
+    from ktpfl_pipeline.data.partition import NATURAL
+    from ktpfl_pipeline.pipelines.partition.table import from_table, owners
 
-    return FederatedData(private, public_set, from_table(partition), experiment.of_data())
+    partitions, asked = from_table(partition), experiment.partition
+    skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
+    names = owners(private, partitions) if asked.scheme == NATURAL else {}
+    return FederatedData(private, public_set, partitions, experiment.of_data(), skew, names)
 
 
 def draw_partition(federation: Any) -> Any:

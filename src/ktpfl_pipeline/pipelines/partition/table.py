@@ -1,5 +1,6 @@
 """The partition as a table that a person can open, and back."""
 
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import pandas as pd
@@ -9,7 +10,8 @@ from torch import Tensor
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.federated import PublicSet
-from ktpfl_pipeline.data.partition import ClientIndices, partition
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 
 SPLITS = ("train", "validation", "test")
 
@@ -21,25 +23,38 @@ def partition_for_seed(
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == "open_part":
         free[public_set.indices[seed]] = False
-    settings = experiment.partition
-    return partition(
-        private.labels,
-        experiment.clients,
-        settings.scheme,
-        seed,
-        alpha=settings.alpha,
-        labels_per_client=settings.labels_per_client,
-        test_share=settings.test_share,
-        validation_share=settings.validation_share,
-        pool=free.nonzero().flatten(),
-    )
+    common = {"minimum", "test_share", "validation_share"}
+    settings, pool = experiment.partition, free.nonzero().flatten()
+    if settings.scheme == NATURAL:
+        return natural(private, experiment.clients, seed, pool=pool, **settings.model_dump(include=common))
+    clients = cast("int", experiment.clients)  # null is for natural alone, see `config.checks`
+    own = common | {"alpha", "balanced", "labels_per_client", "shards_per_client"}
+    return partition(private.labels, clients, settings.scheme, seed, pool=pool, **settings.model_dump(include=own))
 
 
-def to_table(partitions: dict[int, dict[int, ClientIndices]], labels: Tensor) -> pd.DataFrame:
-    """Return one row per private image: seed, client, split, index into the private images, label."""
+def owners(private: LabelledDataset, partitions: dict[int, dict[int, ClientIndices]]) -> dict[int, tuple[str, ...]]:
+    """Return by seed what the source calls each client of a natural partition, in order of client."""
+    if not isinstance(private, OwnedDataset):
+        return {}
+    return {
+        seed: tuple(private.names[int(private.owners[own.train[0]])] for _, own in sorted(clients.items()))
+        for seed, clients in partitions.items()
+    }
+
+
+def to_table(
+    partitions: dict[int, dict[int, ClientIndices]],
+    labels: Tensor,
+    names: Mapping[int, Sequence[str]] | None = None,
+) -> pd.DataFrame:
+    """Return one row per private image: seed, client, split, index into the private images, label.
+
+    With the `names` of the clients by seed, a column has that of the owner.
+    """
     parts = [
         pd.DataFrame(
             {"seed": seed, "client": client, "split": split, "index": indices, "label": labels[indices].numpy()}
+            | ({"owner": names[seed][client]} if names else {})
         )
         for seed, clients in partitions.items()
         for client, own in clients.items()

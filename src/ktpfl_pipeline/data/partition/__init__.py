@@ -1,0 +1,127 @@
+"""Who gets which samples, and which of them for training, validation and test.
+
+`partition` shares samples out by a scheme of `SCHEMES`; `natural` leaves them with the owners that they came with.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.data.partition.natural import NATURAL, natural
+from ktpfl_pipeline.data.partition.schemes import MAX_ALPHA, SCHEMES, Asked
+from ktpfl_pipeline.data.partition.split import (
+    Array,
+    ClientIndices,
+    check_shares,
+    draw_stratified,
+    enough,
+    fits,
+    least,
+    split,
+    stream,
+)
+
+__all__ = [
+    "NATURAL",
+    "SCHEMES",
+    "ClientIndices",
+    "draw_stratified",
+    "label_counts",
+    "label_similarity",
+    "natural",
+    "partition",
+]
+
+
+def partition(
+    labels: Tensor,
+    clients: int,
+    scheme: str,
+    seed: int,
+    *,
+    alpha: float = 0.5,
+    balanced: bool = False,
+    labels_per_client: int = 2,
+    shards_per_client: int = 2,
+    minimum: int = 0,
+    test_share: float = 0.25,
+    validation_share: float = 0.1,
+    pool: Tensor | None = None,
+) -> dict[int, ClientIndices]:
+    """Share the samples out among the clients, and split each client's share into train, validation and test.
+
+    Every sample of the pool goes to exactly one split of one client. Within a client the splits are stratified: each
+    has the client's own label distribution, up to rounding (KT-pFL section 5.1: 75 % train, 25 % test). Validation
+    samples, which the paper does not have, are taken from the training part.
+
+    Args:
+        labels: (M,), class numbers of the dataset.
+        clients: N, how many clients.
+        scheme: a name of `SCHEMES`.
+        seed: the run's seed; the split of a client depends on it, the client's number and the client's samples alone.
+        alpha: concentration of `dirichlet` and `quantity`: small values are far from IID, large ones near it.
+        balanced: whether all clients of `dirichlet` get equally many samples.
+        labels_per_client: k of `k_labels`.
+        shards_per_client: of `shards`.
+        minimum: the fewest samples that a client may have: `dirichlet` is drawn anew until all have them, `quantity`
+            gives them to all, and with another scheme fewer are an error. No less than can be split.
+        test_share: the part of a client's samples to test on, rounded up, in (0, 1).
+        validation_share: the part of what remains to validate on, rounded, at least one sample; 0 for none.
+        pool: (n,), indices of the samples to share out, each once; None for all.
+
+    Returns:
+        {client: indices into the dataset} for the clients 0 to N - 1, each with at least two training samples, one
+        test sample and, unless the validation share is 0, one validation sample.
+
+    Raises:
+        InputError: an unknown scheme, a number out of range, or too few samples for so many clients.
+    """
+    if scheme not in SCHEMES:
+        raise unknown("partition scheme", scheme, SCHEMES)
+    if clients < 1:
+        raise InputError(f"a federation of {clients} clients is not possible: choose 1 client or more.")
+    check_shares(test_share, validation_share)
+    if not 0 < alpha <= MAX_ALPHA:
+        raise InputError(f"alpha {alpha} must be above 0 and at most {MAX_ALPHA:,.0f}, such as 0.5.")
+
+    indices = np.arange(len(labels)) if pool is None else pool.numpy()
+    if len(np.unique(indices)) < len(indices):
+        raise ValueError("the pool names a sample twice")
+    known, shares = labels.numpy(), dict[int, Array]()
+    if fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
+        surely = enough(test_share, validation_share, limit=len(indices))
+        asked = Asked(alpha, balanced, labels_per_client, shards_per_client, surely, max(minimum, surely))
+        owner = SCHEMES[scheme](known[indices], clients, seed, asked)
+        shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
+    if not shares or not all(fits(len(share), test_share, validation_share) for share in shares.values()):
+        raise InputError(
+            f"{len(indices):,} samples are too few for {clients:,} clients under {scheme}: {least(validation_share)}."
+            " Lower clients or test_share, or take a source with more samples."
+        )
+    if (fewest := min(map(len, shares.values()))) < minimum:
+        raise InputError(
+            f"{scheme} leaves a client with {fewest:,} of the {len(indices):,} samples, and partition.minimum is"
+            f" {minimum:,}: lower it or clients."
+        )
+    return {
+        client: split(share, known[share], test_share, validation_share, stream(seed, "split", client))
+        for client, share in shares.items()
+    }
+
+
+def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int) -> Tensor:
+    """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client.
+
+    Args:
+        labels: (M,) of all samples.
+        indices: by client, its samples.
+        classes: K.
+    """
+    return torch.stack([torch.bincount(labels[torch.cat(indices[n])], minlength=classes) for n in sorted(indices)])
+
+
+def label_similarity(counts: Tensor) -> Tensor:
+    """Return the cosine similarity of the clients' label distributions, (N, N) float64 in [0, 1], of (N, K) counts."""
+    directions = torch.nn.functional.normalize(counts.double(), dim=1)
+    return (directions @ directions.T).clamp(0, 1)

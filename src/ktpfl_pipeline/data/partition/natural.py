@@ -1,0 +1,86 @@
+"""The partition that nobody had to make: every sample stays with the owner that it came with."""
+
+import logging
+
+import numpy as np
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition.split import ClientIndices, check_shares, least, split, stream
+
+NATURAL = "natural"
+"""The scheme's name, in conf/ and in reports."""
+
+logger = logging.getLogger(__name__)
+
+
+def natural(
+    dataset: LabelledDataset,
+    clients: int | None,
+    seed: int,
+    *,
+    minimum: int = 0,
+    test_share: float = 0.25,
+    validation_share: float = 0.1,
+    pool: Tensor | None = None,
+) -> dict[int, ClientIndices]:
+    """Leave the samples with their owners, and split each owner's into train, validation and test.
+
+    The test samples are those that the source gives; where it gives none, they are drawn as by `partition`. Validation
+    samples are drawn from the others.
+
+    Args:
+        dataset: an `OwnedDataset`, M samples.
+        clients: N, how many of the owners take part, drawn anew with each seed; None for all.
+        seed: the run's seed; the split of an owner does not depend on who else takes part.
+        minimum: an owner with fewer samples is left out, which the log tells.
+        test_share: as of `partition`; unused where the source says what is tested on.
+        validation_share: as of `partition`.
+        pool: (n,), indices of the samples that take part, each once; None for all.
+
+    Returns:
+        {client: indices into the dataset} for the clients 0 to N - 1, in the order of the owners' numbers.
+
+    Raises:
+        InputError: a source without owners, fewer owners than clients, or an owner with too few samples to be split.
+    """
+    if not isinstance(dataset, OwnedDataset):
+        raise InputError(
+            "partition.scheme is natural, and the source of the private data does not say whose samples they are: take"
+            " one that does (an .npz file with an array 'clients', a folder for each client), or another scheme."
+        )
+    check_shares(test_share, validation_share)
+    indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
+    owners = dataset.owners.numpy()[indices]
+    sizes = np.bincount(owners, minlength=len(dataset.names))
+    kept = np.flatnonzero(sizes >= minimum)
+    if len(kept) < len(sizes):
+        out = ", ".join(dataset.names[owner] for owner in np.flatnonzero(sizes < minimum)[:10])
+        left = len(sizes) - len(kept)
+        logger.info(f"Seed {seed}: {left} of {len(sizes)} clients have fewer than {minimum} samples: without {out}.")
+    if clients is None:
+        clients = len(kept)
+    if not 1 <= clients <= len(kept):
+        enough = f" with {minimum:,} samples or more (partition.minimum)" if minimum else ""
+        raise InputError(
+            f"a federation of {clients:,} clients is not possible: the source has {len(kept):,} of them{enough}. Choose"
+            " so many or fewer, null for all."
+        )
+    if clients < len(kept):
+        kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])
+    parts = {}
+    for client, owner in enumerate(kept.tolist()):
+        mine = indices[owners == owner]
+        tested = None if dataset.test is None else dataset.test.numpy()[mine]
+        draw = stream(seed, "split", owner)
+        own = split(mine, dataset.labels.numpy()[mine], test_share, validation_share, draw, tested)
+        if len(own.train) < 2 or not len(own.test) or (validation_share and not len(own.validation)):
+            raise InputError(
+                f"client {dataset.names[owner]!r} of the source has {len(own.train) + len(own.validation)} samples to"
+                f" train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Leave small"
+                " clients out with partition.minimum, such as 10."
+            )
+        parts[client] = own
+    return parts

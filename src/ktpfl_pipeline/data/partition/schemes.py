@@ -1,0 +1,217 @@
+"""Who gets which samples, from the labels alone: the ways to share a dataset out among clients.
+
+KT-pFL section 5.1 shares the data out in two ways and contradicts itself about which is which; we name them after what
+they do. By its Table 1 and figure captions `all_labels` is its Non-IID_1 and `two_labels` its Non-IID_2.
+
+`SCHEMES` is the registry. Legend: N clients, M samples, K classes.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.partition.split import Array, stream
+
+MAX_DRAWS = 100  # how often `dirichlet` is drawn anew before it gives up
+MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, the sampler overflows
+
+
+class Asked(NamedTuple):
+    """What a scheme is told beside the number of clients.
+
+    Attributes:
+        alpha: concentration of `dirichlet` and `quantity`.
+        balanced: of `dirichlet`, whether every client gets equally many samples.
+        labels: k of `k_labels`.
+        shards: of each client, of `shards`.
+        enough: a client with so many samples can surely be split.
+        minimum: the fewest samples that a client may have; at least `enough`.
+    """
+
+    alpha: float
+    balanced: bool
+    labels: int
+    shards: int
+    enough: int
+    minimum: int
+
+
+Scheme = Callable[[Array, int, int, Asked], Array]
+"""``scheme(labels, clients, seed, asked)`` returns the owner of every sample, (M,): each has one owner."""
+
+
+def _iid(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Every client draws from the same distribution: the shuffled samples are dealt out in equal numbers (± 1)."""
+    owner = np.empty(len(labels), dtype=np.int64)
+    owner[stream(seed, "partition", "iid").permutation(len(labels))] = np.arange(len(labels)) % clients
+    return owner
+
+
+def _all_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Every client has every class, in different amounts (KT-pFL's Non-IID_1 by Table 1).
+
+    The paper does not say how different. Here each client first gets a floor of every class: `enough` samples for one
+    to be trained and one to be tested on, where the class has that many for all, else a single one (none where a class
+    has fewer samples than there are clients). The rest of the class goes by proportions drawn uniformly from all
+    possible ones, Dirichlet(1, ..., 1), anew for each class.
+    """
+
+    def counts(size: int, draw: np.random.Generator) -> Array:
+        floor = asked.enough if size >= clients * asked.enough else int(size >= clients)
+        return floor + _portions(draw.dirichlet(np.ones(clients)), size - clients * floor)
+
+    return _deal_classes(labels, counts, seed, "all_labels")
+
+
+def _two_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Every client has two classes (KT-pFL's Non-IID_2 by Table 1): `k_labels` with k = 2."""
+    return _deal_labels(labels, clients, seed, 2, "two_labels")
+
+
+def _k_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Every client has k classes, the "pathological" partition of McMahan et al. (2017) with k for its two."""
+    return _deal_labels(labels, clients, seed, asked.labels, "k_labels")
+
+
+def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) -> Array:
+    """Return the owners where classes are dealt like cards.
+
+    From a shuffled deck of all classes each client takes the next k that differ; an empty deck is followed by a freshly
+    shuffled one. So the numbers of owners of any two classes differ by one at most (20 clients, 10 classes, k = 2: four
+    owners each). A class is shared out evenly among its owners (± 1). With fewer than K / k clients some classes would
+    have no owner and their samples would be lost, so that is refused.
+    """
+    classes = np.unique(labels)
+    if len(classes) < k or k * clients < len(classes):
+        raise InputError(
+            f"{scheme} cannot share {len(classes)} classes out among {clients} clients: it needs {k} classes or more"
+            f" and at least {math.ceil(len(classes) / k)} clients; change `clients`, or keep fewer or more classes with"
+            " `classes`."
+        )
+    draw, deck = stream(seed, "partition", scheme), list[int]()
+    hands: list[list[int]] = [[] for _ in range(clients)]
+    for hand in hands:
+        while len(hand) < k:
+            if all(card in hand for card in deck):  # it waits for a card that this deck no longer has
+                deck.extend(draw.permutation(classes).tolist())
+            hand.append(deck.pop(next(place for place, card in enumerate(deck) if card not in hand)))
+
+    owner = np.empty(len(labels), dtype=np.int64)
+    for label in classes:
+        mine = np.flatnonzero([label in hand for hand in hands])
+        place = stream(seed, "partition", scheme, int(label)).permutation(np.flatnonzero(labels == label))
+        owner[place] = mine[np.arange(len(place)) % len(mine)]
+    return owner
+
+
+def _dirichlet(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Every class goes to the clients by proportions drawn from Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
+
+    The whole partition is drawn anew until every client has `minimum` samples, at most `MAX_DRAWS` times.
+    """
+    if asked.balanced:
+        return _balanced(labels, clients, seed, asked.alpha)
+    concentration = np.full(clients, asked.alpha)
+    for attempt in range(MAX_DRAWS):
+        owner = _deal_classes(
+            labels, lambda size, draw: _portions(draw.dirichlet(concentration), size), seed, "dirichlet", attempt
+        )
+        if np.bincount(owner, minlength=clients).min() >= asked.minimum:
+            return owner
+    raise InputError(
+        f"dirichlet with alpha {asked.alpha} leaves some of {clients} clients with fewer than {asked.minimum} of the"
+        f" {len(labels):,} samples, in each of {MAX_DRAWS} draws: raise alpha, lower clients, or set balanced to true."
+    )
+
+
+def _balanced(labels: Array, clients: int, seed: int, alpha: float) -> Array:
+    """Return the owners where every client gets equally many samples (± 1) by class proportions of its own.
+
+    A client's proportions come from Dirichlet(alpha · K · p), p being those of the whole dataset: Hsu et al. (2019),
+    whose α is K times ours, so that ours is that of `dirichlet` where classes are equally large. The clients take turns
+    and draw the class of one sample each; a class that is used up falls out of everyone's proportions.
+    """
+    classes, places = np.unique(labels, return_inverse=True)
+    left = np.bincount(places)
+    draw = stream(seed, "partition", "dirichlet", "balanced")
+    wanted = draw.dirichlet(alpha * len(classes) * left / len(labels), size=clients)
+    order, picks = draw.permutation(clients), draw.random(len(labels))
+    pools = [draw.permutation(np.flatnonzero(places == place)).tolist() for place in range(len(classes))]
+    owner = np.empty(len(labels), dtype=np.int64)
+    for turn, pick in enumerate(picks):
+        client = order[turn % clients]
+        chances = np.cumsum(wanted[client] * (left > 0))
+        if chances[-1] < 1e-9:  # nothing that it wants is left
+            chances = np.cumsum(left)
+        place = min(int(np.searchsorted(chances, pick * chances[-1], side="right")), len(classes) - 1)
+        if not left[place]:  # rounding
+            place = int(left.argmax())
+        owner[pools[place].pop()] = client
+        left[place] -= 1
+    return owner
+
+
+def _shards(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """The samples, sorted by class, are cut into equal shards (± 1) of which every client gets as many (McMahan 2017).
+
+    A shard lies within one class or reaches over into the next, so a client has about as many classes as shards.
+    """
+    if (total := clients * asked.shards) > len(labels):
+        raise InputError(
+            f"shards_per_client {asked.shards} makes {total:,} shards for {clients:,} clients, of {len(labels):,}"
+            " samples: lower shards_per_client or clients."
+        )
+    draw = stream(seed, "partition", "shards")
+    by_class = np.lexsort((draw.permutation(len(labels)), labels))
+    owner = np.empty(len(labels), dtype=np.int64)
+    owner[by_class] = (draw.permutation(total) // asked.shards)[np.arange(len(labels)) * total // len(labels)]
+    return owner
+
+
+def _quantity(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Clients differ in how many samples they have, and not in their labels (Li et al. 2022, NIID-Bench).
+
+    Every client first gets `minimum` samples; the others go by proportions drawn from Dirichlet(alpha, ..., alpha).
+    """
+    draw, spare = stream(seed, "partition", "quantity"), len(labels) - clients * asked.minimum
+    if spare < 0:
+        raise InputError(
+            f"{len(labels):,} samples are too few for {clients:,} clients with {asked.minimum:,} each: lower clients or"
+            " partition.minimum."
+        )
+    sizes = asked.minimum + _portions(draw.dirichlet(np.full(clients, asked.alpha)), spare)
+    return draw.permutation(np.repeat(np.arange(clients), sizes))
+
+
+def _deal_classes(
+    labels: Array, counts: Callable[[int, np.random.Generator], Array], seed: int, *names: int | str
+) -> Array:
+    """Return the owners when `counts(size of the class, its stream)` says how many samples each client gets, (N,)."""
+    owner = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        draw = stream(seed, "partition", *names, int(label))
+        place = draw.permutation(np.flatnonzero(labels == label))
+        amounts = counts(len(place), draw)
+        owner[place] = np.repeat(np.arange(len(amounts)), amounts)
+    return owner
+
+
+def _portions(proportions: NDArray[np.float64], total: int) -> Array:
+    """Return whole numbers near `proportions` x `total` that add up to `total`."""
+    bounds = np.rint(np.cumsum(proportions) * total).astype(np.int64)
+    return np.diff(bounds, prepend=0)
+
+
+SCHEMES: dict[str, Scheme] = {
+    "iid": _iid,
+    "all_labels": _all_labels,  # Non-IID_1
+    "two_labels": _two_labels,  # Non-IID_2
+    "k_labels": _k_labels,
+    "dirichlet": _dirichlet,
+    "shards": _shards,
+    "quantity": _quantity,
+}

@@ -1,0 +1,86 @@
+"""Samples stay with the owners that they came with."""
+
+import logging
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition import natural
+
+SIZES = (40, 12, 100, 20)
+SHUFFLED = torch.randperm(172, generator=torch.Generator().manual_seed(0))
+OWNERS = torch.repeat_interleave(torch.arange(4), torch.tensor(SIZES))[SHUFFLED]
+DATA = OwnedDataset(torch.zeros(172, 3), torch.arange(172) % 4, OWNERS, ("ann", "bo", "cy", "di"))
+
+
+def owned_by(own) -> set[int]:
+    return set(OWNERS[torch.cat(own)].tolist())
+
+
+def test_everyone_keeps_all_samples():
+    parts = natural(DATA, None, 0)
+    assert [owned_by(own) for own in parts.values()] == [{0}, {1}, {2}, {3}]
+    assert [sum(map(len, own)) for own in parts.values()] == list(SIZES)
+    assert [len(own.test) for own in parts.values()] == [10, 3, 25, 5]
+    assert [len(own.validation) for own in parts.values()] == [3, 1, 8, 2]
+    assert torch.equal(torch.cat([torch.cat(own) for own in parts.values()]).sort().values, torch.arange(172))
+
+
+def test_some_are_drawn_anew_with_each_seed_and_are_split_as_among_all():
+    everyone = {seed: natural(DATA, None, seed) for seed in range(8)}
+    drawn = {seed: natural(DATA, 2, seed) for seed in range(8)}
+    found = set()
+    for seed, parts in drawn.items():
+        assert list(parts) == [0, 1]
+        who = [owned_by(own).pop() for own in parts.values()]
+        assert who == sorted(who)
+        found.add(tuple(who))
+        for client, owner in enumerate(who):
+            assert all(map(torch.equal, parts[client], everyone[seed][owner]))
+    assert len(found) > 2
+
+
+def test_test_samples_of_the_source_are_kept():
+    test = torch.arange(172) % 2 == 0
+    parts = natural(replace(DATA, test=test), None, 0, test_share=0.9)
+    for client, own in parts.items():
+        assert torch.equal(own.test, (test & (client == OWNERS)).nonzero().flatten())
+        assert len(own.validation) == max(1, round(0.1 * int((~test & (client == OWNERS)).sum())))
+
+
+def test_owners_below_the_minimum_are_left_out_and_the_log_says_so(caplog):
+    with caplog.at_level(logging.INFO):
+        parts = natural(DATA, None, 3, minimum=21)
+    assert [owned_by(own) for own in parts.values()] == [{0}, {2}]
+    assert "Seed 3: 2 of 4 clients have fewer than 21 samples: without bo, di." in caplog.text
+
+
+def test_samples_outside_the_pool_are_nobodys():
+    pool = torch.arange(0, 172, 2)
+    parts = natural(DATA, None, 0, pool=pool)
+    assert torch.equal(torch.cat([torch.cat(own) for own in parts.values()]).sort().values, pool)
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "words"),
+    [
+        (LabelledDataset(DATA.inputs, DATA.labels), {}, "is natural, and the source of the private data does not say"),
+        (DATA, {"clients": 5}, "federation of 5 clients is not possible: the source has 4 of them. Choose so many"),
+        (DATA, {"clients": 3, "minimum": 30}, "the source has 2 of them with 30 samples or more (partition.minimum)"),
+        (DATA, {"minimum": 101}, "federation of 0 clients is not possible: the source has 0"),
+        (DATA, {"test_share": 0.9}, "'bo' of the source has 1 samples to train and validate on and 11 to test on"),
+        (DATA, {"test_share": 1.0}, "test_share 1.0 must lie between 0 and 1"),
+        (replace(DATA, test=OWNERS != 1), {}, "client 'ann' of the source has 0 samples to train and validate on"),
+        (replace(DATA, test=OWNERS == 0), {}, "client 'ann' of the source has 0 samples to train and validate on"),
+        (replace(DATA, test=OWNERS < 0), {}, "and 0 to test on, and each client needs at least 2 to train on, 1 to"),
+        (DATA, {"pool": torch.arange(0)}, "has 0 samples to train and validate on and 0 to test on"),
+    ],
+)
+def test_what_does_not_fit_is_refused(data, changes, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        natural(data, **{"clients": None, "seed": 0} | changes)
