@@ -124,6 +124,11 @@ class TestPublicBatch:
     def test_bytes(self, transport: str, size: int) -> None:
         assert toy.federation(public_transport=transport).public_bytes() == size
 
+    @pytest.mark.parametrize(("transport", "size"), [("float32", 13 * 20), ("uint8", 13 * 20), ("indices", 13 * 4)])
+    def test_a_feature_has_four_bytes(self, transport: str, size: int) -> None:
+        fed = toy.again(toy.federation(), public=torch.zeros(24, 5), public_transport=transport)
+        assert fed.public_bytes() == size
+
 
 class TestCohortHelpers:
     def test_data_weights_by_hand(self) -> None:

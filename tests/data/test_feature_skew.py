@@ -8,11 +8,10 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 
 IMAGES = torch.randint(0, 256, (5, 3, 24, 24), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 FEATURES = torch.randn(400, 3, 10, generator=torch.Generator().manual_seed(0))
-ONE = torch.ones(())
 
 
 def seen(kind: str, client: int, inputs: torch.Tensor = IMAGES, levels: int = 4, **more) -> torch.Tensor:
-    given = {"split": "train", "unit": ONE, "seed": 0} | more
+    given = {"split": "train", "seed": 0} | more
     return FeatureSkew(kind, levels, given.pop("seed")).applied(inputs, client, **given)
 
 
@@ -70,9 +69,9 @@ def test_noise_has_its_size_and_streams():
 
 
 def test_noise_of_features_is_in_units_of_their_own():
-    unit = torch.tensor([1.0, 10.0, 0.0]).view(3, 1)
-    added = seen("noise", 3, FEATURES, unit=unit) - FEATURES
-    assert added.std(dim=(0, 2)).tolist() == pytest.approx([0.5, 5.0, 0.0], rel=0.05)
+    """They come standardised."""
+    added = seen("noise", 3, FEATURES) - FEATURES
+    assert added.std(dim=(0, 2)).tolist() == pytest.approx([0.5, 0.5, 0.5], rel=0.05)
 
 
 def test_what_cannot_be_skewed_so_is_refused():

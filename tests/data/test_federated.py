@@ -64,11 +64,16 @@ def test_skewed_clients_differ_by_level_and_public_images_stay(data: FederatedDa
     assert torch.equal(skewed.seeds[0].public, plain.seeds[0].public)
 
 
-def test_noise_of_features_goes_by_their_own_deviation(data: FederatedData) -> None:
-    features = torch.stack([torch.arange(8.0), torch.zeros(8)], 1)
-    noisy = replace(data, private=LabelledDataset(features, LABELS), skew=("noise", 2)).seeds[0].clients[1].train
-    assert not noisy.inputs[:, 0].eq(features[[4, 5], 0]).any()
-    assert torch.equal(noisy.inputs[:, 1], features[[4, 5], 1])
+def test_noise_of_features_is_added_to_what_is_standardised(data: FederatedData) -> None:
+    """So it goes by their own deviation."""
+    features = torch.stack([torch.arange(8.0), 1000 * torch.arange(8.0)], 1)
+    plain = replace(
+        data, private=LabelledDataset(features, LABELS), public=PublicSet(features[:3], data.public.indices)
+    )
+    noisy = replace(plain, skew=("noise", 2))
+    added = noisy.seeds[0].clients[1].train.inputs - plain.seeds[0].clients[1].train.inputs
+    assert 0 < added.abs().min() <= added.abs().max() < 3
+    assert torch.equal(noisy.seeds[0].clients[0].train.inputs, plain.seeds[0].clients[0].train.inputs)
 
 
 def test_saved_and_read_again(data: FederatedData) -> None:

@@ -80,13 +80,13 @@ class Setting:
 
     Attributes:
         clients: N clients, with distinct ids.
-        public: (M, C, H, W) uint8, the unlabelled public set.
+        public: (M, *shape), the unlabelled public set: images in uint8, or features in float32.
         public_batch_size: B = |D_r|, public samples used in one round.
         classes: K.
         build: makes a freshly initialised module from an architecture's name.
         seed: the seed of the run; every stream is derived from it.
-        public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels from
-            the server, or as indices into a copy that every client holds.
+        public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a
+            feature takes four bytes either way) from the server, or as indices into a copy that every client holds.
         on_divergence: what becomes of a client whose training leaves the finite numbers: ``stop`` ends the run,
             ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
             training.
@@ -196,8 +196,9 @@ class Setting:
 
     def public_bytes(self) -> int:
         """Return the bytes of one round's public batch on its way to one client."""
-        pixels = self.public[0].numel()
-        return self.public_batch_size * {"float32": 4 * pixels, "uint8": pixels, "indices": 4}[self.public_transport]
+        numbers, size = self.public[0].numel(), self.public.element_size()  # a byte a pixel, four a feature
+        each = {"float32": 4 * numbers, "uint8": size * numbers, "indices": 4}
+        return self.public_batch_size * each[self.public_transport]
 
     def positions(self, cohort: list[int]) -> Tensor:
         """Return the rows of server matrices that belong to the cohort, (|S|,)."""

@@ -42,14 +42,13 @@ class FeatureSkew(NamedTuple):
                 f" channel{'s' * (shape[0] > 1)}: choose rotation, blur, noise or none."
             )
 
-    def applied(self, inputs: Tensor, client: int, split: str, unit: Tensor) -> Tensor:
+    def applied(self, inputs: Tensor, client: int, split: str) -> Tensor:
         """Return inputs as a client has them, of the shape and type that they had.
 
         Args:
-            inputs: (n, *shape) of one split, as the source has them.
+            inputs: (n, *shape) of one split: images, or standardised features.
             client: its id.
             split: the name of the split, whose noise is its own.
-            unit: the standard deviation of features, broadcast to their shape; unused for images.
         """
         level = client % self.levels
         if level == 0 or len(inputs) == 0:
@@ -60,7 +59,7 @@ class FeatureSkew(NamedTuple):
         drawn *= level / (self.levels - 1)
         if inputs.dtype == torch.uint8:
             return (inputs + IMAGE_NOISE * drawn).round().clamp(0, 255).to(torch.uint8)
-        return inputs + FEATURE_NOISE * unit * drawn
+        return inputs + FEATURE_NOISE * drawn
 
 
 def _rotation(images: Tensor, level: int, levels: int) -> Tensor:

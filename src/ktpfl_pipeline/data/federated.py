@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
+from ktpfl_pipeline.data.standardisation import Standardisation
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,8 @@ class SeedData:
     """What the runs of one seed see. All share these tensors, and none writes to them; each is made when first asked.
 
     Attributes:
-        private: all private images with their labels.
-        public: the public images, (m, C, H, W) uint8.
+        private: all private samples, as their source gives them.
+        public: the public inputs, (m, *shape), likewise.
         partition: by client, the indices of its private images.
         classes: K, the number of classes.
         skew: how images differ between clients; None where they do not.
@@ -61,24 +61,28 @@ class SeedData:
 
     @cached_property
     def clients(self) -> dict[int, ClientData]:
-        """Each client's images, ids ascending."""
+        """Each client's samples as it has them, features standardised, ids ascending."""
         return {n: self._client(n, own) for n, own in sorted(self.partition.items())}
 
     def _client(self, n: int, own: ClientIndices) -> ClientData:
-        data = ClientData(*map(self.private.take, own))
-        if self.skew is None:
-            return data
-        skewed = (self.skew.applied(each.inputs, n, split, self._unit) for split, each in data._asdict().items())
-        return ClientData(*map(LabelledDataset, skewed, (each.labels for each in data)))
+        splits = []
+        for split, indices in own._asdict().items():
+            taken = self.private.take(indices)
+            inputs = self.standardised(taken.inputs)
+            inputs = inputs if self.skew is None else self.skew.applied(inputs, n, split)
+            splits.append(LabelledDataset(inputs, taken.labels))
+        return ClientData(*splits)
 
     @cached_property
-    def _unit(self) -> Tensor:
-        """Standard deviation of each feature, or of each channel of a series; nothing of images."""
-        inputs = self.private.inputs
-        if not inputs.is_floating_point():
-            return torch.ones(())
-        along = [0, *range(2, inputs.ndim)]
-        return inputs.std(dim=along, keepdim=True)[0]
+    def scale(self) -> Standardisation | None:
+        """How features are standardised; None for images, whose range is known."""
+        if not self.private.inputs.is_floating_point():
+            return None
+        return Standardisation.of(self.private.inputs, (own.train for _, own in sorted(self.partition.items())))
+
+    def standardised(self, inputs: Tensor) -> Tensor:
+        """Return inputs, private or public, as models see them: features standardised, images as they are."""
+        return inputs if self.scale is None else self.scale(inputs)
 
     @cached_property
     def label_counts(self) -> Tensor:
@@ -87,7 +91,7 @@ class SeedData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all of it."""
+        """A hash of all of it; how features are standardised follows from it."""
         digest = hashlib.sha256()
         for tensor in (self.private.inputs, self.private.labels, self.public):
             digest.update(str(tuple(tensor.shape)).encode())

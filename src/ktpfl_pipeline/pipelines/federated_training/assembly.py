@@ -29,7 +29,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
     compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
     return Federation(
         clients=clients,
-        public=own.public,
+        public=own.standardised(own.public),
         public_batch_size=experiment.public.batch,
         classes=own.classes,
         build=partial(models.build, shape=own.private.shape, classes=own.classes),

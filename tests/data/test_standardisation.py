@@ -1,0 +1,70 @@
+"""Features have mean 0 and standard deviation 1 in what clients train on, and nothing else has a say in it."""
+
+import pytest
+import torch
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.data.federated import FederatedData, PublicSet
+from ktpfl_pipeline.data.partition import ClientIndices
+from ktpfl_pipeline.data.standardisation import Standardisation
+
+GENERATOR = torch.Generator().manual_seed(0)
+LABELS = torch.arange(40) % 4
+PARTITION = {
+    3: ClientIndices(torch.arange(0, 12), torch.arange(12, 15), torch.arange(15, 20)),
+    1: ClientIndices(torch.arange(20, 33), torch.arange(33, 35), torch.arange(35, 40)),
+}
+TRAINING = [*range(12), *range(20, 33)]
+
+
+def features(*shape: int) -> torch.Tensor:
+    """Channels of very different places and spreads."""
+    place = 10.0 ** torch.arange(shape[1]).view(-1, *[1] * (len(shape) - 2))
+    return place * (5 + torch.randn(shape, generator=GENERATOR))
+
+
+def data(inputs: torch.Tensor, public: torch.Tensor) -> FederatedData:
+    chosen = PublicSet(public, {0: torch.arange(len(public))})
+    return FederatedData(LabelledDataset(inputs, LABELS), chosen, {0: PARTITION})
+
+
+@pytest.mark.parametrize("shape", [(40, 3), (40, 3, 7), (40, 2, 4, 5)], ids=["vectors", "series", "three axes"])
+def test_training_samples_of_all_clients_have_mean_0_and_deviation_1(shape: tuple[int, ...]) -> None:
+    seed = data(inputs := features(*shape), features(6, *shape[1:])).seeds[0]
+    trained = torch.cat([client.train.inputs for client in seed.clients.values()]).double()
+    along = [0, *range(2, trained.ndim)]
+    assert trained.shape == (25, *shape[1:])
+    assert trained.mean(dim=along) == pytest.approx(0, abs=1e-5)
+    assert trained.std(dim=along, correction=0) == pytest.approx(1, abs=1e-5)
+    assert seed.clients[1].test.inputs.dtype == torch.float32
+    assert torch.equal(seed.private.inputs, inputs), "what the source gives stays as it is"
+
+
+def test_what_is_tested_on_and_public_features_have_no_say() -> None:
+    inputs, public = features(40, 3), features(6, 3)
+    scale = data(inputs, public).seeds[0].scale
+    changed = inputs.clone()
+    changed[[n for n in range(40) if n not in TRAINING]] = 1e6
+    other = data(changed, public * 9).seeds[0].scale
+    assert scale is not None and other is not None
+    assert torch.equal(scale.mean, other.mean) and torch.equal(scale.std, other.std)
+
+
+def test_public_features_are_brought_to_the_same_scale() -> None:
+    inputs = features(40, 3)
+    seed = data(inputs, inputs[:12]).seeds[0]
+    assert torch.equal(seed.standardised(seed.public), seed.clients[3].train.inputs)
+
+
+def test_a_channel_without_any_spread_is_moved_and_not_stretched() -> None:
+    scale = Standardisation.of(torch.full((5, 2), 7.0), [torch.arange(5)])
+    assert scale.std.tolist() == [1.0, 1.0]
+    assert scale(torch.tensor([[7.0, 9.0]])).tolist() == [[0.0, 2.0]]
+
+
+def test_images_stay_as_they_are() -> None:
+    images = torch.randint(0, 256, (40, 1, 2, 2), generator=GENERATOR).to(torch.uint8)
+    seed = data(images, images[:5]).seeds[0]
+    assert seed.scale is None
+    assert seed.standardised(seed.public) is seed.public
+    assert torch.equal(seed.clients[3].train.inputs, images[:12])
