@@ -11,7 +11,8 @@ from experiment import EXPERIMENT
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines.download.nodes import load_private
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 
 COUNTS = [40, 20, 20]  # images by class
 
@@ -51,12 +52,58 @@ def test_more_than_there_are(raw: Path) -> None:
     with pytest.raises(InputError) as refused:
         private(raw, 81)
     assert str(refused.value) == (
-        "private.samples is 81 and there are 80 private images: lower it, or take all with private.samples: null."
+        "private.samples is 81 and there are 80 private samples: lower it, or take all with private.samples: null."
     )
 
 
 def test_too_few_for_every_class(raw: Path) -> None:
     with pytest.raises(
-        InputError, match=r"^private.samples is 2, which leaves class [12] without an image: raise it.$"
+        InputError, match=r"^private.samples is 2, which leaves class [12] without a sample: raise it.$"
     ):
         private(raw, 2)
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    """Forty samples of twelve values, of four clients, with public ones."""
+    features, labels = np.arange(480.0).reshape(40, 12), np.arange(40) % 2
+    np.savez(
+        tmp_path / "mine.npz", features=features, labels=labels, clients=np.arange(40) % 4, public=features[:7] + 1
+    )
+    return tmp_path
+
+
+def own(**private: Any) -> Any:
+    source = {"source": "npz:mine.npz", "samples": 30, **private}
+    return parsing.parse("mine", {**EXPERIMENT, "private": source, "public": {"source": "included"}, "image": None})
+
+
+def test_samples_keep_their_owners_and_are_given_a_shape(series: Path) -> None:
+    samples = load_private(own(shape=[3, 4]), series)
+    assert isinstance(samples, OwnedDataset)
+    assert samples.inputs.shape == (30, 3, 4)
+    numbers = samples.inputs[:, 0, 0].long() // 12
+    assert torch.equal(samples.owners, numbers % 4)
+    assert torch.equal(samples.labels, numbers % 2)
+    assert load_public(own(shape=[3, 4]), series, samples).shape == (7, 3, 4)
+
+
+def test_a_shape_of_other_values_is_refused(series: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"private.shape is \[5, 2\], which is 10 values, and .* has 12, of shape \[12\]"
+    ):
+        load_private(own(shape=[5, 2]), series)
+
+
+def test_public_inputs_of_another_kind_or_shape_are_refused(series: Path) -> None:
+    private = load_private(own(), series)
+    experiment = own().model_copy(update={"public": own().public.model_copy(update={"source": "digits"})})
+    with pytest.raises(
+        InputError, match=r"'digits' has images of shape \(1, 8, 8\) and .* features of shape \(12,\): cho"
+    ):
+        load_public(experiment, series, private)
+
+
+def test_features_are_not_brought_to_a_size_of_images(series: Path) -> None:
+    with pytest.raises(InputError, match=r"features and no images: set image: null\."):
+        load_private(own().model_copy(update={"image": parsing.parse("mine", EXPERIMENT).image}), series)

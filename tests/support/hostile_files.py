@@ -241,7 +241,7 @@ FILES: dict[str, tuple[str, Make, str]] = {
         claims("(__import__('os').mkdir('the-code-ran') or 6, 8, 8)"),
         NOT_WHOLE,
     ),
-    "npz: 20 GiB of zeros in 20 MB": (NPZ, zeros_of(20), "claims 20 GiB of images, more than the 16 GiB allowed"),
+    "npz: 20 GiB of zeros in 20 MB": (NPZ, zeros_of(20), "claims 20 GiB of data, more than the 16 GiB allowed"),
     "npz: an exabyte": (NPZ, claims("(6, 1099511627776, 1048576)"), "more than the 16 GiB allowed"),
     "npz: a size of 400 digits": (NPZ, claims(f"({10**400}, 8, 8)"), "mine.npz"),
     "npz: a size of 9,000 hexadecimal digits": (NPZ, claims(f"(0x{'f' * 9000}, 8, 8)"), "mine.npz"),
@@ -273,7 +273,11 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "npz: a zip directory of 8 GiB": (NPZ, huge_directory, "its directory is too long"),
     "npz: broken LZMA": (NPZ, lzma_member, NOT_WHOLE),
     "npz: an empty file": (NPZ, spoilt(lambda content: b""), NOT_WHOLE),
-    "npz: an empty archive": (NPZ, lambda raw: np.savez(raw / "mine.npz"), "has no array 'images', only none at all"),
+    "npz: an empty archive": (
+        NPZ,
+        lambda raw: np.savez(raw / "mine.npz"),
+        "has no array 'images' or 'features', only none at all",
+    ),
     "npz: the first half": (NPZ, spoilt(lambda content: content[: len(content) // 2]), NOT_WHOLE),
     "npz: all but the last byte": (NPZ, spoilt(lambda content: content[:-1]), NOT_WHOLE),
     "npz: a flipped bit among the pixels": (
@@ -370,7 +374,7 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "folder: sizes that differ": (
         FOLDER,
         lambda raw: [drawn(raw), drawn(raw, "1.png", IMAGES[0][:4])],
-        "resize all images to one size",
+        "give the experiment's image a size",
     ),
     "folder: a pipe": (FOLDER, lambda raw: [drawn(raw), os.mkfifo(in_class(raw))], "is no file that can be read"),
     "folder: a folder called PNG": (FOLDER, lambda raw: in_class(raw).mkdir(), "is no file that can be read"),

@@ -83,7 +83,7 @@ def check_names(name: str, experiment: Experiment) -> None:
         check_extension(f"{name}.architectures", architecture, MODELS, find)
     for method in experiment.compare:
         check_extension(f"{name}.compare", method, [ALL, *methods.METHODS], methods.find)
-    for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part"])):
+    for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part", "included"])):
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
         check_extension(f"{name}.{kind}.source", given, known, sources.find)

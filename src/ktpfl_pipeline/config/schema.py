@@ -48,6 +48,7 @@ class Private(Settings):
     source: str
     classes: Annotated[list[int] | None, OneOrMore] = None
     samples: Count | None = None
+    shape: Annotated[list[Count] | None, OneOrMore, Field(min_length=1, max_length=3)] = None
 
 
 class Public(Settings):

@@ -1,10 +1,15 @@
 """Samples that come with their owners: people, cameras, hospitals."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+
+MAX_NAME = 100  # signs of a client's name: it stands in tables and pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,3 +30,24 @@ class OwnedDataset(LabelledDataset):
         """Return the samples at `indices`, (n,) int64, in that order, with their owners."""
         test = None if self.test is None else self.test[indices]
         return OwnedDataset(self.inputs[indices], self.labels[indices], self.owners[indices], self.names, test)
+
+
+def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
+    """Return the names of clients as text, having checked that a table can show each; `where` they are from.
+
+    Raises:
+        InputError: if one is empty, too long or has signs that cannot be shown.
+    """
+    texts = tuple(map(str, names))
+    for text in texts:
+        if not 0 < len(text) <= MAX_NAME or not text.isprintable():
+            raise InputError(
+                f"{where} has a client named {text[: 2 * MAX_NAME]!r}: names are 1 to {MAX_NAME} signs that can be"
+                " shown; rename it."
+            )
+    return texts
+
+
+def kind(inputs: Tensor) -> str:
+    """Return what inputs (M, *shape) are, in words: ``"images of shape (3, 64, 64)"``."""
+    return f"{'images' if inputs.dtype == torch.uint8 else 'features'} of shape {tuple(inputs.shape[1:])}"

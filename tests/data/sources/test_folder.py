@@ -49,8 +49,11 @@ def other_size(path: Path):
     ("make", "words"),
     [
         (no_subfolder, ("has no subfolders", "subfolder of its own")),
-        (empty_class, ("b has no images", ".jpg", "add some or remove the folder")),
-        (other_size, ("b/2.png has 6 x 5 pixels and 1.png has 5 x 6", "resize all images to one size")),
+        (empty_class, ("b has no images", ".jpg", "add some or remove it")),
+        (
+            other_size,
+            ("b/2.png has 6 x 5 pixels and 1.png has 5 x 6", "give the experiment's image a size", "or resize them"),
+        ),
     ],
 )
 def test_unusable_folders_are_input_errors(tmp_path, make, words):

@@ -10,8 +10,10 @@ import torch
 from images import GREY, LABELS, RGB, draw
 from input_errors import input_error
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources import limits, load, npz
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.sources import limits, load, load_public, npz
 
 
 def save(path: Path, **arrays):
@@ -30,6 +32,51 @@ def test_npz_gives_the_arrays_as_they_are(tmp_path, images, dtype):
     assert np.array_equal(samples.inputs.permute(0, 2, 3, 1).numpy(), images.reshape(4, 6, 5, -1))
     assert samples.labels.dtype == torch.int64
     assert samples.labels.tolist() == [0, 2, 2, 5]  # class numbers as they are, though 1, 3 and 4 have no image
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4, 2, 5), (4, 2, 3, 5)])
+@pytest.mark.parametrize("dtype", ["f2", ">f4", "f8"])
+def test_features_of_any_shape_are_read_as_float32(tmp_path, shape, dtype):
+    features = np.arange(np.prod(shape)).reshape(shape).astype(dtype) / 8
+    samples = load(f"npz:{save(tmp_path / 'mine.npz', features=features, labels=LABELS)}", tmp_path)
+    assert type(samples) is LabelledDataset
+    assert samples.inputs.dtype == torch.float32
+    assert np.array_equal(samples.inputs.numpy(), features)
+
+
+@pytest.mark.parametrize(
+    ("clients", "names"),
+    [
+        (np.array([10, 9, 10, -1], "i2"), ("-1", "9", "10")),
+        (np.array(["b", "a", "b", "é"]), ("a", "b", "é")),
+        (np.array([b"b", b"a", b"b", "é".encode()]), ("a", "b", "é")),
+    ],
+)
+def test_owners_are_numbered_in_sorted_order(tmp_path, clients, names):
+    save(tmp_path / "mine.npz", images=GREY, labels=LABELS, clients=clients, test=[0, 1, 0, 1])
+    samples = load("npz:mine.npz", tmp_path)
+    assert isinstance(samples, OwnedDataset)
+    assert samples.names == names
+    assert len(set(samples.owners.tolist())) == 3
+    assert samples.owners[0] == samples.owners[2]
+    assert samples.test.tolist() == [False, True, False, True]
+    kept = load("npz:mine.npz", tmp_path, classes=[2, 5])
+    assert torch.equal(kept.owners, samples.owners[1:])
+    assert kept.labels.tolist() == [0, 0, 1]
+
+
+def test_public_inputs_come_with_the_private_ones_or_need_no_labels(tmp_path):
+    save(tmp_path / "mine.npz", images=GREY, labels=LABELS, public=RGB)
+    save(tmp_path / "series.npz", features=np.ones((2, 3, 4)), public=np.zeros((5, 3, 4), "f2"))
+    assert np.array_equal(load_public("included", "npz:mine.npz", tmp_path).permute(0, 2, 3, 1).numpy(), RGB)
+    assert load_public("included", "npz:series.npz", tmp_path).shape == (5, 3, 4)
+    assert torch.equal(load_public("npz:series.npz", "digits", tmp_path), torch.ones(2, 3, 4))
+    assert len(load_public("digits", "npz:mine.npz", tmp_path)) == 1797
+    save(tmp_path / "none.npz", images=GREY, labels=LABELS)
+    with input_error("none.npz has no array 'public'", "under that name", "open_part"):
+        load_public("included", "npz:none.npz", tmp_path)
+    with input_error("'digits' brings no public inputs", "choose open_part"):
+        load_public("included", "digits", tmp_path)
 
 
 def test_npz_paths_are_absolute_relative_or_from_home(tmp_path, monkeypatch):
@@ -53,13 +100,13 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"x": GREY, "y": LABELS}, ("no array 'images', only x, y", "savez_compressed")),
+        ({"x": GREY, "y": LABELS}, ("no array 'images' or 'features', only x, y", "savez_compressed")),
         ({"images": GREY}, ("no array 'labels', only images",)),
-        ({}, ("no array 'images', only none",)),
+        ({}, ("no array 'images' or 'features', only none",)),
         ({"images": GREY / 255, "labels": LABELS}, ("'images'", "is float64", "must be uint8", "images * 255")),
         ({"images": GREY.astype("int32"), "labels": LABELS}, ("is int32", "must be uint8")),
         ({"images": GREY[0], "labels": LABELS[:6]}, ("shape (6, 5)", "N x H x W")),
-        ({"images": RGB[..., :2], "labels": LABELS}, ("shape (4, 6, 5, 2)", "N x H x W x 3")),
+        ({"images": RGB[..., [0] * 5], "labels": LABELS}, ("shape (4, 6, 5, 5)", "with 1 to 4 channels")),
         ({"images": RGB.transpose(0, 3, 1, 2), "labels": LABELS}, ("shape (4, 3, 6, 5)", "transpose(0, 2, 3, 1)")),
         ({"images": GREY[:0], "labels": LABELS[:0]}, ("is empty", "(0, 6, 5)")),
         ({"images": GREY[:, :0], "labels": LABELS}, ("is empty", "(4, 0, 5)")),
@@ -70,6 +117,24 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         ({"images": GREY, "labels": LABELS - 1}, ("run from -1 to 4", "number the classes from 0")),
         ({"images": GREY, "labels": np.full(4, 2**64 - 1, np.uint64)}, ("18446744073709551615", "at most 9999")),
         ({"images": GREY, "labels": np.full(4, 10_000)}, ("to 10000", "at most 9999")),
+        (
+            {"images": GREY, "features": GREY / 2, "labels": LABELS},
+            ("'images' and the array 'features'", "one of them"),
+        ),
+        ({"features": GREY, "labels": LABELS}, ("'features'", "is uint8 and must be float16", "astype('float32')")),
+        ({"features": np.ones(4), "labels": LABELS}, ("shape (4,)", "N x F", "reshape")),
+        ({"features": np.ones((4, 1, 1, 1, 1)), "labels": LABELS}, ("shape (4, 1, 1, 1, 1)", "reshape")),
+        ({"features": np.ones((4, 0)), "labels": LABELS}, ("is empty (shape (4, 0))",)),
+        ({"features": np.diag([1, 1, np.nan, np.inf]), "labels": LABELS}, ("nan in row 2", "count from 0", "replace")),
+        ({"features": np.diag([1, 1e39, 1, 1]), "labels": LABELS}, ("inf in row 1",)),
+        ({"images": GREY, "labels": LABELS, "clients": LABELS / 1}, ("'clients'", "float64", "integers or text")),
+        ({"images": GREY, "labels": LABELS, "clients": LABELS[:3]}, ("4 images and 3 clients", "as many")),
+        ({"images": GREY, "labels": LABELS, "clients": np.array([b"\xff"] * 4)}, ("not a whole .npz", "utf-8")),
+        ({"images": GREY, "labels": LABELS, "clients": ["a", "b", "", "c"]}, ("a client named ''", "rename it")),
+        ({"images": GREY, "labels": LABELS, "clients": ["\x1b[31m"] * 4}, (r"named '\x1b[31m'", "can be shown")),
+        ({"images": GREY, "labels": LABELS, "test": LABELS > 0}, ("'test' and none", "whose each sample is")),
+        ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS}, ("'test'", "other than 0 and 1")),
+        ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS / 1}, ("'test'", "true or false")),
     ],
 )
 def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path, arrays, words):
@@ -120,7 +185,7 @@ def claim(shape) -> bytes:
 def test_a_zip_bomb_is_refused_before_it_is_read(tmp_path, monkeypatch):
     zipped(tmp_path / "bomb.npz", images=claim((10**6, 10**6, 10**3)), labels=claim((10**6,)) + bytes(10**6))
     monkeypatch.setattr(npz.np, "load", lambda *_, **__: pytest.fail("the arrays were read"))
-    with input_error("claims 931,322 GiB of images", "16 GiB allowed", "save fewer or smaller images"):
+    with input_error("claims 931,322 GiB of data", "16 GiB allowed", "save fewer or smaller samples"):
         load("npz:bomb.npz", tmp_path)
 
 
@@ -131,7 +196,7 @@ def test_more_than_half_of_the_free_memory_is_an_input_error(tmp_path, monkeypat
     monkeypatch.setattr(sys, "platform", "linux")
     assert len(load("npz:mine.npz", tmp_path)) == 64
     monkeypatch.setattr(limits, "free_memory", lambda: 6 * 2**20)
-    with input_error("mine.npz claims 4 MiB of images, more than half of the free memory (3 MiB)", "fewer or smaller"):
+    with input_error("mine.npz claims 4 MiB of data, more than half of the free memory (3 MiB)", "fewer or smaller"):
         load("npz:mine.npz", tmp_path)
     monkeypatch.setattr(sys, "platform", "darwin")  # where it is not known
     assert len(load("npz:mine.npz", tmp_path)) == 64

@@ -1,26 +1,30 @@
-"""Where images come from: scikit-learn's digits, torchvision's datasets, an `.npz` file, or a folder of images.
+"""Where samples come from: datasets that are downloaded, and files and folders of the user's own.
 
 `SOURCES` is the registry: a new source is one file and one line; one outside this package is named by its dotted path,
-``my_package.sources:load_csv:argument``. Every source gives all its images, as they are
-(uint8, native channels and size); `adapt` brings them to the channels and size of a federation.
+``my_package.sources:load_csv:argument``. Every source gives all its samples, as they are (images in uint8 with their
+own channels and size, or features in float32); those that know whose each sample is return an `OwnedDataset`. `adapt`
+brings images to the channels and size of a federation.
 """
 
 import re
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.data.sources import digits, downloads, folder, npz
+from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz
 from ktpfl_pipeline.data.sources.adaptation import adapt
 
-__all__ = ["SOURCES", "Source", "adapt", "find", "load"]
+__all__ = ["SOURCES", "Source", "adapt", "find", "load", "load_public"]
 
 Source = Callable[[str, Path], LabelledDataset]
 """Called with what stands behind the colon of `source:`, and the folder where datasets are and relative paths start."""
@@ -34,7 +38,15 @@ SOURCES: dict[str, Source] = {
     "emnist": downloads.load_emnist,  # emnist:<split>, letters by default
     "npz": npz.load,  # npz:<path>
     "folder": folder.load,  # folder:<path>
+    "clients": clients.load,  # clients:<path>
+    "leaf": leaf.load,  # leaf:<path>
 }
+INCLUDED: dict[str, Callable[..., Tensor]] = {"npz": npz.included, "clients": clients.included}
+"""Sources that may bring public inputs with the private ones: what ``public.source: included`` reads."""
+UNLABELLED: dict[str, Callable[..., Tensor]] = {"npz": npz.unlabelled, "folder": folder.unlabelled}
+"""Sources whose inputs need no labels where they are public."""
+SIZED = (folder.load, folder.unlabelled, clients.load, clients.included)
+"""What reads photographs, and is told their size in the federation: each is brought to it as it is read."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module tells it from ``name:argument``."""
@@ -61,17 +73,20 @@ def find(source: str) -> tuple[Source, str]:
     return function, own["argument"] or ""
 
 
-def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> LabelledDataset:
-    """Return all images of a source with their labels.
+def load(
+    source: str, folder: Path, classes: Sequence[int] | None = None, size: tuple[int, int] | None = None
+) -> LabelledDataset:
+    """Return all samples of a source with their labels, and with their owners where it knows them.
 
     Args:
         source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``; or a dotted
             path with or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
-        classes: keep only the images of these classes and renumber them 0, 1, ... in the order given; None keeps all.
+        classes: keep only the samples of these classes and renumber them 0, 1, ... in the order given; None keeps all.
+        size: height and width that photographs are brought to as they are read; None where they stay as they are.
 
     Returns:
-        images (M, channels, height, width) in the source's own channels and size, and labels (M,).
+        inputs (M, *shape), images in the source's own channels and size, and labels (M,).
 
     Raises:
         InputError: unknown source or class, a file that is missing or unusable, a download that failed.
@@ -80,8 +95,40 @@ def load(source: str, folder: Path, classes: Sequence[int] | None = None) -> Lab
         The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
     """
     function, argument = find(source)
-    samples = function(argument, folder)
+    samples: LabelledDataset = _read(function, argument, folder, size)
     return samples if classes is None else _keep(samples, classes, source)
+
+
+def load_public(source: str, private: str, folder: Path, size: tuple[int, int] | None = None) -> Tensor:
+    """Return the inputs that a public set is taken from, (M, *shape).
+
+    Args:
+        source: as for `load`, though it need not be labelled; or ``"included"``: what comes with the private source.
+        private: the private source.
+        folder: as for `load`, like
+        size: which photographs are brought to.
+
+    Raises:
+        InputError: as `load`; or the private source brings no public inputs.
+    """
+    if source != "included":
+        name, _, argument = source.partition(":")
+        if name in UNLABELLED:
+            unlabelled: Tensor = _read(UNLABELLED[name], argument, folder, size)
+            return unlabelled
+        return load(source, folder, size=size).inputs
+    name, _, argument = private.partition(":")
+    if name not in INCLUDED:
+        raise InputError(
+            f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file> and"
+            " clients:<folder> may: choose open_part or another source."
+        )
+    public: Tensor = _read(INCLUDED[name], argument, folder, size)
+    return public
+
+
+def _read(function: Callable[..., Any], argument: str, folder: Path, size: tuple[int, int] | None) -> Any:
+    return function(argument, folder, size) if function in SIZED else function(argument, folder)
 
 
 def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> LabelledDataset:
@@ -98,7 +145,8 @@ def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> Labe
     renumbered = torch.full((present[-1] + 1,), -1)
     renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
     kept = renumbered[samples.labels] >= 0
-    return LabelledDataset(samples.inputs[kept], renumbered[samples.labels[kept]])
+    taken = samples.take(kept.nonzero().flatten())
+    return replace(taken, labels=renumbered[taken.labels])
 
 
 def _ranges(numbers: list[int]) -> str:

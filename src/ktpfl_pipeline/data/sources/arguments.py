@@ -39,9 +39,11 @@ def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
 def no_such(kind: str, path: Path, folder: Path) -> InputError:
     """Return the error for a path where there is no `kind`, ``"file"`` or ``"folder"``."""
     if os.path.isdir(path):
-        return InputError(f"{path} is a folder and not a file: folders of images are given as 'folder:<folder>'.")
+        return InputError(
+            f"{path} is a folder and not a file: folders are given as 'folder:<folder>' or 'clients:<folder>'."
+        )
     if os.path.isfile(path):
-        return InputError(f"{path} is a file and not a folder: give the folder that has a subfolder per class.")
+        return InputError(f"{path} is a file and not a folder: give the folder that the files lie in.")
     if os.path.lexists(path):
         return InputError(f"{path} is neither file nor folder (a pipe, a device, a broken link): correct the path.")
     return InputError(f"there is no {kind} {path}: correct the path (relative paths start at {folder}).")

@@ -1,83 +1,155 @@
-"""A folder of images of the user's own, one subfolder per class."""
+"""Photographs of the user's own: folders of image files, one subfolder per class or without labels."""
 
+import contextlib
 import math
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib
 
+Size = tuple[int, int]  # height and width
+
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
 
 
-def load(argument: str, folder: Path) -> LabelledDataset:
+def load(argument: str, folder: Path, size: Size | None = None) -> LabelledDataset:
     """Return the images of a folder that has one subfolder per class.
 
     Classes are numbered by the sorted names of the subfolders (as text: "10" comes before "2"), images are sorted by
-    name, names that begin with a dot and files other than images are passed over. Grey images stay grey if all of
-    them are; otherwise all become RGB (transparency is dropped).
+    name, names that begin with a dot and files other than images are passed over. For colours and `size` see
+    `photographs`.
     """
-    path = path_in("folder", argument, folder, "folder:yourfolder")
+    path = find("folder", argument, folder)
+    classes = by_class(path, path)
+    labels = torch.repeat_interleave(torch.tensor([len(files) for files in classes.values()]))
+    return LabelledDataset(photographs(path, [file for files in classes.values() for file in files], size), labels)
+
+
+def unlabelled(argument: str, folder: Path, size: Size | None = None) -> Tensor:
+    """Return the images in a folder and in its subfolders, (N, C, H, W) uint8."""
+    path = find("folder", argument, folder)
+    files = [file for place in [path, *subfolders(path, path)] for file in images_in(place, path)]
+    if not files:
+        raise InputError(f"{path} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or correct the path.")
+    return photographs(path, files, size)
+
+
+def find(name: str, argument: str, folder: Path) -> Path:
+    """Return the folder in the argument of the source `name`."""
+    path = path_in(name, argument, folder, f"{name}:yourfolder")
     if not os.path.isdir(path):
         raise no_such("folder", path, folder)
-    current = path
+    return path
+
+
+def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
+    """Return the image files in each subfolder of `place` by its name; symbolic links must stay within `root`."""
+    found = {entry.name: images_in(entry, root) for entry in subfolders(place, root)}
+    if not found:
+        raise InputError(f"{place} has no subfolders: put the images of each class into a subfolder of its own.")
+    for name, files in found.items():
+        if not files:
+            raise InputError(f"{place / name} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it.")
+    return found
+
+
+def subfolders(place: Path, root: Path) -> list[Path]:
+    """Return the folders in `place`, sorted; names that begin with a dot are passed over."""
+    with readable(place):
+        found = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    for entry in found:
+        _check_inside(entry, root)
+    return found
+
+
+def images_in(place: Path, root: Path) -> list[Path]:
+    """Return the image files in `place`, sorted, and refuse what only looks like one or lies outside `root`."""
+    with readable(place):
+        files = (file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
+        shown = sorted(file for file in files if not file.name.startswith("."))
+    for file in shown:
+        check_file(file, root)
+    return shown
+
+
+def check_file(file: Path, root: Path) -> None:
+    """Check that `file` is one that can be read, is not too large, and lies within `root`."""
+    _check_inside(file, root)
+    if not file.is_file():  # reading a pipe would wait for ever
+        raise InputError(f"{file} is no file that can be read (a folder, a pipe, a broken link): remove it.")
+
+
+def photographs(where: Path, files: list[Path], size: Size | None = None) -> Tensor:
+    """Return image files as (N, C, H, W) uint8.
+
+    Grey images stay grey if all of them are; otherwise all become RGB (transparency is dropped). Headers come first:
+    sizes and modes are known, and memory is asked for once, before any pixel is decoded.
+
+    Args:
+        where: the folder that they are in, for messages.
+        files: one or more.
+        size: what each is brought to when it is read, so that no more than one is in memory at its own size: by
+            Pillow's bilinear filter, which averages when it shrinks. None: they stay as they are, all of one size.
+
+    Raises:
+        InputError: if one cannot be read, or has another size where `size` is None.
+    """
+    headers = [_header(file) for file in files]
+    mode = _common_mode(files, headers, size)
+    (width, height), channels = size[::-1] if size else headers[0][0], len(mode)  # "L" or "RGB"
+    check_claim(where, len(files) * height * width * channels, "take fewer or smaller images")
+    images = np.empty((len(files), height, width, channels), dtype=np.uint8)
+    for row, file in enumerate(files):
+        with readable(file), _open(file) as image:
+            images[row] = np.asarray(_sized(image, mode, (width, height))).reshape(height, width, channels)
+    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+
+
+def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:
+    """Return Pillow's image in a mode and a size, (width, height)."""
+    from PIL import Image
+
+    if image.size == size:
+        return image.convert(mode)
+    image.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG is decoded at a half, a quarter or an eighth where that does
+    return image.convert(mode).resize(size, Image.Resampling.BILINEAR)
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn whatever reading a file or folder raises into an `InputError`."""
     try:
-        root = path.resolve()
-        places = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        if not places:
-            raise InputError(f"{path} has no subfolders: put the images of each class into a subfolder of its own.")
-        found = {current: _images_in(current, root) for current in places}
-        paths = [file for files in found.values() for file in files]
-        # Headers first: sizes and modes are known, and memory is asked for once, before any pixel is decoded.
-        headers = []
-        for current in paths:
-            with _open(current) as image:
-                headers.append((image.size, image.mode))
-        mode = _common_mode(paths, headers)
-        (width, height), channels = headers[0][0], len(mode)  # "L" or "RGB"
-        check_claim(path, len(paths) * height * width * channels, "take fewer or smaller images")
-        images = np.empty((len(paths), height, width, channels), dtype=np.uint8)
-        for row, current in enumerate(paths):
-            with _open(current) as image:
-                images[row] = np.asarray(image.convert(mode)).reshape(height, width, channels)
+        yield
     except InputError:
         raise
     except Exception as error:  # wrong bytes make Pillow's readers stumble in any way at all
-        raise InputError(f"{current} cannot be read ({brief(error)}): replace or remove it.") from error
-    labels = torch.repeat_interleave(torch.tensor([len(files) for files in found.values()]))
-    return LabelledDataset(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), labels)
-
-
-def _images_in(place: Path, root: Path) -> list[Path]:
-    """Return the image files in `place`, and refuse what only looks like one or lies outside `root`."""
-    _check_inside(place, root)
-    shown = sorted(
-        file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and not file.name.startswith(".")
-    )
-    if not shown:
-        raise InputError(f"{place} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove the folder.")
-    for file in shown:
-        _check_inside(file, root)
-        if not file.is_file():  # reading a pipe would wait for ever
-            raise InputError(f"{file} is no file that can be read (a folder, a pipe, a broken link): remove it.")
-        if (size := file.stat().st_size) > MAX_FILE:
-            raise InputError(f"{file} has {size:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
-    return shown
+        raise InputError(f"{path} cannot be read ({brief(error)}): replace or remove it.") from error
 
 
 def _check_inside(path: Path, root: Path) -> None:
     """Check that no symbolic link leads out of the folder: a folder from elsewhere must not name files of yours."""
     target = Path(os.path.realpath(path))  # unlike Path.resolve, for a link to itself too
-    if path.is_symlink() and not target.is_relative_to(root):
+    if path.is_symlink() and not target.is_relative_to(os.path.realpath(root)):
         raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")
+
+
+def _header(file: Path) -> tuple[tuple[int, int], str]:
+    """Return the size, (width, height), and the mode of an image file."""
+    if (length := file.stat().st_size) > MAX_FILE:
+        raise InputError(f"{file} has {length:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
+    with readable(file), _open(file) as image:
+        return image.size, image.mode
 
 
 def _open(path: Path) -> Any:
@@ -98,14 +170,14 @@ def _open(path: Path) -> Any:
     return image
 
 
-def _common_mode(paths: list[Path], headers: list[tuple[tuple[int, int], str]]) -> str:
+def _common_mode(files: list[Path], headers: list[tuple[tuple[int, int], str]], wanted: Size | None) -> str:
     """Return Pillow's mode for all images, ``"L"`` or ``"RGB"``; refuse different sizes and more than 8 bits."""
-    for path, (size, mode) in zip(paths, headers, strict=True):
-        if size != headers[0][0]:
+    for file, (size, mode) in zip(files, headers, strict=True):
+        if wanted is None and size != headers[0][0]:
             raise InputError(
-                f"{path} has {size[0]} x {size[1]} pixels and {paths[0].name} has"
-                f" {headers[0][0][0]} x {headers[0][0][1]}: resize all images to one size."
+                f"{file} has {size[0]} x {size[1]} pixels and {files[0].name} has {headers[0][0][0]} x"
+                f" {headers[0][0][1]}: give the experiment's image a size, to which all are brought, or resize them."
             )
         if mode.startswith(("I", "F")):
-            raise InputError(f"{path} has more than 8 bits per channel (mode {mode}): save it with 8 bits.")
+            raise InputError(f"{file} has more than 8 bits per channel (mode {mode}): save it with 8 bits.")
     return "L" if all(mode in ("1", "L", "LA") for _, mode in headers) else "RGB"

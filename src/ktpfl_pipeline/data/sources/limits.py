@@ -7,8 +7,8 @@ from pathlib import Path
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.resources import free_memory
 
-MAX_BYTES = 16 * 2**30  # of all images of a source: a zip of a few megabytes may claim petabytes
-MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192, and they end as 28 or 32 pixels
+MAX_BYTES = 16 * 2**30  # of all inputs of a source: a zip of a few megabytes may claim petabytes
+MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192
 MAX_FILE = 4 * MAX_PIXELS  # bytes of one image file: some decoders read it whole, and no format needs more a pixel
 MAX_HEADER = 10_000  # bytes of an array's header: numpy writes a hundred, and reads the 4 GiB that one may claim
 MAX_READ = 2**24  # bytes of a .npz read at once: its directory is, and one of gigabytes may be claimed
@@ -26,16 +26,16 @@ def gib(size: int) -> str:
 
 
 def room() -> int:
-    """Return how many bytes of images may be read: RGB images are copied once, so half of the memory that is free."""
+    """Return how many bytes of inputs may be read: they are copied once, so half of the memory that is free."""
     return min(MAX_BYTES, free_memory() // 2) if sys.platform == "linux" else MAX_BYTES
 
 
 def check_claim(path: Path, claimed: int, fix: str) -> None:
-    """Check that a file does not claim more images than may be read.
+    """Check that a file does not claim more than may be read.
 
     Args:
         path: the file.
-        claimed: bytes of images.
+        claimed: bytes of inputs, labels and what is made of them.
         fix: what to do where they are too many, for the message.
 
     Raises:
@@ -44,4 +44,4 @@ def check_claim(path: Path, claimed: int, fix: str) -> None:
     if claimed > (free := room()):
         half = f"half of the free memory ({gib(free)})"
         limit = f"the {gib(MAX_BYTES)} allowed" if claimed > MAX_BYTES else half
-        raise InputError(f"{path} claims {gib(claimed)} of images, more than {limit}: {fix}.")
+        raise InputError(f"{path} claims {gib(claimed)} of data, more than {limit}: {fix}.")

@@ -1,53 +1,102 @@
 """An `.npz` file of the user's own: checked by its headers, then read."""
 
+import contextlib
 import io
 import math
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, brief, check_claim
 
 Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
+Headers = dict[str, Header]
 
+INPUTS = ("images", "features")
+_BESIDE = ("labels", "clients", "test")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 
 
 def load(argument: str, folder: Path) -> LabelledDataset:
-    """Return the arrays `images` (uint8, N x H x W or N x H x W x C with C 1 or 3) and `labels` (integers, N).
+    """Return the samples of a file; an `OwnedDataset` where it has `clients`.
 
-    Labels are class numbers from 0 and are used as they are; a class without images is no error. Shapes and types are
-    read from the headers and checked before any array is.
+    Its arrays, with a row for each of N samples:
+        images: uint8, N x H x W or N x H x W x C with 1 to 4 channels; or
+        features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32.
+        labels: integers, N: class numbers from 0, used as they are; a class without samples is no error.
+        clients: optional: whose each sample is, integers or text, N.
+        test: optional, beside clients: which samples they are tested on, true or false, N.
+
+    Shapes and types are read from the headers and checked before any array is.
     """
-    path = path_in("npz", argument, folder, "npz:yourfile.npz")
-    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
-        raise no_such("file", path, folder)
-    try:
-        with _Bounded(path) as file:
-            _check_headers(path, _headers(path, file))
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as arrays:
-                images, labels = arrays["images.npy"], arrays["labels.npy"]  # the members just checked
-    except InputError:
-        raise
-    except PermissionError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): see that the file may be read.") from error
-    except Exception as error:  # a zip with wrong bytes makes its readers stumble in any way at all
-        raise InputError(f"{path} is not a whole .npz file ({brief(error)}): {_SAVE_AGAIN}.") from error
+    return read(_file(argument, folder))
+
+
+def unlabelled(argument: str, folder: Path) -> Tensor:
+    """Return the images or features of a file, which need have no labels."""
+    path = _file(argument, folder)
+    with _opened(path) as file:
+        kind, headers = _checked(path, file, labelled=False)
+        return _inputs(path, kind, _arrays(path, file, headers))
+
+
+def included(argument: str, folder: Path) -> Tensor:
+    """Return the array `public` of a file: images or features as those of `load`, without labels."""
+    path = _file(argument, folder)
+    with _opened(path) as file:
+        headers = _headers(file, "public")
+        if not headers:
+            raise InputError(
+                f"{path} has no array 'public', which public.source: included needs: save the public inputs under that"
+                " name, or choose another public.source, such as open_part."
+            )
+        _check_inputs(path, "public", *headers["public"])
+        return _inputs(path, "public", _arrays(path, file, headers))
+
+
+def read(path: Path) -> LabelledDataset:
+    """Return the samples of the file `path`, as `load` does."""
+    with _opened(path) as file:
+        kind, headers = _checked(path, file, labelled=True)
+        arrays = _arrays(path, file, headers)
+    labels = arrays["labels"]
     if labels.min() < 0 or labels.max() >= MAX_CLASSES:
         raise InputError(
             f"the labels in {path} run from {labels.min()} to {labels.max()}: number the classes from 0 to at most"
             f" {MAX_CLASSES - 1}."
         )
-    channels_last = torch.from_numpy(images if images.ndim == 4 else images[..., None])
-    return LabelledDataset(channels_last.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels.astype(np.int64)))
+    inputs, numbers = _inputs(path, kind, arrays), torch.from_numpy(labels.astype(np.int64))
+    if "clients" not in arrays:
+        return LabelledDataset(inputs, numbers)
+    clients = arrays["clients"]
+    with _sentence(path):  # bytes need not be text
+        texts = np.char.decode(clients, "utf-8") if clients.dtype.kind == "S" else clients
+        names, owners = np.unique(texts, return_inverse=True)
+    test = _flags(path, arrays["test"]) if "test" in arrays else None
+    return OwnedDataset(inputs, numbers, torch.from_numpy(owners.astype(np.int64)), client_names(names, path), test)
+
+
+def claim(path: Path) -> int:
+    """Return how many bytes `read` will need, having checked all headers of the file."""
+    with _opened(path) as file:
+        return _claimed(_checked(path, file, labelled=True)[1])
+
+
+def _file(argument: str, folder: Path) -> Path:
+    path = path_in("npz", argument, folder, "npz:yourfile.npz")
+    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
+        raise no_such("file", path, folder)
+    return path
 
 
 class _Bounded(io.FileIO):
@@ -60,17 +109,38 @@ class _Bounded(io.FileIO):
         return data
 
 
-def _headers(path: Path, file: io.FileIO) -> dict[str, Header]:
-    """Return {array: (shape, dtype)} of images and labels, as their headers claim, having read no array."""
-    headers: dict[str, Header] = {}
+@contextlib.contextmanager
+def _sentence(path: Path) -> Iterator[None]:
+    """Turn whatever a file with wrong bytes makes its readers raise into an `InputError`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): see that the file may be read.") from error
+    except Exception as error:  # a zip with wrong bytes makes its readers stumble in any way at all
+        raise InputError(f"{path} is not a whole .npz file ({brief(error)}): {_SAVE_AGAIN}.") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[_Bounded]:
+    with _sentence(path), _Bounded(path) as file:
+        yield file
+
+
+def _arrays(path: Path, file: _Bounded, headers: Headers) -> dict[str, Any]:
+    """Return the arrays whose headers were checked, if together they are not too much."""
+    check_claim(path, _claimed(headers), "save fewer or smaller samples")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[f"{name}.npy"] for name in headers}  # the members just checked
+
+
+def _headers(file: _Bounded, *names: str) -> Headers:
+    """Return {array: (shape, dtype)} of the arrays that are there, as their headers claim, having read none."""
     with zipfile.ZipFile(file) as archive:
         members = {member.filename: member for member in archive.infolist()}
-        for name in ("images", "labels"):
-            if f"{name}.npy" not in members:
-                others = ", ".join(other.removesuffix(".npy") for other in members if other.endswith(".npy"))
-                raise InputError(f"{path} has no array {name!r}, only {others or 'none at all'}: {_SAVE_AGAIN}.")
-            headers[name] = _header(archive, members[f"{name}.npy"])
-    return headers
+        return {name: _header(archive, members[f"{name}.npy"]) for name in names if f"{name}.npy" in members}
 
 
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
@@ -87,33 +157,115 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
     return shape, dtype
 
 
-def _check_headers(path: Path, headers: dict[str, Header]) -> None:
-    """Check that there are images and labels, with one sentence for each thing that is wrong."""
-    images, labels = (f"the array {name!r} in {path}" for name in ("images", "labels"))
-    for name, (_, kind) in headers.items():
-        if kind.hasobject:
+def _checked(path: Path, file: _Bounded, labelled: bool) -> tuple[str, Headers]:
+    """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
+    headers = _headers(file, *INPUTS, *(_BESIDE if labelled else ()))
+    found = [name for name in INPUTS if name in headers]
+    if len(found) == 2:
+        raise InputError(f"{path} has the array 'images' and the array 'features': save one of them alone.")
+    if not found or (labelled and "labels" not in headers):
+        missing = "'labels'" if found else "'images' or 'features'"
+        with zipfile.ZipFile(file) as archive:
+            others = ", ".join(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
+        raise InputError(f"{path} has no array {missing}, only {others or 'none at all'}: {_SAVE_AGAIN}.")
+    _check_inputs(path, found[0], *headers[found[0]])
+    _check_beside(path, found[0], headers)
+    return found[0], headers
+
+
+def _check_beside(path: Path, kind: str, headers: Headers) -> None:
+    """Check the arrays beside the inputs, which are called `kind`."""
+    if "test" in headers and "clients" not in headers:
+        raise InputError(
+            f"{path} has an array 'test' and none that is called 'clients': say whose each sample is, or leave test"
+            " out; without owners each client's share is split anew."
+        )
+    for name, kinds, what, each in (
+        ("labels", "iu", "integers", "one class number"),
+        ("clients", "iuUS", "integers or text", "one client"),
+        ("test", "biu", "true or false", "one such value"),
+    ):
+        if name not in headers:
+            continue
+        shape, dtype = headers[name]
+        _check_plain(path, name, dtype)
+        if dtype.kind not in kinds or len(shape) != 1 or dtype.itemsize == 0:
             raise InputError(
-                f"the array {name!r} in {path} holds Python objects, which could run code when read: save plain"
-                " numbers, all images of one size."
+                f"the array {name!r} in {path} is {dtype} of shape {shape} and must be {what} of shape (N,): save"
+                f" {each} per sample."
             )
-    (shape, dtype), (label_shape, label_dtype) = headers["images"], headers["labels"]
-    if dtype != np.uint8:
-        cast = "(images * 255).round().astype('uint8') if they lie between 0 and 1" if dtype.kind == "f" else "uint8"
-        raise InputError(f"{images} is {dtype} and must be uint8, 0 to 255: save {cast}.")
-    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
-        fix = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and shape[1] in (1, 3) else "them in one of these"
+        if shape[0] != (number := headers[kind][0][0]):
+            raise InputError(f"{path} has {number:,} {kind} and {shape[0]:,} {name}: save as many {name} as {kind}.")
+
+
+def _check_plain(path: Path, name: str, dtype: "np.dtype[Any]") -> None:
+    if dtype.hasobject:
         raise InputError(
-            f"{images} has shape {shape} and must have N x H x W, N x H x W x 1 or N x H x W x 3: save {fix}."
+            f"the array {name!r} in {path} holds Python objects, which could run code when read: save plain numbers,"
+            " all samples of one size."
         )
+
+
+def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> None:
+    """Check an array of inputs: floats are features, all others must be images."""
+    where = f"the array {name!r} in {path}"
+    _check_plain(path, name, dtype)
+    if name == "features" or (name == "public" and dtype.kind == "f"):
+        if dtype.kind != "f" or dtype.itemsize > 8:
+            raise InputError(f"{where} is {dtype} and must be float16, float32 or float64: save .astype('float32').")
+        if not 2 <= len(shape) <= 4:
+            raise InputError(f"{where} has shape {shape} and must have N x F, N x C x L or N x C x H x W: reshape it.")
+    else:
+        if dtype != np.uint8:
+            unit = "(images * 255).round().astype('uint8') if they lie between 0 and 1, or call the array 'features'"
+            raise InputError(
+                f"{where} is {dtype} and must be uint8, 0 to 255: save {unit if dtype.kind == 'f' else 'uint8'}."
+            )
+        if len(shape) not in (3, 4) or (len(shape) == 4 and not 1 <= shape[3] <= 4 and min(shape) > 0):
+            fix = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and 1 <= shape[1] <= 4 else "them in one of these"
+            raise InputError(
+                f"{where} has shape {shape} and must have N x H x W, or N x H x W x C with 1 to 4 channels: save {fix}."
+            )
     if min(shape) < 1:
-        raise InputError(f"{images} is empty (shape {shape}): save one image or more.")
-    if label_dtype.kind not in "iu" or len(label_shape) != 1:
-        raise InputError(
-            f"{labels} is {label_dtype} of shape {label_shape} and must be integers of shape (N,): save one class"
-            " number per image."
-        )
-    if label_shape[0] != shape[0]:
-        counts = f"{shape[0]:,} images and {label_shape[0]:,} labels"
-        raise InputError(f"{path} has {counts}: save as many labels as images.")
-    as_read = math.prod(shape) + 8 * label_shape[0]  # labels become int64
-    check_claim(path, as_read, f"save fewer or smaller images than {shape}")
+        raise InputError(f"{where} is empty (shape {shape}): save one sample or more.")
+
+
+def _claimed(headers: Headers) -> int:
+    """Return the bytes of all arrays, as they are read and as they become: float32 features, int64 labels."""
+    as_they_are = sum(math.prod(shape) * dtype.itemsize for shape, dtype in headers.values())
+    become = sum(4 * math.prod(shape) for shape, dtype in headers.values() if dtype.kind == "f" and dtype.itemsize != 4)
+    return as_they_are + become + sum(8 * headers[name][0][0] for name in _BESIDE[:2] if name in headers)
+
+
+def _inputs(path: Path, name: str, arrays: dict[str, Any]) -> Tensor:
+    """Return images as (N, C, H, W) uint8, or features as they are in float32, all of them finite."""
+    array = arrays.pop(name)
+    if array.dtype == np.uint8:
+        return torch.from_numpy(array if array.ndim == 4 else array[..., None]).permute(0, 3, 1, 2).contiguous()
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told below
+        features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+    check_finite(features, f"the array {name!r} in {path}")
+    return features
+
+
+def check_finite(features: Tensor, where: str) -> None:
+    """Check that all values are numbers that float32 can hold.
+
+    Args:
+        features: (N, ...), float32.
+        where: they are from, for the message.
+
+    Raises:
+        InputError: with the first row that has another.
+    """
+    finite = features.isfinite().flatten(1)
+    if not finite.all():
+        row = int(finite.all(dim=1).logical_not().nonzero()[0, 0])
+        value = features[row].flatten()[~finite[row]][0].item()
+        raise InputError(f"{where} has {value} in row {row} (rows count from 0): replace it, or leave the row out.")
+
+
+def _flags(path: Path, test: Any) -> Tensor:
+    if not np.isin(test, (0, 1)).all():
+        raise InputError(f"the array 'test' in {path} has values other than 0 and 1: save true or false per sample.")
+    return torch.from_numpy(test.astype(bool))

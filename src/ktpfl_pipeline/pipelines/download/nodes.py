@@ -1,5 +1,6 @@
-"""Nodes that read images."""
+"""Nodes that read the samples of an experiment."""
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -7,33 +8,76 @@ from ktpfl_pipeline.config.schema import Experiment
 
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
-    """Return the private `LabelledDataset`, (M, C, H, W) uint8 with labels, in the experiment's channels and size."""
-    from ktpfl_pipeline.core.dataset import LabelledDataset
+    """Return the private samples, (M, *shape), in the experiment's channels and size; with their owners if known."""
+    from dataclasses import replace
+
     from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.data.sources import load
 
-    samples = load(experiment.private.source, raw_folder, experiment.private.classes)
+    samples = load(experiment.private.source, raw_folder, experiment.private.classes, _size(experiment))
     if samples.labels.min() == samples.labels.max():
-        raise InputError(f"All images of {experiment.private.source} kept have one class; name two in private.classes.")
+        raise InputError(
+            f"All samples of {experiment.private.source} kept have one class; name two in private.classes."
+        )
     if experiment.private.samples is not None:
         samples = _draw(samples, experiment.private.samples)
-    return LabelledDataset(_adapted(experiment, samples.inputs), samples.labels)
+    return replace(samples, inputs=_adapted(experiment, _shaped(experiment, samples.inputs)))
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
-    """Return the images the public set is taken from, (M, C, H, W) uint8; for an open part, the private ones."""
-    from ktpfl_pipeline.data.sources import load
+    """Return the inputs that the public set is taken from, alike in shape to the private ones.
 
-    if experiment.public.source == "open_part":
+    They are the private ones themselves for an open part.
+    """
+    from ktpfl_pipeline.core.errors import InputError
+    from ktpfl_pipeline.data import sources
+    from ktpfl_pipeline.data.owned import kind
+
+    source = experiment.public.source
+    if source == "open_part":
         return private.inputs
-    return _adapted(experiment, load(experiment.public.source, raw_folder).inputs)
+    public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
+    public = _adapted(experiment, _shaped(experiment, public))
+    if (ours := kind(private.inputs)) != (theirs := kind(public)):
+        raise InputError(
+            f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
+            " bring images to one with image: {channels: 3, size: 64}, say."
+        )
+    return public
+
+
+def _size(experiment: Experiment) -> tuple[int, int] | None:
+    """Return height and width of the experiment's images; None where they stay as they are."""
+    return None if experiment.image is None else experiment.image.shape[1:]
+
+
+def _shaped(experiment: Experiment, inputs: Any) -> Any:
+    """Return inputs whose values are in lists, (M, F), in the shape that the experiment gives them."""
+    from ktpfl_pipeline.core.errors import InputError
+
+    shape = experiment.private.shape
+    if shape is None or tuple(inputs.shape[1:]) == tuple(shape):
+        return inputs
+    if prod(shape) != prod(inputs.shape[1:]):
+        raise InputError(
+            f"private.shape is {shape}, which is {prod(shape):,} values, and a sample of the source has"
+            f" {prod(inputs.shape[1:]):,}, of shape {list(inputs.shape[1:])}: correct it, or leave it out."
+        )
+    return inputs.reshape(-1, *shape)
 
 
 def _adapted(experiment: Experiment, inputs: Any) -> Any:
-    """Return inputs with the experiment's channels and size; as they are where it names none."""
+    """Return images with the experiment's channels and size; inputs as they are where it names none."""
+    import torch
+
+    from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.data.sources import adapt
 
-    return inputs if experiment.image is None else adapt(inputs, experiment.image.channels, experiment.image.size)
+    if experiment.image is None:
+        return inputs
+    if inputs.dtype != torch.uint8:
+        raise InputError("image has channels and size, and the source has features and no images: set image: null.")
+    return adapt(inputs, experiment.image.channels, experiment.image.size)
 
 
 def _draw(samples: Any, total: int) -> Any:
@@ -47,12 +91,12 @@ def _draw(samples: Any, total: int) -> Any:
 
     if total > len(samples):
         raise InputError(
-            f"private.samples is {total:,} and there are {len(samples):,} private images: lower it, or take all with "
+            f"private.samples is {total:,} and there are {len(samples):,} private samples: lower it, or take all with "
             "private.samples: null."
         )
     rng = np.random.default_rng(derive(0, "private samples"))
     drawn = samples.take(torch.from_numpy(draw_stratified(samples.labels.numpy(), total, rng)).nonzero().flatten())
     lost = sorted(set(samples.labels.tolist()) - set(drawn.labels.tolist()))
     if lost:
-        raise InputError(f"private.samples is {total:,}, which leaves class {lost[0]} without an image: raise it.")
+        raise InputError(f"private.samples is {total:,}, which leaves class {lost[0]} without a sample: raise it.")
     return drawn

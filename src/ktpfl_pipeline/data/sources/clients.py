@@ -1,0 +1,105 @@
+"""A folder with one subfolder for each client: whoever has files of their own needs no array of owners."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names, kind
+from ktpfl_pipeline.data.sources import npz
+from ktpfl_pipeline.data.sources.folder import Size, by_class, check_file, find, photographs, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.limits import check_claim
+
+PUBLIC = "public"
+"""The name, as a folder or as an `.npz` file, of the inputs that belong to no client."""
+
+
+def load(argument: str, folder: Path, size: Size | None = None) -> OwnedDataset:
+    """Return the samples of all clients, who are numbered by the sorted names of their subfolders.
+
+    Each subfolder has one of these, the same for all:
+        a subfolder of images per class: classes are numbered by the sorted names that any client has;
+        ``data.npz``, with images or features and labels as for the source `npz`;
+        ``train.npz`` and ``test.npz``: the client is tested on the second.
+
+    Args:
+        argument: the folder. One in it that is called `public` is no client: see `included`.
+        folder: where relative paths start.
+        size: what images are brought to as they are read; None: they stay as they are, all of one size.
+    """
+    root = find("clients", argument, folder)
+    places = [place for place in subfolders(root, root) if place.name != PUBLIC]
+    if not places:
+        raise InputError(f"{root} has no subfolders: put the files of each client into a subfolder of its own.")
+    names = client_names((place.name for place in places), root)
+    files = {place: _arrays(place, root) for place in places}
+    for place in places:
+        forms = [" and ".join(file.name for file in files[each]) or "no arrays" for each in (place, places[0])]
+        if forms[0] != forms[1]:
+            raise InputError(f"{place} has {forms[0]} and {places[0]} has {forms[1]}: give all clients the same files.")
+    if not files[places[0]]:
+        return _from_images(root, names, places, size)
+    return _from_arrays(root, names, list(files.values()))
+
+
+def included(argument: str, folder: Path, size: Size | None = None) -> Tensor:
+    """Return the public inputs beside the clients, (M, *shape): the images in `public`, or those of `public.npz`."""
+    root = find("clients", argument, folder)
+    if (root / f"{PUBLIC}.npz").is_file():
+        check_file(root / f"{PUBLIC}.npz", root)
+        return npz.unlabelled(f"{PUBLIC}.npz", root)
+    if any(place.name == PUBLIC for place in subfolders(root, root)):
+        return unlabelled(PUBLIC, root, size)
+    raise InputError(
+        f"{root} has no folder 'public' and no 'public.npz', which public.source: included needs: add one of them, or"
+        " choose another public.source, such as open_part."
+    )
+
+
+def _arrays(place: Path, root: Path) -> list[Path]:
+    """Return a client's `.npz` files: its data, or what it trains and what it is tested on; none where it has none."""
+    both = [place / "train.npz", place / "test.npz"]
+    found = [file for file in (place / "data.npz", *both) if file.exists() or file.is_symlink()]
+    for file in found:
+        check_file(file, root)
+    if found not in ([], [place / "data.npz"], both):
+        raise InputError(
+            f"{place} has {' and '.join(file.name for file in found)}: a client has data.npz alone, or train.npz and"
+            " test.npz."
+        )
+    return found
+
+
+def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) -> OwnedDataset:
+    """Return the samples of the clients' files, each with its data, or with what it trains and is tested on."""
+    files = [file for own in clients for file in own]
+    check_claim(root, sum(map(npz.claim, files)), "take fewer clients or samples")
+    parts = [npz.read(file) for file in files]
+    for file, part in zip(files, parts, strict=True):
+        if isinstance(part, OwnedDataset):
+            raise InputError(f"{file} has an array 'clients', and is one client's: leave the array out.")
+        _check_alike(file, part.inputs, files[0], parts[0].inputs)
+    sizes = torch.tensor([len(part) for part in parts])
+    counts = torch.tensor([len(own) for own in clients])
+    inputs, labels = torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts])
+    test = torch.tensor([file.name == "test.npz" for file in files]).repeat_interleave(sizes)
+    owners = torch.arange(len(names)).repeat_interleave(counts).repeat_interleave(sizes)
+    return OwnedDataset(inputs, labels, owners, names, test if test.any() else None)
+
+
+def _from_images(root: Path, names: tuple[str, ...], places: list[Path], size: Size | None) -> OwnedDataset:
+    """Return the samples of the clients' folders, each with a subfolder per class."""
+    found = [(n, name, files) for n, place in enumerate(places) for name, files in by_class(place, root).items()]
+    classes = {name: label for label, name in enumerate(sorted({name for _, name, _ in found}))}
+    sizes = torch.tensor([len(files) for _, _, files in found])
+    labels = torch.tensor([classes[name] for _, name, _ in found]).repeat_interleave(sizes)
+    owners = torch.tensor([n for n, _, _ in found]).repeat_interleave(sizes)
+    inputs = photographs(root, [file for _, _, files in found for file in files], size)
+    return OwnedDataset(inputs, labels, owners, names)
+
+
+def _check_alike(file: Path, inputs: Tensor, first: Path, others: Tensor) -> None:
+    """Check that the inputs of two files have one kind and shape."""
+    if (one := kind(inputs)) != (other := kind(others)):
+        raise InputError(f"{file} has {one} and {first} has {other}: save all clients' samples alike.")

@@ -1,0 +1,144 @@
+"""LEAF's JSON files: users, and the samples of each (Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018).
+
+Every file has `users`, a list of names, `num_samples`, a list of how many each has, and `user_data`,
+``{user: {"x": [[0.1, ...], ...], "y": [3, ...]}}``.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names
+from ktpfl_pipeline.data.sources.arguments import no_such, path_in
+from ktpfl_pipeline.data.sources.folder import check_file, readable, subfolders
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim
+from ktpfl_pipeline.data.sources.npz import check_finite
+
+PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list of 56 bytes and its place in another
+
+
+class _Share(NamedTuple):
+    """What one user has in one file: x (n, *shape) float32, y (n,) int64."""
+
+    x: "np.ndarray[Any, Any]"
+    y: "np.ndarray[Any, Any]"
+
+
+def load(argument: str, folder: Path) -> OwnedDataset:
+    """Return the samples of all users, sorted by name; features in float32 of the shape that `x` has.
+
+    Args:
+        argument: a file; a folder of ``.json`` files; or one with such folders `train` and `test`, where each user is
+            tested on what `test` has.
+        folder: where relative paths start.
+    """
+    path = path_in("leaf", argument, folder, "leaf:yourfolder")
+    if os.path.isfile(path):
+        return _joined(path, _users([path], path.parent), {})
+    if not os.path.isdir(path):
+        raise no_such("folder", path, folder)
+    parts = {place.name: place for place in subfolders(path, path) if place.name in ("train", "test")}
+    if not parts:
+        return _joined(path, _users(_files(path, path), path), {})
+    if len(parts) == 1:
+        raise InputError(
+            f"{path} has only one of the folders 'train' and 'test': add the other, or name {path / next(iter(parts))}."
+        )
+    train, test = (_users(_files(parts[part], path), path) for part in ("train", "test"))
+    if lost := sorted(train.keys() ^ test.keys()):
+        raise InputError(
+            f"{path} has user {lost[0]!r} in only one of train and test: split each user's samples (LEAF's -t sample),"
+            " not the users."
+        )
+    return _joined(path, train, test)
+
+
+def _files(place: Path, root: Path) -> list[Path]:
+    with readable(place):
+        files = sorted(file for file in place.iterdir() if file.suffix == ".json" and not file.name.startswith("."))
+    if not files:
+        raise InputError(f"{place} has no .json files: correct the path, or name the folder that has them.")
+    for file in files:
+        check_file(file, root)
+    return files
+
+
+def _users(files: list[Path], root: Path) -> dict[str, _Share]:
+    """Return the samples of each user in all files."""
+    check_claim(root, sum(file.stat().st_size for file in files) * 4, "take fewer users")  # "0.1," becomes 4 bytes
+    found: dict[str, _Share] = {}
+    for file in files:
+        check_claim(file, file.stat().st_size * PARSED, "split it into several files, which are read one by one")
+        with readable(file):
+            content = json.loads(file.read_bytes())
+        for user, share in _content(file, content).items():
+            if user in found:
+                raise InputError(
+                    f"{file} has user {user!r}, as another file has: give each user's samples in one file."
+                )
+            found[user] = share
+    return found
+
+
+def _content(file: Path, content: Any) -> dict[str, _Share]:
+    """Return the samples of each user in one file, having checked that the file is what LEAF writes."""
+    parts = content if isinstance(content, dict) else {}
+    users, data, numbers = parts.get("users"), parts.get("user_data"), parts.get("num_samples")
+    if not isinstance(users, list) or not users or not isinstance(data, dict) or {*map(type, users)} != {str}:
+        raise InputError(f"{file} is no file of LEAF: it must have a list 'users' of names, and 'user_data' of each.")
+    client_names(users, file)
+    if len(set(users)) < len(users) or set(data) != set(users):
+        raise InputError(f"{file} names other users in 'users' than in 'user_data', or one twice: name each once.")
+    shares = {user: _share(f"user {user!r} of {file}", data[user]) for user in users}
+    if numbers is not None and numbers != [len(share.y) for share in shares.values()]:
+        raise InputError(f"{file} has other 'num_samples' than users have labels: it is cut or mixed up, make it anew.")
+    return shares
+
+
+def _share(where: str, data: Any) -> _Share:
+    """Return one user's samples."""
+    x, y = (data.get(name) if isinstance(data, dict) else None for name in "xy")
+    if not isinstance(x, list) or not isinstance(y, list) or not x:
+        raise InputError(f"{where} has no samples: give lists 'x' and 'y', or leave the user out.")
+    if len(x) != len(y):
+        raise InputError(f"{where} has {len(x):,} inputs and {len(y):,} labels: give one label per input.")
+    try:
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told below
+            inputs = np.array(x, dtype=np.float32)  # with a type, for texts would be given the room of the longest
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(
+            f"{where} has an 'x' that is no list of numbers per sample, all of one length ({brief(error)}): text and"
+            " names of files cannot be read; give numbers."
+        ) from error
+    if not 2 <= inputs.ndim <= 4 or not inputs.size:
+        raise InputError(
+            f"{where} has an 'x' of shape {inputs.shape}: give a list of numbers per sample, N x F or more."
+        )
+    check_finite(torch.from_numpy(inputs), where)
+    if not all(type(label) is int and 0 <= label < MAX_CLASSES for label in y):
+        raise InputError(
+            f"{where} has labels that are no class numbers from 0 to {MAX_CLASSES - 1}: number the classes."
+        )
+    return _Share(inputs, np.array(y, dtype=np.int64))
+
+
+def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share]) -> OwnedDataset:
+    """Return the samples of all users, those to test on after each one's others."""
+    names = sorted(train)
+    shares = [part[name] for name in names for part in (train, test) if part]
+    for user, share in zip([name for name in names for part in (train, test) if part], shares, strict=True):
+        if share.x.shape[1:] != shares[0].x.shape[1:]:
+            raise InputError(
+                f"{path} has inputs of shape {shares[0].x.shape[1:]} and, of user {user!r}, of {share.x.shape[1:]}:"
+                " give all one shape."
+            )
+    sizes, parts = torch.tensor([len(share.y) for share in shares]), 2 if test else 1
+    flags = torch.tensor([False, True]).repeat(len(names)).repeat_interleave(sizes) if test else None
+    owners = torch.arange(len(names)).repeat_interleave(parts).repeat_interleave(sizes)
+    inputs, labels = (torch.from_numpy(np.concatenate([share[i] for share in shares])) for i in (0, 1))
+    return OwnedDataset(inputs, labels, owners, tuple(names), flags)

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+import torch
+from images import GREY, LABELS, RGB, draw
+from input_errors import input_error
+
+from ktpfl_pipeline.data.sources import load, load_public
+
+
+def save(path, **arrays):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **arrays)
+
+
+def test_images_in_a_folder_per_client_and_class(tmp_path):
+    draw(tmp_path / "ours/north/cat/1.png", RGB[0])
+    draw(tmp_path / "ours/north/cat/2.png", RGB[1])
+    draw(tmp_path / "ours/east/dog/1.png", RGB[2])
+    draw(tmp_path / "ours/east/ant/1.png", GREY[3])
+    draw(tmp_path / "ours/public/7.png", GREY[0])
+    draw(tmp_path / "ours/public/more/8.png", RGB[1])
+    draw(tmp_path / "ours/.hidden/ant/1.png", RGB[1])
+    samples = load("clients:ours", tmp_path)
+    assert samples.names == ("east", "north")
+    assert samples.owners.tolist() == [0, 0, 1, 1]
+    assert samples.labels.tolist() == [0, 2, 1, 1]  # ant, dog, cat, cat
+    assert np.array_equal(samples.inputs[[3, 1]].permute(0, 2, 3, 1).numpy(), RGB[[1, 2]])
+    assert samples.test is None
+    assert load_public("included", "clients:ours", tmp_path).shape == (2, 3, 6, 5)
+
+
+def test_photographs_of_any_size_are_brought_to_one_as_they_are_read(tmp_path):
+    tall, wide = np.full((300, 200, 3), 90, np.uint8), np.full((40, 700, 3), 30, np.uint8)
+    draw(tmp_path / "ours/a/cat/1.jpg", tall)
+    draw(tmp_path / "ours/b/cat/1.png", wide)
+    samples = load("clients:ours", tmp_path, size=(32, 48))
+    assert samples.inputs.shape == (2, 3, 32, 48)
+    assert [int(image.float().mean().round()) for image in samples.inputs] == [90, 30]
+    assert load("folder:ours/a", tmp_path, size=(8, 8)).shape == (3, 8, 8)
+    with input_error("700 x 40 pixels", "give the experiment's image a size"):
+        load("clients:ours", tmp_path)
+
+
+def test_shrinking_averages_and_a_size_that_fits_changes_nothing(tmp_path):
+    stripes = np.tile(np.array([0, 255], np.uint8), (64, 32))
+    draw(tmp_path / "ours/a/1.png", stripes)
+    assert load("folder:ours", tmp_path, size=(16, 16)).inputs.float().std() < 30
+    assert np.array_equal(load("folder:ours", tmp_path, size=(64, 64)).inputs[0, 0].numpy(), stripes)
+
+
+def test_arrays_of_each_client(tmp_path):
+    for n, name in enumerate(("b", "a")):
+        save(tmp_path / f"ours/{name}/data.npz", features=np.full((4, 3), n), labels=LABELS)
+    save(tmp_path / "ours/public.npz", features=np.zeros((9, 3)))
+    with input_error("is int64 and must be float16"):
+        load("clients:ours", tmp_path)
+    for n, name in enumerate(("b", "a")):
+        save(tmp_path / f"ours/{name}/data.npz", features=np.full((4, 3), n / 2), labels=LABELS)
+    samples = load("clients:ours", tmp_path)
+    assert samples.names == ("a", "b")
+    assert torch.equal(samples.inputs[:, 0], torch.tensor([0.5] * 4 + [0.0] * 4))
+    assert samples.test is None
+    assert load_public("included", "clients:ours", tmp_path).shape == (9, 3)
+
+
+def test_clients_keep_what_they_are_tested_on(tmp_path):
+    for name in ("a", "b"):
+        save(tmp_path / f"ours/{name}/train.npz", images=GREY, labels=LABELS)
+        save(tmp_path / f"ours/{name}/test.npz", images=GREY[:2], labels=LABELS[:2])
+    samples = load("clients:ours", tmp_path)
+    assert samples.test.tolist() == ([False] * 4 + [True] * 2) * 2
+    assert samples.owners.tolist() == [0] * 6 + [1] * 6
+    assert samples.labels.tolist() == [*LABELS, *LABELS[:2]] * 2
+
+
+def nothing(place):
+    place.mkdir()
+
+
+def without_classes(place):
+    draw(place / "a/1.png", GREY[0])
+
+
+def two_kinds(place):
+    save(place / "a/data.npz", images=GREY, labels=LABELS)
+    draw(place / "b/cat/1.png", GREY[0])
+
+
+def data_and_test(place):
+    save(place / "a/data.npz", images=GREY, labels=LABELS)
+    save(place / "a/test.npz", images=GREY, labels=LABELS)
+
+
+def other_shape(place):
+    save(place / "a/data.npz", images=GREY, labels=LABELS)
+    save(place / "b/data.npz", images=RGB, labels=LABELS)
+
+
+def owners_of_owners(place):
+    save(place / "a/data.npz", images=GREY, labels=LABELS, clients=LABELS)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (nothing, ("ours has no subfolders", "each client")),
+        (without_classes, ("ours/a has no subfolders", "each class")),
+        (two_kinds, ("ours/b has no arrays and", "ours/a has data.npz", "the same files")),
+        (data_and_test, ("data.npz and test.npz: a client has data.npz alone, or train.npz and test.npz",)),
+        (
+            other_shape,
+            ("b/data.npz has images of shape (3, 6, 5)", "a/data.npz has images of shape (1, 6, 5)", "alike"),
+        ),
+        (owners_of_owners, ("has an array 'clients', and is one client's: leave",)),
+    ],
+)
+def test_what_does_not_go_together_is_an_input_error(tmp_path, make, words):
+    make(tmp_path / "ours")
+    with input_error(*words):
+        load("clients:ours", tmp_path)
+
+
+def test_without_public_inputs(tmp_path):
+    draw(tmp_path / "ours/a/cat/1.png", GREY[0])
+    with input_error("ours has no folder 'public' and no 'public.npz'", "add one of them"):
+        load_public("included", "clients:ours", tmp_path)
+    (tmp_path / "ours/public").mkdir()
+    with input_error("public has no images", "add some"):
+        load_public("included", "clients:ours", tmp_path)
