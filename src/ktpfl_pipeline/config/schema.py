@@ -48,7 +48,7 @@ class Private(Settings):
     source: str
     classes: Annotated[list[int] | None, OneOrMore] = None
     samples: Count | None = None
-    shape: Annotated[list[Count] | None, OneOrMore, Field(min_length=1, max_length=3)] = None
+    shape: Annotated[Annotated[list[Count], Field(min_length=1, max_length=3)] | None, OneOrMore] = None
 
 
 class Public(Settings):
