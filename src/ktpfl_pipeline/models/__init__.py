@@ -2,8 +2,8 @@
 
 A model takes numbers (n, *shape) and returns logits (n, classes). Its initial weights come from
 torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one line
-to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. torchvision is imported
-only by the builders that need it, when they are called.
+to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``, one of torchvision or
+timm as ``torchvision:resnet18``. These are imported only by the builders that need them, when they are called.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from torch import nn
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
+from ktpfl_pipeline.models import zoo
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
 from ktpfl_pipeline.models.cnn1d import cnn1d
@@ -45,11 +46,13 @@ MODELS: dict[str, Builder] = {
 
 
 def find(name: str) -> Builder:
-    """Return the builder of the architecture `name`: of `MODELS`, or at a dotted path.
+    """Return the builder of the architecture `name`: of `MODELS`, of torchvision or timm, or at a dotted path.
 
     Raises:
         InputError: if there is none.
     """
+    if name.partition(":")[0] in zoo.FAMILIES:
+        return zoo.find(name)
     if name not in MODELS and not is_path(name):
         raise unknown("model", name, MODELS)
     builder: Builder = MODELS.get(name) or load(name, "model")
@@ -58,11 +61,19 @@ def find(name: str) -> Builder:
     return builder
 
 
+def module_of(name: str) -> str:
+    """Return the name of the module whose source makes the architecture `name`."""
+    if name in MODELS:
+        return MODELS[name].__module__
+    family, _, _ = name.partition(":")
+    return zoo.__name__ if family in zoo.FAMILIES else family
+
+
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
     """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
 
     Args:
-        name: a key of `MODELS`, or a dotted path.
+        name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, or a dotted path.
         shape: of one input, (channels, height, width) of an image.
         classes: number of logits, at least 2.
 

@@ -6,7 +6,7 @@ from ktpfl_pipeline.core.errors import InputError
 KINDS = {3: "images", 2: "series", 1: "vectors"}
 """By the number of dimensions of one input."""
 INSTEAD = {
-    "images": "choose lenet, cnn or mlp",
+    "images": "choose lenet, cnn, mlp or torchvision:resnet18",
     "series": "choose cnn1d, gru or mlp",
     "vectors": "choose mlp",
 }
@@ -20,11 +20,17 @@ def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
     """
     channels, height, width = _of_kind("images", model, shape)
     if min(height, width) < least:
-        raise InputError(
-            f"{model} takes images of at least {least} x {least} pixels; these are {height} x {width}: set image.size "
-            f"to {least} or more, or choose mlp."
-        )
+        raise too_small(model, shape, least)
     return channels, height, width
+
+
+def too_small(model: str, shape: Shape, least: int) -> InputError:
+    """Return the error for images of a `shape` with a side below the `least`."""
+    height, width = shape[1:]
+    return InputError(
+        f"{model} takes images of at least {least} x {least} pixels; these are {height} x {width}: set image.size to "
+        f"{least} or more, or choose a smaller model, such as cnn or mlp."
+    )
 
 
 def series(model: str, shape: Shape, least: int) -> tuple[int, int]:

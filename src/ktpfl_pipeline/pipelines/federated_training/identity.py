@@ -70,6 +70,7 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         "data": job.data.seeds[fed.seed].fingerprint,
         "code": code_version(type(made), experiment),
         **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
+        **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.architectures) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
@@ -90,12 +91,11 @@ def code_version(method: type, experiment: Experiment) -> str:
         experiment: names the models and the data sources; those of this package are told apart by their images.
     """
     images = (experiment.private.source, experiment.public.source)
-    outside = [name for name in experiment.architectures if name not in models.MODELS]
-    outside += [name for name in images if sources.PATH.fullmatch(name)]
-    inside = [models.MODELS[name].__module__ for name in experiment.architectures if name in models.MODELS]
+    makers = [models.module_of(name) for name in experiment.architectures]
+    readers = [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
     put_together = {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}
     files = {*put_together, *(PACKAGE / "core").rglob("*.py")}
-    for module in (method.__module__, *inside, *(name.partition(":")[0] for name in outside)):
+    for module in (method.__module__, *makers, *readers):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()
     for file in sorted(files):

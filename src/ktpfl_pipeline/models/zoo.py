@@ -1,0 +1,161 @@
+"""Models of torchvision and timm by their names there, without weights, fitted to the inputs and the classes."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.models import shapes
+
+FAMILIES = ("torchvision", "timm")
+LARGEST = 600  # pixels a side: so far is the least size of a model looked for
+MAXVIT = 224  # its windows of 7 x 7 must tile a feature map that is halved five times
+
+
+def find(name: str) -> Callable[[Shape, int], nn.Module]:
+    """Return the builder of ``torchvision:<name>`` or ``timm:<name>``.
+
+    Raises:
+        InputError: if there is no such model, or timm is not installed.
+    """
+    family, _, model = name.partition(":")
+    if family == "timm" and find_spec("timm") is None:
+        raise InputError(f"{name} needs timm, which is not installed: pip install '.[timm]', or take another model.")
+    if model not in (known := known_names(family)):
+        raise unknown(f"{family}'s model", model, known)
+    return partial(build, family, model)
+
+
+@cache
+def known_names(family: str) -> list[str]:
+    """Return the names of all models of a family: of torchvision those that classify images."""
+    if family == "timm":
+        import timm
+
+        return list(timm.list_models())
+    from torchvision import models
+
+    return list(models.list_models(module=models))
+
+
+def build(family: str, name: str, shape: Shape, classes: int) -> nn.Module:
+    """Return a new model, its first convolution and its output layer fitted to `shape` and `classes`.
+
+    Raises:
+        InputError: if it does not take inputs of this shape.
+    """
+    full = f"{family}:{name}"
+    image = shapes.image(full, shape, least=1)
+    model = (_timm if family == "timm" else _torchvision)(name, image, classes)
+    if (full, image) not in _FITTING:
+        check(full, model, image)
+        _FITTING.add((full, image))
+    return model
+
+
+_FITTING: set[tuple[str, Shape]] = set()
+"""Models and shapes that were found to go together: each pair is tried once a process."""
+
+
+def _torchvision(name: str, image: Shape, classes: int) -> nn.Module:
+    """Return a model of torchvision; auxiliary heads, which return more than logits, are off."""
+    from torchvision import models
+
+    channels, height, width = image
+    options: dict[str, Any] = {}
+    if name in ("googlenet", "inception_v3"):
+        options = {"aux_logits": False, "init_weights": True}
+    elif name.startswith("vit_"):
+        patch = int(name.rpartition("_")[2])
+        if height != width or height % patch:
+            raise _tiling(name, image, patch, " and as wide as high")
+        options = {"image_size": height}
+    elif name.startswith("maxvit_"):
+        if height % MAXVIT or width % MAXVIT:
+            raise _tiling(name, image, MAXVIT)
+        options = {"input_size": (height, width)}
+    model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **options)
+    if channels != 3:
+        _fit_first_convolution(model, channels)
+    return model
+
+
+def _tiling(name: str, image: Shape, step: int, square: str = "") -> InputError:
+    height, width = image[1:]
+    return InputError(
+        f"torchvision:{name} takes images whose sides are multiples of {step} pixels{square}; these are {height} x "
+        f"{width}: set image.size to {max(step, round(height / step) * step)}, or choose another model."
+    )
+
+
+def _timm(name: str, image: Shape, classes: int) -> nn.Module:
+    """Return a model of timm, which is told the images' size where it must know it."""
+    import timm
+
+    channels, *size = image
+    options = {"pretrained": False, "num_classes": classes, "in_chans": channels}
+    try:
+        try:
+            model: nn.Module = timm.create_model(name, img_size=tuple(size), **options)
+        except TypeError:  # a model for images of any size
+            model = timm.create_model(name, **options)
+    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+        raise _refused(f"timm:{name}", image, error) from None
+    return model
+
+
+def _fit_first_convolution(model: nn.Module, channels: int) -> None:
+    """Put a convolution of so many channels in the place of the first one, drawn as torch draws convolutions."""
+    path, old = next((path, part) for path, part in model.named_modules() if isinstance(part, nn.Conv2d))
+    new = nn.Conv2d(
+        channels,
+        old.out_channels,
+        old.kernel_size,  # type: ignore[arg-type]  # of a module they are pairs
+        old.stride,  # type: ignore[arg-type]
+        old.padding,  # type: ignore[arg-type]
+        bias=old.bias is not None,
+    )
+    parent, _, last = path.rpartition(".")
+    setattr(model.get_submodule(parent), last, new)
+
+
+def check(name: str, model: nn.Module, image: Shape) -> None:
+    """Check that a model takes images of a shape, on torch's device ``meta``, which knows shapes and no numbers.
+
+    Raises:
+        InputError: with the least size that it takes, or with the library's own reason where there is none.
+    """
+    without_numbers = {key: tensor.to("meta") for key, tensor in model.state_dict().items()}
+
+    def refusal(shape: Shape) -> Exception | None:
+        model.eval()  # several times as fast there as in training mode
+        try:
+            functional_call(model, without_numbers, (torch.empty(2, *shape, device="meta"),))
+        except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+            return error
+        finally:
+            model.train()
+        return None
+
+    if (error := refusal(image)) is None:
+        return
+    channels, *sides = image
+    larger = range(min(sides) + 1, LARGEST)
+    place = bisect_left(larger, True, key=lambda size: not refusal((channels, size, size)))
+    if place == len(larger):
+        raise _refused(name, image, error)
+    raise shapes.too_small(name, image, larger[place])
+
+
+def _refused(name: str, image: Shape, error: Exception) -> InputError:
+    """Return the error for a model that does not take these images, with the library's own words."""
+    reason = str(error).strip().partition("\n")[0].rstrip(".")
+    sides = " x ".join(map(str, image))
+    return InputError(f"{name} cannot be built for images of {sides} ({reason}): choose another model or image.size.")
