@@ -96,7 +96,11 @@ def test_images_of_any_size_and_colours(name, least):
     [
         ("lenet", (9, 128), "lenet takes images; these are series of 9 x 128: choose cnn1d, gru or mlp."),
         ("resnet18", (30,), "resnet18 takes images; these are vectors of 30: choose mlp."),
-        ("gru", (3, 32, 32), "gru takes series; these are images of 3 x 32 x 32: choose lenet, cnn, mlp or torchvision:resnet18."),
+        (
+            "gru",
+            (3, 32, 32),
+            "gru takes series; these are images of 3 x 32 x 32: choose lenet, cnn, mlp or torchvision:resnet18.",
+        ),
         ("cnn1d", (9, 3), "cnn1d takes series of at least 4 values; these have 3: choose mlp."),
         ("cnn", (2, 3, 4, 5), "cnn takes images; these are inputs of 4 dimensions of 2 x 3 x 4 x 5: choose mlp."),
     ],

@@ -2,8 +2,10 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import torch
@@ -29,7 +31,8 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
     if family == "timm" and find_spec("timm") is None:
         raise InputError(f"{name} needs timm, which is not installed: pip install '.[timm]', or take another model.")
     if model not in (known := known_names(family)):
-        raise unknown(f"{family}'s model", model, known)
+        near = get_close_matches(model, known, n=12, cutoff=0.3)  # timm has more than a thousand
+        raise unknown(f"{family}'s model", model, near or known)
     return partial(build, family, model)
 
 
@@ -132,7 +135,8 @@ def check(name: str, model: nn.Module, image: Shape) -> None:
     Raises:
         InputError: with the least size that it takes, or with the library's own reason where there is none.
     """
-    without_numbers = {key: tensor.to("meta") for key, tensor in model.state_dict().items()}
+    tensors = chain(model.named_parameters(), model.named_buffers())
+    without_numbers = {key: tensor.to("meta") for key, tensor in tensors}
 
     def refusal(shape: Shape) -> Exception | None:
         model.eval()  # several times as fast there as in training mode
