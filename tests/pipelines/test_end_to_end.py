@@ -24,7 +24,7 @@ COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")
 SEEDS = (0, 1)
 CLIENTS, ROUNDS = 5, 2
 COMPARE = f"compare_{EXPERIMENT}"
-VARIANT = "digits-28x28x1-5_clients-two_labels-open_part"
+VARIANT = "digits-8x8x1_to_28x28x1-5_clients-two_labels-open_part"
 
 
 @dataclass(frozen=True)

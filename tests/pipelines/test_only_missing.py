@@ -11,7 +11,7 @@ OUTPUTS = {
     "partition": f"data/03_primary/{EXPERIMENT}/partition.csv",
     "figure": f"data/03_primary/{EXPERIMENT}/labels_per_client.json",
     "result": f"data/07_model_output/{EXPERIMENT}/kt_pfl/result.json",
-    "report": f"data/08_reporting/{EXPERIMENT}/digits-28x28x1-5_clients-two_labels-open_part/table.tex",
+    "report": f"data/08_reporting/{EXPERIMENT}/digits-8x8x1_to_28x28x1-5_clients-two_labels-open_part/table.tex",
 }
 
 

@@ -423,41 +423,6 @@ def test_where_the_hyperparameters_are_from(study, settings, origin, word):
     assert ("tuned hyperparameters" in made.markdown) == (origin == "tuned")
 
 
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
-        ({}, "digits-28x28x1-20_clients-two_labels-mnist"),
-        (
-            {"private": {"source": "npz:../my images/a.npz"}},
-            "npz_.._my_images_a.npz-28x28x1-20_clients-two_labels-mnist",
-        ),
-        ({"image": {"size": 64, "channels": 3}}, "digits-64x64x3-20_clients-two_labels-mnist"),
-        ({"clients": 100, "participation": 0.1}, "digits-28x28x1-100_clients-two_labels-mnist-0.1"),
-        (
-            {"partition": {"scheme": "dirichlet", "alpha": 0.3}, "public": {"source": "open_part"}},
-            "digits-28x28x1-20_clients-dirichlet-0.3-open_part",
-        ),
-        (
-            {"partition": {"scheme": "k_labels", "labels_per_client": 3}},
-            "digits-28x28x1-20_clients-k_labels-3-mnist",
-        ),
-        ({"hyperparameters": "configured"}, "digits-28x28x1-20_clients-two_labels-mnist"),
-        ({"hyperparameters": "tuned"}, "digits-28x28x1-20_clients-two_labels-mnist-tuned"),
-    ],
-)
-def test_what_is_compared_is_in_the_folders_name(changed, name):
-    """So that comparisons which differ in it have reports side by side."""
-    settings = {
-        **{"private": {"source": "digits"}, "image": {"size": 28, "channels": 1}, "clients": 20},
-        **{"participation": 1.0, "partition": {"scheme": "two_labels", "alpha": 0.5}, "public": {"source": "mnist"}},
-    }
-    assert comparison.variant({**settings, **changed}) == name
-
-
-def test_settings_without_partition_have_no_variant():
-    assert comparison.variant({}) == ""
-
-
 @pytest.mark.usefixtures("blank_figures")
 class TestFacts:
     def test_divergences_are_counted_by_method(self, run, settings):

@@ -102,6 +102,8 @@ class FinishedRun(_Kept):
         adversaries: places of the clients that upload false predictions; no mean over clients counts them.
         trust: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without them or
             without a matrix.
+        shape: of one input; empty where it is not known.
+        native: the same as the private source has it, before images were brought to a size.
     """
 
     experiment: str
@@ -120,6 +122,8 @@ class FinishedRun(_Kept):
     theorem: TheoremCheck | None = None
     adversaries: list[int] = field(default_factory=list)
     trust: float | None = None
+    shape: list[int] = field(default_factory=list)
+    native: list[int] = field(default_factory=list)
 
     @property
     def evaluated(self) -> list[RoundRecord]:

@@ -60,16 +60,24 @@ class Public(Settings):
     transport: Literal["float32", "uint8", "indices"] = "uint8"
 
 
+def _as_sides(value: Any) -> Any:
+    sides = value if isinstance(value, list) and len(value) == 2 else [value]
+    if not all(type(side) is int and 1 <= side <= 8192 for side in sides):
+        raise ValueError("should be a number of pixels from 1 to 8192, or two in brackets, height and width")
+    return sides[0] if len(set(sides)) == 1 else sides
+
+
 class Image(Settings):
     """What all images of the experiment, private and public, are brought to."""
 
     channels: Annotated[int, Field(ge=1, le=4)]
-    size: Annotated[int, Field(ge=1, le=8192)]
+    size: Annotated[Any, BeforeValidator(_as_sides)]
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
-        return self.channels, self.size, self.size
+        height, width = self.size if isinstance(self.size, list) else (self.size, self.size)
+        return self.channels, height, width
 
 
 class Partition(Settings):

@@ -1,6 +1,6 @@
 """Inputs with labels, as every part of the project passes them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -15,10 +15,12 @@ class LabelledDataset:
     Attributes:
         inputs: (M, *shape): images in uint8, or features of any shape in float32.
         labels: (M,), int64 class numbers from 0.
+        native: shape of an input as its source has it; None where that is its shape here, or is not known.
     """
 
     inputs: Tensor
     labels: Tensor
+    native: Shape | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of samples M."""

@@ -110,7 +110,7 @@ class FederatedData:
     """Everything that all methods of an experiment train and are tested on.
 
     Attributes:
-        private: all private images, (M, C, H, W) uint8, with labels.
+        private: all private samples, (M, *shape).
         public: the public set.
         partitions: by seed and client, the indices of its private images.
         settings: that it was made with, as plain values.
@@ -129,7 +129,7 @@ class FederatedData:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
-            "private": {"inputs": self.private.inputs, "labels": self.private.labels},
+            "private": {name: getattr(self.private, name) for name in ("inputs", "labels", "native")},
             "public": vars(self.public),
             "partitions": partitions,
             "settings": self.settings,

@@ -1,7 +1,6 @@
 """The report on the methods of one experiment."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, local_only, paired_difference, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.data.sources.adaptation import brought
 from ktpfl_pipeline.reports import figures, paper, tables, words
 from ktpfl_pipeline.reports.answer import ALONE, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief, client_title
@@ -21,17 +21,13 @@ from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, 
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import architecture_title, look
+from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
 TERMINAL = ("Spread over clients (points)", "Paper (%)")
 """Columns that the terminal does not show."""
 SOURCES = {**paper.DATASETS, "digits": "handwritten digits", "mnist": "MNIST", "cifar100": "CIFAR-100"}
 """What private data is called in a title."""
-PARAMETERS = {
-    **{"dirichlet": "alpha", "quantity": "alpha"},
-    **{"k_labels": "labels_per_client", "shards": "shards_per_client"},
-}
-"""The setting that says what a partition is, where there is one."""
 
 
 def build(
@@ -52,6 +48,7 @@ def build(
         raise ValueError("A report needs the result of at least one method.")
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
+    first = subject(results).runs[0]
     told, facts, said = summary(results), _facts(results, settings), notes(results, settings)
     caption = f"{told} Setting: {'; '.join(facts)}. Accuracy: {said['Final values']} Bold: {words.BOLD}"
     main = tables.comparison_table(results, settings, caption)
@@ -77,7 +74,7 @@ def build(
         facts=facts,
         sections=[section for section in sections if section.blocks],
         brief=[main.without(*TERMINAL), *([Text(f"{ALERT}: {said[ALERT]}")] if ALERT in said else [])],
-        variant=variant(settings),
+        variant=variant(settings, first.native, first.shape),
         data={
             "comparison.json": json.dumps(comparison(name, results, settings), indent=1) + "\n",
             **tables.data_files(results),
@@ -103,38 +100,8 @@ def identity(results: Sequence[MethodResult]) -> str:
     return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in results])}"
 
 
-def variant(settings: dict[str, Any]) -> str:
-    """Return what a comparison is of as a folder's name: ``digits-28x28x1-20_clients-dirichlet-0.3-open_part``.
-
-    That is private data, images, clients, partition and public set. Added are the share of the clients in a round where
-    that is not all, kind and share of adversaries where there are some, and that hyperparameters were tuned:
-    ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have reports side by side. What the
-    settings do not name is left out.
-    """
-    names = ("private", "image", "partition", "public", "adversaries")
-    private, image, partition, public, adversaries = (settings.get(group, {}) for group in names)
-    clients = settings.get("clients", 0)
-    parts = [private.get("source"), "{size}x{size}x{channels}".format(**image) if image else None]
-    parts += [f"{clients or 'all'}_clients" if clients != 0 else None, *_asked(partition), public.get("source")]
-    if settings.get("participation", 1) < 1:
-        parts.append(settings["participation"])
-    if adversaries.get("share"):
-        parts += [adversaries["kind"], adversaries["share"]]
-    if settings.get("hyperparameters") == "tuned":
-        parts.append("tuned")
-    return re.sub(r"[^\w.-]+", "_", "-".join(str(part) for part in parts if part is not None)).strip("._")
-
-
-def _asked(partition: dict[str, Any]) -> list[str]:
-    """Return a partition with what it was asked for: ``dirichlet``, ``0.3``, ``balanced``, ``rotation``."""
-    scheme, skew = partition.get("scheme", ""), partition.get("feature_skew", "none")
-    balanced = "balanced" if scheme == "dirichlet" and partition.get("balanced") else ""
-    found = [scheme, partition.get(PARAMETERS.get(scheme, ""), ""), balanced, "" if skew == "none" else skew]
-    return [str(part) for part in found if part != ""]
-
-
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
-    main, adversaries, image = subject(results), settings.get("adversaries", {}), settings.get("image", {})
+    main, adversaries = subject(results), settings.get("adversaries", {})
     first, source = main.runs[0].history[0], str(settings.get("private", {}).get("source", ""))
     models = Counter(map(architecture_title, main.runs[0].architectures))
     present, share, kind = len({*first.cohort, *first.diverged}), adversaries.get("share"), adversaries.get("kind")
@@ -142,8 +109,8 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     told = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
         paper.DATASETS.get(source.partition(":")[0], source),
-        f"{image['size']} × {image['size']} pixels, {plural(image['channels'], 'channel')}" if image else "",
-        f"partition {plain(' '.join(_asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
+        brought(main.runs[0].native, main.runs[0].shape) if main.runs[0].shape else "",
+        f"partition {plain(' '.join(asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
         f"{present} of them in a round" if present < main.clients else "",
         plural(main.rounds, "round"),

@@ -1,51 +1,74 @@
 """Images of any source with the channels and the size of a federation."""
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.limits import gib, room
 
 _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
 
 
-def adapt(images: Tensor, channels: int, size: int) -> Tensor:
+def adapt(images: Tensor, shape: Shape) -> Tensor:
     """Return the images with the channels and size of the federation; `images` itself when nothing is to be done.
 
-    Grey becomes RGB by repetition, RGB becomes grey by the luma of ITU-R BT.601 (0.299 R + 0.587 G + 0.114 B). Sizes
-    change by bilinear interpolation, with antialiasing when shrinking; values are rounded once, at the end.
+    Grey becomes any number of channels by repetition, RGB becomes grey by the luma of ITU-R BT.601 (0.299 R + 0.587 G +
+    0.114 B). Sizes change by bilinear interpolation, with antialiasing when shrinking; values are rounded once, at the
+    end.
 
     Args:
-        images: (M, 1 or 3, height, width), uint8.
-        channels: 1 (grey) or 3 (RGB).
-        size: height and width of the result, in pixels.
+        images: (M, 1 to 4, height, width), uint8.
+        shape: channels, height and width of the result.
 
     Returns:
-        (M, channels, size, size), uint8.
+        (M, *shape), uint8.
 
     Raises:
-        InputError: channels other than 1 or 3, a size below 1, or a result of more than 16 GiB.
+        InputError: channels that these images cannot be brought to, or a result of more than 16 GiB.
     """
-    if channels not in (1, 3):
-        raise InputError(f"{channels} image channels are not supported: choose 1 (grey) or 3 (RGB).")
-    if size < 1:
-        raise InputError(f"the image size {size} is not possible: choose 1 pixel or more, such as 28 or 32.")
-    number, given, height, width = images.shape
-    if (given, height, width) == (channels, size, size):
+    number, given, *sides = images.shape
+    channels, *size = shape
+    if (given, *sides) == tuple(shape):
         return images
-    if number * channels * size**2 > room():
+    if given not in (channels, 1) and (given, channels) != (3, 1):
         raise InputError(
-            f"{number:,} images of {size} x {size} pixels need more than {gib(room())}: choose a smaller size."
+            f"images of {given} channels cannot be brought to {channels}, only grey to any number and RGB to grey: set "
+            f"image.channels to {given}{' or 1' * (given == 3)}, or convert the images."
         )
-    adapted = torch.empty(number, channels, size, size, dtype=torch.uint8)
-    rows = max(1, _CHUNK_VALUES // (given * max(height, size) * max(width, size)))
+    if number * math.prod(shape) > room():
+        raise InputError(
+            f"{number:,} images of {size[0]} x {size[1]} pixels need more than {gib(room())}: choose a smaller size."
+        )
+    adapted = torch.empty(number, *shape, dtype=torch.uint8)
+    rows = max(1, _CHUNK_VALUES // (given * math.prod(map(max, sides, size))))
     for start in range(0, number, rows):
         chunk = images[start : start + rows].float()
         if channels < given:
             chunk = (chunk * torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(dim=1, keepdim=True)
-        if (height, width) != (size, size):
-            shrinks = size < max(height, width)
-            chunk = interpolate(chunk, (size, size), mode="bilinear", align_corners=False, antialias=shrinks)
+        if sides != size:
+            shrinks = any(map(int.__lt__, size, sides))
+            chunk = interpolate(chunk, tuple(size), mode="bilinear", align_corners=False, antialias=shrinks)
         adapted[start : start + rows] = chunk.round().clamp(0, 255).to(torch.uint8)  # grey is repeated here
     return adapted
+
+
+def described(shape: Sequence[int]) -> str:
+    """Return the shape of one input in words: ``28 × 28 grey``, ``series of 9 × 128``, ``vectors of 30``."""
+    if len(shape) < 3:
+        return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
+    channels, *sides = shape
+    colour = {1: "grey", 3: "RGB"}.get(channels, f"in {channels} channels")
+    return f"{' × '.join(map(str, sides))} {colour}"
+
+
+def brought(native: Sequence[int], shape: Sequence[int]) -> str:
+    """Return what was done to images, in words: ``8 × 8 grey, brought to 28 × 28``; what they are if nothing was."""
+    if tuple(native) == tuple(shape):
+        return described(shape)
+    alike = native[0] == shape[0]
+    return f"{described(native)}, brought to {described(shape).rpartition(' ')[0] if alike else described(shape)}"

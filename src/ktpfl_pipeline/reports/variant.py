@@ -1,0 +1,60 @@
+"""What a comparison is of, as the name of its folder: comparisons that differ in it have reports side by side."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ktpfl_pipeline.core.identity import digest
+
+PARAMETERS = {
+    **{"dirichlet": "alpha", "quantity": "alpha"},
+    **{"k_labels": "labels_per_client", "shards": "shards_per_client"},
+}
+"""The setting that says what a partition is, where there is one."""
+
+
+def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequence[int] = ()) -> str:
+    """Return what a comparison is of in one name: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
+
+    That is private data, images and what was done to them, clients, partition and public set. Added are the share of
+    the clients in a round where that is not all, kind and share of adversaries where there are some, and that
+    hyperparameters were tuned: ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have reports
+    side by side. What is not known is left out.
+
+    Args:
+        settings: of the experiment.
+        native: shape of a private input as its source has it.
+        shape: the same as models see it.
+    """
+    names = ("private", "partition", "public", "adversaries")
+    private, partition, public, adversaries = (settings.get(group, {}) for group in names)
+    clients = settings.get("clients", 0)
+    parts = [_source(private), "_to_".join(dict.fromkeys(map(_sides, filter(None, (native, shape)))))]
+    parts += [f"{clients or 'all'}_clients" if clients != 0 else "", *asked(partition), _source(public)]
+    if settings.get("participation", 1) < 1:
+        parts.append(str(settings["participation"]))
+    if adversaries.get("share"):
+        parts += [adversaries["kind"], str(adversaries["share"])]
+    if settings.get("hyperparameters") == "tuned":
+        parts.append("tuned")
+    return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts))).strip("._")
+
+
+def _source(settings: dict[str, Any]) -> str:
+    """Return a source in letters that a folder may have, with a hash where another could have the same."""
+    source = str(settings.get("source", ""))
+    plain_letters = re.fullmatch(r"[\w.-]*:?[\w.-]*", source)
+    return source if plain_letters else f"{source}-{digest(source)[:6]}"
+
+
+def _sides(shape: Sequence[int]) -> str:
+    """Return a shape in short, channels of images last: ``28x28x1``, ``9x128``."""
+    return "x".join(map(str, [*shape[1:], shape[0]] if len(shape) == 3 else shape))
+
+
+def asked(partition: dict[str, Any]) -> list[str]:
+    """Return a partition with what it was asked for: ``dirichlet``, ``0.3``, ``balanced``, ``rotation``."""
+    scheme, skew = partition.get("scheme", ""), partition.get("feature_skew", "none")
+    balanced = "balanced" if scheme == "dirichlet" and partition.get("balanced") else ""
+    found = [scheme, partition.get(PARAMETERS.get(scheme, ""), ""), balanced, "" if skew == "none" else skew]
+    return [str(part) for part in found if part != ""]

@@ -1,0 +1,61 @@
+"""The folder of a comparison's report is named by what was compared."""
+
+import pytest
+
+from ktpfl_pipeline.reports.variant import variant
+
+SHAPES = ((1, 8, 8), (1, 28, 28))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist"),
+        (
+            {"private": {"source": "npz:../my images/a.npz"}},
+            "npz_.._my_images_a.npz-81d01a-8x8x1_to_28x28x1-20_clients-two_labels-mnist",
+        ),
+        ({"clients": 100, "participation": 0.1}, "digits-8x8x1_to_28x28x1-100_clients-two_labels-mnist-0.1"),
+        (
+            {"partition": {"scheme": "dirichlet", "alpha": 0.3}, "public": {"source": "open_part"}},
+            "digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part",
+        ),
+        (
+            {"partition": {"scheme": "k_labels", "labels_per_client": 3}},
+            "digits-8x8x1_to_28x28x1-20_clients-k_labels-3-mnist",
+        ),
+        ({"hyperparameters": "configured"}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist"),
+        ({"hyperparameters": "tuned"}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-tuned"),
+    ],
+)
+def test_what_is_compared_is_in_the_folders_name(changed, name):
+    """So that comparisons which differ in it have reports side by side."""
+    settings = {
+        **{"private": {"source": "digits"}, "clients": 20},
+        **{"participation": 1.0, "partition": {"scheme": "two_labels", "alpha": 0.5}, "public": {"source": "mnist"}},
+    }
+    assert variant({**settings, **changed}, *SHAPES) == name
+
+
+def test_settings_without_partition_have_no_variant():
+    assert variant({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("native", "shape", "name"),
+    [
+        ((3, 32, 32), (3, 32, 32), "a-32x32x3"),
+        ((3, 48, 64), (1, 28, 28), "a-48x64x3_to_28x28x1"),
+        ((9, 128), (9, 128), "a-9x128"),
+        ((30,), (30,), "a-30"),
+        ((), (), "a"),
+    ],
+)
+def test_what_was_done_to_the_inputs(native, shape, name):
+    assert variant({"private": {"source": "a"}}, native, shape) == name
+
+
+def test_two_sources_never_have_one_name():
+    sources = ["a", "npz:a", "folder:a", "npz:a/b.npz", "npz:a_b.npz", "npz:a b.npz", "npz:./a.npz", "npz:a.npz"]
+    assert len({variant({"private": {"source": source}}) for source in sources}) == len(sources)
+    assert len({variant({"private": {"source": "x"}, "public": {"source": source}}) for source in sources}) == 8
