@@ -35,6 +35,15 @@ def test_null_keeps_all(raw: Path) -> None:
     assert len(private(raw, None)) == len(private(raw, 80)) == 80
 
 
+def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert private(raw, None).native == (1, 28, 28)
+    assert caplog.messages == []
+    brought = private(raw, None, image={"channels": 3, "size": [24, 36]})
+    assert (brought.shape, brought.native) == ((3, 24, 36), (1, 28, 28))
+    assert caplog.messages == ["Images of npz:mine.npz: 28 × 28 grey, brought to 24 × 36 RGB."]
+
+
 def test_a_part_has_the_label_distribution_of_all(raw: Path) -> None:
     part = private(raw, 20)
     assert part.labels.bincount().tolist() == [10, 5, 5]

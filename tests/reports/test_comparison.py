@@ -425,6 +425,17 @@ def test_where_the_hyperparameters_are_from(study, settings, origin, word):
 
 @pytest.mark.usefixtures("blank_figures")
 class TestFacts:
+    def test_what_was_done_to_the_images(self, run, settings):
+        def facts(**shapes):
+            made = replace(run("kt_pfl", 0, [(0.5, 0.7)] * 2), **shapes)
+            return comparison.build("x", [summarise([made], {})], settings)
+
+        told = facts(native=[1, 8, 8], shape=[1, 28, 28])
+        assert told.facts[1] == "8 × 8 grey, brought to 28 × 28"
+        assert "8x8x1_to_28x28x1" in told.variant
+        assert facts(native=[9, 128], shape=[9, 128]).facts[1] == "series of 9 × 128"
+        assert "brought" not in str(facts().facts), "results of before said nothing of it"
+
     def test_divergences_are_counted_by_method(self, run, settings):
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
         diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])

@@ -103,7 +103,7 @@ class FinishedRun(_Kept):
         trust: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without them or
             without a matrix.
         shape: of one input; empty where it is not known.
-        native: the same as the private source has it, before images were brought to a size.
+        native: the same as the private source has it, before images were brought to a size; empty where they had many.
     """
 
     experiment: str

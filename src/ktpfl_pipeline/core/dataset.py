@@ -15,7 +15,7 @@ class LabelledDataset:
     Attributes:
         inputs: (M, *shape): images in uint8, or features of any shape in float32.
         labels: (M,), int64 class numbers from 0.
-        native: shape of an input as its source has it; None where that is its shape here, or is not known.
+        native: shape of an input as its source has it; None where they are of many, or it is not known.
     """
 
     inputs: Tensor

@@ -23,13 +23,13 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
 
     Args:
         settings: of the experiment.
-        native: shape of a private input as its source has it.
+        native: shape of a private input as its source has it; empty where they have many.
         shape: the same as models see it.
     """
     names = ("private", "partition", "public", "adversaries")
     private, partition, public, adversaries = (settings.get(group, {}) for group in names)
     clients = settings.get("clients", 0)
-    parts = [_source(private), "_to_".join(dict.fromkeys(map(_sides, filter(None, (native, shape)))))]
+    parts = [_source(private), "_to_".join(dict.fromkeys(map(_sides, (native, shape)))).lstrip("_")]
     parts += [f"{clients or 'all'}_clients" if clients != 0 else "", *asked(partition), _source(public)]
     if settings.get("participation", 1) < 1:
         parts.append(str(settings["participation"]))

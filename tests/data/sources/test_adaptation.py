@@ -10,51 +10,80 @@ from ktpfl_pipeline.data.sources import adapt, adaptation
 
 def test_adapt_changes_nothing_when_nothing_is_to_be_done():
     images = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
-    assert adapt(images, 1, 8) is images
+    assert adapt(images, (1, 8, 8)) is images
 
 
 def test_grey_becomes_rgb_by_repetition():
     images = torch.from_numpy(GREY[:, None, :5])
-    assert torch.equal(adapt(images, 3, 5), images.repeat(1, 3, 1, 1))
+    assert torch.equal(adapt(images, (3, 5, 5)), images.repeat(1, 3, 1, 1))
 
 
 def test_rgb_becomes_grey_by_luma():
     colours = torch.tensor([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [10, 20, 30]], dtype=torch.uint8)
     # 0.299 · 255 = 76.2, 0.587 · 255 = 149.7, 0.114 · 255 = 29.1, 10 · 0.299 + 20 · 0.587 + 30 · 0.114 = 18.15
-    assert adapt(colours.view(5, 3, 1, 1), 1, 1).flatten().tolist() == [76, 150, 29, 255, 18]
+    assert adapt(colours.view(5, 3, 1, 1), (1, 1, 1)).flatten().tolist() == [76, 150, 29, 255, 18]
 
 
 def test_shrinking_is_antialiased_and_growing_interpolates():
     stripes = torch.tensor([0, 255] * 4, dtype=torch.uint8).expand(1, 1, 8, 8)
-    assert adapt(stripes, 1, 4).float().std() < 30  # without antialiasing, stripes may survive or alias
+    assert adapt(stripes, (1, 4, 4)).float().std() < 30  # without antialiasing, stripes may survive or alias
     two = torch.tensor([[0, 100], [0, 100]], dtype=torch.uint8).view(1, 1, 2, 2)
-    assert adapt(two, 1, 4)[0, 0, 0].tolist() == [0, 25, 75, 100]  # pixel centres: a quarter and three quarters
-    assert adapt(torch.full((1, 1, 7, 9), 255, dtype=torch.uint8), 3, 5).unique().tolist() == [255]
+    assert adapt(two, (1, 4, 4))[0, 0, 0].tolist() == [0, 25, 75, 100]  # pixel centres: a quarter and three quarters
+    assert adapt(torch.full((1, 1, 7, 9), 255, dtype=torch.uint8), (3, 5, 5)).unique().tolist() == [255]
 
 
 @pytest.mark.parametrize("size", [12, 28, 40])
 def test_resizing_agrees_with_pillow(size):
     images = NUMBERS.integers(0, 256, (3, 28, 28)).astype(np.uint8)
-    ours = adapt(torch.from_numpy(images[:, None]), 1, size)[:, 0].numpy().astype(int)
+    ours = adapt(torch.from_numpy(images[:, None]), (1, size, size))[:, 0].numpy().astype(int)
     pillows = [np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)) for image in images]
     assert np.abs(ours - np.stack(pillows)).max() <= 1
 
 
 def test_chunks_do_not_change_the_result(monkeypatch):
     images = torch.from_numpy(NUMBERS.integers(0, 256, (7, 3, 6, 5)).astype(np.uint8))
-    whole = adapt(images, 1, 9)
+    whole = adapt(images, (1, 9, 9))
     monkeypatch.setattr(adaptation, "_CHUNK_VALUES", 500)  # 2 images at a time
-    assert torch.equal(adapt(images, 1, 9), whole)
+    assert torch.equal(adapt(images, (1, 9, 9)), whole)
+
+
+def test_sides_need_not_be_equal():
+    images = torch.from_numpy(NUMBERS.integers(0, 256, (2, 3, 6, 5)).astype(np.uint8))
+    assert adapt(images, (3, 4, 9)).shape == (2, 3, 4, 9)
+    assert torch.equal(adapt(images, (3, 4, 9)), adapt(images.mT, (3, 9, 4)).mT)
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+def test_other_channels_keep_their_number(channels):
+    images = torch.from_numpy(NUMBERS.integers(0, 256, (2, channels, 6, 6)).astype(np.uint8))
+    assert torch.equal(adapt(images, (channels, 3, 3))[:, 1:2], adapt(images[:, 1:2], (1, 3, 3)))
+    assert torch.equal(adapt(images[:, :1], (channels, 6, 6)), images[:, :1].repeat(1, channels, 1, 1))
 
 
 @pytest.mark.parametrize(
-    ("channels", "size", "words"),
+    ("given", "shape", "words"),
     [
-        (2, 8, ("2 image channels", "1 (grey) or 3 (RGB)")),
-        (1, 0, ("size 0", "1 pixel or more")),
-        (1, 10**6, ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
+        (3, (2, 8, 8), ("images of 3 channels cannot be brought to 2", "image.channels to 3 or 1,")),
+        (4, (3, 8, 8), ("images of 4 channels cannot be brought to 3", "image.channels to 4,")),
+        (1, (1, 10**6, 10**6), ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
     ],
 )
-def test_impossible_shapes_are_input_errors(channels, size, words):
+def test_impossible_shapes_are_input_errors(given, shape, words):
     with input_error(*words):
-        adapt(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), channels, size)
+        adapt(torch.zeros(2, given, 8, 8, dtype=torch.uint8), shape)
+
+
+@pytest.mark.parametrize(
+    ("native", "shape", "words"),
+    [
+        ((1, 8, 8), (1, 28, 28), "8 × 8 grey, brought to 28 × 28"),
+        ((3, 48, 64), (1, 28, 28), "48 × 64 RGB, brought to 28 × 28 grey"),
+        ((4, 8, 8), (4, 8, 8), "8 × 8 in 4 channels"),
+        ((4, 8, 8), (4, 9, 9), "8 × 8 in 4 channels, brought to 9 × 9"),
+        ((), (3, 64, 64), "brought to 64 × 64 RGB"),
+        ((9, 128), (9, 128), "series of 9 × 128"),
+        ((30,), (30,), "vectors of 30"),
+    ],
+)
+def test_what_was_done_is_said(native, shape, words):
+    assert adaptation.brought(native, shape) == words

@@ -45,7 +45,7 @@ def whole_or_refused(source: str, folder: Path, classes: list[int] | None = None
     assert len(samples.inputs) == len(samples.labels)
     assert 0 <= samples.labels.min() <= samples.labels.max() < MAX_CLASSES
     if samples.inputs.shape[1] in (1, 3):
-        assert adapt(samples.inputs[:1], 3, 4).shape == (1, 3, 4, 4)
+        assert adapt(samples.inputs[:1], (3, 4, 4)).shape == (1, 3, 4, 4)
 
 
 def damaged(data: st.DataObject, whole: bytes) -> bytes:

@@ -77,7 +77,7 @@ def test_real_images_load_and_adapt(name, shape, classes):
     assert samples.inputs.shape[1:] == shape
     assert samples.labels.unique().tolist() == list(range(classes))
     for channels, size in ((1, 28), (3, 32)):
-        adapted = adapt(samples.inputs[:2000], channels, size)
+        adapted = adapt(samples.inputs[:2000], (channels, size, size))
         assert adapted.shape == (2000, channels, size, size)
         # Luma weighs green more than the plain mean does, resizing blurs: the brightness all but stays.
         assert adapted.float().mean().item() == pytest.approx(samples.inputs[:2000].float().mean().item(), rel=0.03)

@@ -127,6 +127,11 @@ def load_public(source: str, private: str, folder: Path, size: tuple[int, int] |
     return public
 
 
+def sized(source: str) -> bool:
+    """Say whether a source, given as for `load`, reads photographs, which may be of many sizes."""
+    return find(source)[0] in SIZED
+
+
 def _read(function: Callable[..., Any], argument: str, folder: Path, size: tuple[int, int] | None) -> Any:
     return function(argument, folder, size) if function in SIZED else function(argument, folder)
 

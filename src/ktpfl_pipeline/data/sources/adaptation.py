@@ -61,14 +61,20 @@ def described(shape: Sequence[int]) -> str:
     """Return the shape of one input in words: ``28 × 28 grey``, ``series of 9 × 128``, ``vectors of 30``."""
     if len(shape) < 3:
         return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
-    channels, *sides = shape
-    colour = {1: "grey", 3: "RGB"}.get(channels, f"in {channels} channels")
-    return f"{' × '.join(map(str, sides))} {colour}"
+    return f"{_sides(shape)} {({1: 'grey', 3: 'RGB'}).get(shape[0], f'in {shape[0]} channels')}"
+
+
+def _sides(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape[1:]))
 
 
 def brought(native: Sequence[int], shape: Sequence[int]) -> str:
-    """Return what was done to images, in words: ``8 × 8 grey, brought to 28 × 28``; what they are if nothing was."""
+    """Return what was done to images, in words: ``8 × 8 grey, brought to 28 × 28``; what they are if nothing was.
+
+    An empty `native` is of images of many sizes, or of one that is not known.
+    """
     if tuple(native) == tuple(shape):
         return described(shape)
-    alike = native[0] == shape[0]
-    return f"{described(native)}, brought to {described(shape).rpartition(' ')[0] if alike else described(shape)}"
+    if not native:
+        return f"brought to {described(shape)}"
+    return f"{described(native)}, brought to {_sides(shape) if native[0] == shape[0] else described(shape)}"

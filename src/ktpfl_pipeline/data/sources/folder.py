@@ -1,6 +1,7 @@
 """Photographs of the user's own: folders of image files, one subfolder per class or without labels."""
 
 import contextlib
+import logging
 import math
 import os
 import warnings
@@ -17,6 +18,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib
 
+logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width
 
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -109,6 +111,8 @@ def photographs(where: Path, files: list[Path], size: Size | None = None) -> Ten
     mode = _common_mode(files, headers, size)
     (width, height), channels = size[::-1] if size else headers[0][0], len(mode)  # "L" or "RGB"
     check_claim(where, len(files) * height * width * channels, "take fewer or smaller images")
+    if others := sum(found != (width, height) for found, _ in headers):
+        logger.info(f"{others:,} of the {len(files):,} images in {where} are brought to {height} × {width}.")
     images = np.empty((len(files), height, width, channels), dtype=np.uint8)
     for row, file in enumerate(files):
         with readable(file), _open(file) as image:

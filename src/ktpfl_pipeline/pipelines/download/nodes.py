@@ -1,10 +1,13 @@
 """Nodes that read the samples of an experiment."""
 
+import logging
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
+
+logger = logging.getLogger(__name__)
 
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
@@ -12,16 +15,17 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     from dataclasses import replace
 
     from ktpfl_pipeline.core.errors import InputError
-    from ktpfl_pipeline.data.sources import load
+    from ktpfl_pipeline.data.sources import load, sized
 
-    samples = load(experiment.private.source, raw_folder, experiment.private.classes, _size(experiment))
+    source, size = experiment.private.source, _size(experiment)
+    samples = load(source, raw_folder, experiment.private.classes, size)
     if samples.labels.min() == samples.labels.max():
-        raise InputError(
-            f"All samples of {experiment.private.source} kept have one class; name two in private.classes."
-        )
+        raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
     if experiment.private.samples is not None:
         samples = _draw(samples, experiment.private.samples)
-    return replace(samples, inputs=_adapted(experiment, _shaped(experiment, samples.inputs)))
+    given = _shaped(experiment, samples.inputs)
+    native = None if size and sized(source) else tuple(given.shape[1:])
+    return replace(samples, inputs=_adapted(experiment, given, source), native=native)
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
@@ -37,7 +41,7 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     if source == "open_part":
         return private.inputs
     public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
-    public = _adapted(experiment, _shaped(experiment, public))
+    public = _adapted(experiment, _shaped(experiment, public), source)
     if (ours := kind(private.inputs)) != (theirs := kind(public)):
         raise InputError(
             f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
@@ -66,18 +70,20 @@ def _shaped(experiment: Experiment, inputs: Any) -> Any:
     return inputs.reshape(-1, *shape)
 
 
-def _adapted(experiment: Experiment, inputs: Any) -> Any:
-    """Return images with the experiment's channels and size; inputs as they are where it names none."""
+def _adapted(experiment: Experiment, inputs: Any, source: str) -> Any:
+    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none."""
     import torch
 
     from ktpfl_pipeline.core.errors import InputError
-    from ktpfl_pipeline.data.sources import adapt
+    from ktpfl_pipeline.data.sources.adaptation import adapt, brought
 
     if experiment.image is None:
         return inputs
     if inputs.dtype != torch.uint8:
         raise InputError("image has channels and size, and the source has features and no images: set image: null.")
-    return adapt(inputs, experiment.image.channels, experiment.image.size)
+    if tuple(inputs.shape[1:]) != experiment.image.shape:
+        logger.info(f"Images of {source}: {brought(inputs.shape[1:], experiment.image.shape)}.")
+    return adapt(inputs, experiment.image.shape)
 
 
 def _draw(samples: Any, total: int) -> Any:

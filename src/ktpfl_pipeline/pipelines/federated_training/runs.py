@@ -73,7 +73,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             adversaries=adversaries,
             trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
             shape=list(job.data.private.shape),
-            native=list(job.data.private.native or job.data.private.shape),
+            native=list(job.data.private.native or ()),
         )
         if not tracked.complete:
             kept = job.parent is None and seed == experiment.seeds[0]
