@@ -1,7 +1,8 @@
 """`ktpfl`, or `python -m ktpfl_pipeline`: what `kedro run` does, with its options, for the installed package.
 
 Configuration is taken from ``conf/`` in the current folder; where there is none, from the package. ``ktpfl conf``
-copies the package's here, to be edited, and ``ktpfl ui`` shows the runs in MLflow. All is written below this folder.
+copies the package's here, to be edited; ``ktpfl ui`` shows the runs in MLflow. All is written below this folder.
+``ktpfl convert`` makes an `.npz` file of a federation in another form.
 """
 
 import os
@@ -19,6 +20,10 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     if given == ["conf"]:
         return copy_configuration(Path("conf"))
+    if given[:1] == ["convert"]:
+        from ktpfl_pipeline.convert import convert
+
+        convert(given[1:], prog_name="ktpfl convert")  # ends with an exit
     if not Path("conf").is_dir():
         os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(CONF / "logging.yml"))  # Kedro reads it when it is imported
     if given == ["ui"]:
@@ -30,7 +35,9 @@ def main(arguments: list[str] | None = None) -> None:
 
     configure_project(PACKAGE)
     run: Any = find_run_command(PACKAGE)
-    run.epilog = "`ktpfl conf` copies the package's configuration here; `ktpfl ui` shows the runs in MLflow."
+    run.epilog = (
+        "`ktpfl conf` copies the configuration here, `ktpfl ui` shows the runs, `ktpfl convert` makes data files."
+    )
     run(given, prog_name="ktpfl")
 
 

@@ -99,10 +99,11 @@ def _file(argument: str, folder: Path) -> Path:
     return path
 
 
-class _Bounded(io.FileIO):
+class Bounded(io.FileIO):
     """A file that gives `MAX_READ` bytes at a time at most: zipfile would read a directory of any length whole."""
 
     def read(self, size: int | None = -1, /) -> bytes:
+        """Return `size` bytes, or what is left where that is less; more than `MAX_READ` is a ValueError."""
         data = super().read(MAX_READ + 1 if size is None or not 0 <= size <= MAX_READ else size)
         if len(data) > MAX_READ:
             raise ValueError("its directory is too long")
@@ -123,12 +124,12 @@ def _sentence(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[_Bounded]:
-    with _sentence(path), _Bounded(path) as file:
+def _opened(path: Path) -> Iterator[Bounded]:
+    with _sentence(path), Bounded(path) as file:
         yield file
 
 
-def _arrays(path: Path, file: _Bounded, headers: Headers) -> dict[str, Any]:
+def _arrays(path: Path, file: Bounded, headers: Headers) -> dict[str, Any]:
     """Return the arrays whose headers were checked, if together they are not too much."""
     check_claim(path, _claimed(headers), "save fewer or smaller samples")
     file.seek(0)
@@ -136,7 +137,7 @@ def _arrays(path: Path, file: _Bounded, headers: Headers) -> dict[str, Any]:
         return {name: arrays[f"{name}.npy"] for name in headers}  # the members just checked
 
 
-def _headers(file: _Bounded, *names: str) -> Headers:
+def _headers(file: Bounded, *names: str) -> Headers:
     """Return {array: (shape, dtype)} of the arrays that are there, as their headers claim, having read none."""
     with zipfile.ZipFile(file) as archive:
         members = {member.filename: member for member in archive.infolist()}
@@ -157,7 +158,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
     return shape, dtype
 
 
-def _checked(path: Path, file: _Bounded, labelled: bool) -> tuple[str, Headers]:
+def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
     """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
     headers = _headers(file, *INPUTS, *(_BESIDE if labelled else ()))
     found = [name for name in INPUTS if name in headers]

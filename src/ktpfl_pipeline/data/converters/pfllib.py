@@ -1,0 +1,100 @@
+"""PFLlib's clients: `train/0.npz`, `test/0.npz`, `train/1.npz` and so on (Zhang et al., "PFLlib", JMLR 2025).
+
+Each file has one array of objects, `data`, whose only object is the dict ``{"x": inputs, "y": labels}``: a pickle,
+which numpy would run. HtFLlib and FL-IoT write the same.
+"""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.converters import pickles
+from ktpfl_pipeline.data.sources.folder import check_file, readable, subfolders
+from ktpfl_pipeline.data.sources.limits import MAX_HEADER, check_claim
+from ktpfl_pipeline.data.sources.npz import Bounded
+
+DATA = "data.npy"
+Arrays = dict[str, "np.ndarray[Any, Any]"]
+
+
+def convert(folder: Path) -> Arrays:
+    """Return the arrays of all clients, each with its number: what it trains and, marked `test`, is tested on.
+
+    Args:
+        folder: the dataset's, with the folders `train` and `test`.
+
+    Raises:
+        InputError: if a file is missing, or is not as PFLlib writes it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}: name the one that has PFLlib's train and test.")
+    parts = {
+        place.name: _shards(place, folder) for place in subfolders(folder, folder) if place.name in ("train", "test")
+    }
+    if len(parts) < 2 or not parts["train"] or parts["train"].keys() != parts["test"].keys():
+        raise InputError(
+            f"{folder} must have folders train and test with the same files 0.npz, 1.npz, ...: name the folder of a"
+            " dataset that PFLlib made."
+        )
+    files = [(n, part == "test", parts[part][n]) for n in sorted(parts["train"]) for part in ("train", "test")]
+    check_claim(folder, 2 * sum(_size(file) for _, _, file in files), "take fewer clients")
+    shards = [_shard(file) for _, _, file in files]
+    for (_, _, file), (x, _) in zip(files, shards, strict=True):
+        if (x.shape[1:], x.dtype) != (shards[0][0].shape[1:], shards[0][0].dtype):
+            raise InputError(
+                f"{file} has inputs of shape {x.shape[1:]}, {x.dtype}, and {files[0][2]} of {shards[0][0].shape[1:]},"
+                f" {shards[0][0].dtype}: convert clients whose data are alike."
+            )
+    sizes = [len(y) for _, y in shards]
+    return {
+        **_inputs(np.concatenate([x for x, _ in shards])),
+        "labels": np.concatenate([y for _, y in shards]),
+        "clients": np.repeat([n for n, _, _ in files], sizes),
+        "test": np.repeat([test for _, test, _ in files], sizes),
+    }
+
+
+def _shards(place: Path, root: Path) -> dict[int, Path]:
+    """Return the files of a part by the client's number; a `config.json` beside them is passed over."""
+    with readable(place):
+        files = {int(file.stem): file for file in place.glob("*.npz") if file.stem.isdecimal()}
+    for file in files.values():
+        check_file(file, root)
+    return files
+
+
+def _size(file: Path) -> int:
+    """Return how many bytes the array of a file claims."""
+    with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive:
+        return archive.getinfo(DATA).file_size
+
+
+def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
+    """Return inputs (n, *shape) and labels (n,) of one file, whose size was checked."""
+    with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive, archive.open(DATA) as content:
+        version = np.lib.format.read_magic(content)
+        length = int.from_bytes(content.read(2 if version == (1, 0) else 4), "little")
+        if length > MAX_HEADER or not content.read(length).startswith(b"{'descr': '|O'"):
+            raise ValueError("its array 'data' is not the dict of a client")
+        data = pickles.read(content.read(archive.getinfo(DATA).file_size))
+    x, y = (data.get(name) if isinstance(data, dict) else None for name in "xy")
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
+        raise InputError(f"{file} has no arrays 'x' and 'y': it is not PFLlib's, or of text, which is not converted.")
+    if not (x.dtype == np.uint8 or x.dtype.kind == "f") or not 2 <= x.ndim <= 4 or y.dtype.kind not in "iu":
+        raise InputError(
+            f"{file} has 'x' of {x.dtype}, shape {x.shape}, and 'y' of {y.dtype}: images or features, a row per sample,"
+            " and class numbers are converted."
+        )
+    if y.shape != (len(x),):
+        raise InputError(f"{file} has {len(x):,} inputs and labels of shape {y.shape}: it is cut; make it anew.")
+    return x, y
+
+
+def _inputs(x: "np.ndarray[Any, Any]") -> Arrays:
+    """Return inputs by the name that they have here: images with their channels last, or features as they are."""
+    if x.dtype != np.uint8:
+        return {"features": x}
+    return {"images": x.transpose(0, 2, 3, 1) if x.ndim == 4 else x}

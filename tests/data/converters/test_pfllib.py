@@ -1,0 +1,233 @@
+"""PFLlib's shards, as numpy writes them for PFLlib, and such as are made to run code."""
+
+import io
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hostile_files import TRACE, Code
+from input_errors import input_error
+
+from ktpfl_pipeline.__main__ import main
+from ktpfl_pipeline.convert import convert
+from ktpfl_pipeline.data.converters import pfllib, pickles
+from ktpfl_pipeline.data.sources import load
+
+HEADER = b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (), }".ljust(127) + b"\n"
+NUMBERS = np.random.default_rng(0)
+
+
+def shard(path: Path, x: Any, y: Any) -> None:
+    """Write a file as PFLlib's `utils.dataset_utils.save_file` does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, data={"x": x, "y": y})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three clients with two samples to train on and one to test on; client 10 comes after 9."""
+    for n in (9, 10, 2):
+        shard(tmp_path / f"MNIST/train/{n}.npz", NUMBERS.random((2, 1, 4, 4)).astype("f4") + n, np.array([n % 3, 1]))
+        shard(tmp_path / f"MNIST/test/{n}.npz", NUMBERS.random((1, 1, 4, 4)).astype("f4") + n, np.array([0]))
+    (tmp_path / "MNIST/config.json").write_text("{}")
+    return tmp_path / "MNIST"
+
+
+def test_the_command_writes_what_a_source_reads(folder: Path) -> None:
+    out = folder.parent / "mine.npz"
+    done = CliRunner().invoke(convert, ["pfllib", str(folder), str(out)])
+    assert done.exit_code == 0, done.output
+    assert "9 samples of shape (1, 4, 4), 3 clients" in done.output
+    samples: Any = load("npz:mine.npz", folder.parent)
+    assert samples.names == ("2", "9", "10")
+    assert samples.inputs[:, 0, 0, 0].int().tolist() == [2, 2, 2, 9, 9, 9, 10, 10, 10]
+    assert samples.labels.tolist() == [2, 1, 0, 0, 1, 0, 1, 1, 0]
+    assert samples.test.tolist() == [False, False, True] * 3
+
+
+def test_ktpfl_has_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", "--help"])
+    assert ended.value.code == 0
+    assert {"pfllib", "uci_har"} <= set(capsys.readouterr().out.split())
+
+
+def test_a_refusal_is_one_line_and_leaves_no_file(folder: Path) -> None:
+    shard(folder / "test/2.npz", np.full((1, 1, 4, 4), np.nan, "f4"), np.array([0]))
+    done = CliRunner().invoke(convert, ["pfllib", str(folder), str(folder.parent / "mine.npz")])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert "has nan in row 2" in done.output
+    assert done.output.count("\n") == 1
+    assert [path.name for path in folder.parent.iterdir()] == ["MNIST"]
+    (folder.parent / "mine.npz").write_text("mine")
+    done = CliRunner().invoke(convert, ["pfllib", str(folder), str(folder.parent / "mine.npz")])
+    assert "is there already" in done.output
+    assert (folder.parent / "mine.npz").read_text() == "mine"
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["f4", ">f8", "i8", "u1", "?", "f2"])
+def test_arrays_are_those_that_were_pickled(protocol: int, dtype: str) -> None:
+    array = np.asfortranarray(NUMBERS.integers(0, 2, (2, 3, 4)).astype(dtype))
+    for given in (array, np.ascontiguousarray(array), array[:1]):
+        found = pickles.read(pickle.dumps({"x": given, "n": [1, "two", 3.5, None, (True,)]}, protocol))
+        assert np.array_equal(found["x"], given)
+        assert found["x"].dtype == given.dtype
+        assert found["n"] == [1, "two", 3.5, None, (True,)]
+
+
+def test_uint8_inputs_are_images(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        shard(tmp_path / f"{part}/0.npz", np.zeros((2, 3, 4, 5), np.uint8), np.array([0, 1]))
+    assert pfllib.convert(tmp_path)["images"].shape == (4, 4, 5, 3)
+
+
+class Calls:
+    """Calls a function with arguments when it is unpickled."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.called = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.called
+
+
+def dtype_bomb() -> bytes:
+    """An array that claims 2^40 values and has none."""
+    whole = pickle.dumps(np.zeros(1, "u1"), 4)
+    return whole.replace(b"K\x01\x85", b"\x8a\x06" + (2**40).to_bytes(6, "little") + b"\x85")
+
+
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "makes a folder": (pickle.dumps({"x": Code(), "y": Code()}), "names posix.mkdir, which could run code"),
+    "os.system": (pickle.dumps(Calls(os.system, f"mkdir {TRACE}")), "names posix.system"),
+    "os.system, protocol 0": (pickle.dumps(Calls(os.system, f"mkdir {TRACE}"), 0), "names posix.system"),
+    "eval": (pickle.dumps(Calls(eval, f"__import__('os').mkdir('{TRACE}')")), "names builtins.eval"),
+    "subprocess": (pickle.dumps(Calls(subprocess.run, ["mkdir", TRACE])), "names subprocess.run"),
+    "getattr of what is allowed": (pickle.dumps(Calls(getattr, np.ndarray, "tofile")), "names builtins.getattr"),
+    "numpy.load": (b"cnumpy\nload\n(V/etc/passwd\ntR.", "names numpy.load"),
+    "numpy.f2py": (b"cnumpy.f2py\ncompile\n.", "names numpy.f2py.compile"),
+    "a name with dots": (b"\x80\x04\x8c\x05numpy\x8c\x0cndarray.dump\x93.", "names numpy.ndarray.dump"),
+    "a name out of a number": (b"\x80\x04K\x01K\x02\x93.", "names 1.2"),
+    "calling an array type": (b"cnumpy\nndarray\n)R.", "it calls"),
+    "calling a text": (b"\x80\x04\x8c\x0c_reconstruct)R.", "it calls"),
+    "another encoding": (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00rot\x86R.", "else than bytes"),
+    "an instance": (b"(iposix\nsystem\n.", "has the instruction INST"),
+    "an object": (b"(cposix\nsystem\no.", "names posix.system"),
+    "a new object": (b"\x80\x02cnumpy\nndarray\n)\x81.", "has the instruction NEWOBJ"),
+    "an extension": (b"\x80\x02\x82\x01.", "has the instruction EXT1"),
+    "a persistent name": (b"Pname\n.", "has the instruction PERSID"),
+    "a buffer from outside": (b"\x80\x05\x97.", "has the instruction NEXT_BUFFER"),
+    "protocol 5": (pickle.dumps(np.zeros(3), 5), "names numpy._core.numeric._frombuffer"),
+    "a type with fields": (pickle.dumps(np.zeros(1, [("a", "f4")]), 4), "of type 'V4'"),
+    "texts": (pickle.dumps(np.array(["a" * 9]), 4), "of type 'U9'"),
+    "dates": (pickle.dumps(np.zeros(1, "M8[s]"), 4), "of type 'M8'"),
+    "2^40 values": (dtype_bomb(), "cannot reshape"),
+    "a list as a state": (b"\x80\x04]]b.", "gives a state to what is no array"),
+    "items of no list": (b"\x80\x04K\x01K\x02a.", "to what is no list"),
+    "items of no dict": (b"\x80\x04]K\x01K\x02s.", "of what is no dict"),
+    "keys that are no text": (b"\x80\x04}]K\x02s.", "by keys that are no text"),
+    "nothing on the stack": (b"\x80\x04.", ""),
+    "more than one thing": (b"\x80\x04K\x01K\x02.", "too many values"),
+    "no end": (b"\x80\x04K\x01", "pickle exhausted"),
+    "no pickle": (b"\xff\xff\xff", ""),
+    "an empty pickle": (b"", "pickle exhausted"),
+    "nothing put aside": (b"\x80\x04h\x07.", "7"),
+    "a mark that is missing": (b"\x80\x04t.", "pop from empty list"),
+    "a text of 4 GiB": (b"\x80\x04X" + struct.pack("<I", 2**32 - 1) + b"a.", "4294967295 bytes"),
+    "a million marks": (b"(" * 1_000_001, "more than 1,000,000 instructions"),
+    "a number": (pickle.dumps(7), "has no arrays 'x' and 'y'"),
+    "x alone": (pickle.dumps({"x": np.zeros((1, 2))}, 4), "has no arrays 'x' and 'y'"),
+    "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "or of text"),
+    "whole numbers": (pickle.dumps({"x": np.zeros((1, 2), int), "y": np.zeros(1, "i8")}, 4), "'x' of int64"),
+    "labels that are no numbers": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(1)}, 4), "'y' of float64"),
+    "a label too many": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(2, "i8")}, 4), "labels of shape (2,)"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_nothing_that_a_pickle_names_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pickle, "loads", lambda *_: pytest.fail("it was unpickled"))
+    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was given to numpy"))
+    content, words = HOSTILE[case]
+    before = set(sys.modules)
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+        with zipfile.ZipFile(tmp_path / part / "0.npz", "w") as archive:
+            archive.writestr("data.npy", HEADER + content)
+    with input_error("train/0.npz", words):
+        pfllib.convert(tmp_path)
+    assert not list(tmp_path.rglob(TRACE))
+    assert not {name for name in set(sys.modules) - before if name.startswith(("numpy.f2py", "subprocess"))}
+
+
+def no_test(place: Path) -> None:
+    shard(place / "train/0.npz", np.zeros((1, 2)), np.zeros(1, int))
+
+
+def other_clients(place: Path) -> None:
+    no_test(place)
+    shard(place / "test/1.npz", np.zeros((1, 2)), np.zeros(1, int))
+
+
+def other_shape(place: Path) -> None:
+    no_test(place)
+    shard(place / "test/0.npz", np.zeros((1, 3)), np.zeros(1, int))
+
+
+def no_data(place: Path) -> None:
+    no_test(place)
+    (place / "test").mkdir()
+    np.savez(place / "test/0.npz", x=np.zeros(3))
+
+
+def plain_array(place: Path) -> None:
+    no_test(place)
+    (place / "test").mkdir()
+    np.savez(place / "test/0.npz", data=np.zeros(3))
+
+
+def link(place: Path) -> None:
+    no_test(place)
+    (place / "test").mkdir()
+    (place / "test/0.npz").symlink_to("/dev/zero")
+
+
+def exabyte(place: Path) -> None:
+    no_test(place)
+    (place / "test").mkdir()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("data.npy", HEADER)
+        archive.getinfo("data.npy").file_size = 2**31
+    (place / "test/0.npz").write_bytes(buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda place: None, ("there is no folder", "train and test")),
+        (lambda place: place.mkdir(), ("must have folders train and test",)),
+        (no_test, ("must have folders train and test with the same files",)),
+        (other_clients, ("with the same files",)),
+        (other_shape, ("test/0.npz has inputs of shape (3,)", "alike")),
+        (no_data, ("0.npz cannot be read", "data.npy")),
+        (plain_array, ("0.npz cannot be read", "not the dict of a client")),
+        (link, ("is a symbolic link out of its folder",)),
+        (exabyte, ("0.npz",)),
+    ],
+)
+def test_what_pfllib_did_not_write_is_refused(tmp_path: Path, make: Any, words: tuple[str, ...]) -> None:
+    make(tmp_path / "made")
+    with input_error(*words):
+        pfllib.convert(tmp_path / "made")
