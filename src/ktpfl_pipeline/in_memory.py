@@ -11,7 +11,7 @@ Example:
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def _name(kind: type) -> str:
 
 def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:
     with closing(fed.executor):
-        done = engine.run(method, fed, engine.Schedule(rounds))
+        done = engine.run(method, replace(fed, rounds=rounds), engine.Schedule(rounds))
     counts = label_counts(fed)
     kept: dict[str, Any] = {}
     if (weights := done.coefficients) is not None:

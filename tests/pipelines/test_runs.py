@@ -1,7 +1,7 @@
 """From settings and data to one run: its federation, what identifies it, and what is said of it meanwhile."""
 
 import importlib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from project_copy import EXPERIMENT, ROOT
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import benign
-from ktpfl_pipeline.config import parsing, schema
+from ktpfl_pipeline.config import parsing, recipes, schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -28,7 +28,7 @@ from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, local_training
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
@@ -80,8 +80,8 @@ class TestAssemble:
     def test_local_training_is_private_where_it_is_asked_for(self) -> None:
         asked = {"privacy": {"noise_multiplier": 2.0, "delta": 0.001}, "learning_rate": 0.3}
         given = experiment(architectures=["mlp"], training=asked).training
-        assert local_training(given) == LocalTraining(1, 32, 0.3, Privacy(2.0, 1.0, 0.001))
-        assert local_training(given.model_copy(update={"privacy": None})).privacy is None
+        assert recipes.local_training(given) == LocalTraining(1, 32, 0.3, privacy=Privacy(2.0, 1.0, 0.001))
+        assert recipes.local_training(given.model_copy(update={"privacy": None})).privacy is None
 
     @pytest.mark.parametrize("seed", [0, 1])
     def test_the_seed_decides_partition_public_set_and_streams(self, data: FederatedData, seed: int) -> None:
@@ -99,7 +99,8 @@ class TestAssemble:
     def test_every_setting_arrives(self, data: FederatedData) -> None:
         settings = experiment(
             public={"batch": 33, "transport": "indices"},
-            training={"epochs": 7, "batch_size": 9, "learning_rate": 0.125},
+            training={"epochs": 7, "batch_size": 9, "learning_rate": 0.125, "optimizer": "adam", "label_smoothing": 0.2}
+            | {"schedule": {"kind": "cosine", "floor": 0.1}, "augmentation": ["flip", {"crop": {"padding": 2}}]},
             distillation={"epochs": 3, "temperature": 2.5, "batch_norm": "train"},
             compute={"device": "cpu", "dtype": "float64", "prediction_batch": 77, "workers": 3},
         )
@@ -107,7 +108,12 @@ class TestAssemble:
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
             resolved = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
-            assert vars(getattr(fed, group)) == resolved, group
+            arrived = asdict(getattr(fed, group)) | (
+                {"augmentation": resolved["augmentation"]} if group == "training" else {}
+            )
+            assert arrived == resolved, group
+        assert fed.training.augmentation == ({"flip": {"p": 0.5}}, {"crop": {"padding": 2}})
+        assert fed.rounds == settings.rounds
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
         stacked = assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor

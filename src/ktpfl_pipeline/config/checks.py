@@ -125,6 +125,7 @@ def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> 
     check_one_architecture(name, experiment, methods)
     check_adversaries(name, experiment, methods)
     check_private_methods(name, experiment, methods)
+    check_steps(name, experiment, methods)
 
 
 def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
@@ -173,4 +174,32 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
         raise InputError(
             f"{name}.training.privacy is set, and {uses} private images otherwise than in plain local training, which "
             f"its ε would not cover: set it to null, or run {', '.join(covered)}."
+        )
+
+
+def check_recipes(name: str, experiment: Experiment) -> None:
+    """Check that the settings of each recipe go together, and that images can be changed so."""
+    from ktpfl_pipeline.config import recipes
+    from ktpfl_pipeline.core import augmentation
+
+    with saying(f"{name}.training."):
+        training = recipes.local_training(experiment.training)
+    with saying(f"{name}.distillation."):
+        recipes.distillation(experiment.distillation)
+    if experiment.image is not None:  # else `Setting` checks it when the data are known
+        with saying(f"{name}."):
+            augmentation.check_channels(training.augmentation, experiment.image.channels)
+
+
+def check_steps(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+    """Check for plain steps beside methods that prescribe their own."""
+    from ktpfl_pipeline.config import recipes
+    from ktpfl_pipeline.methods import find
+
+    changes = [*recipes.local_training(experiment.training).beyond_plain()]
+    own = [method for method in methods if find(method).kind.own_step]
+    if changes and own:
+        raise InputError(
+            f"{name}.training.{changes[0]}, and {', '.join(own)} prescribe{'s' * (len(own) == 1)} how a step goes, "
+            "which that would change: leave it out, or run other methods."
         )

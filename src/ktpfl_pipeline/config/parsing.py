@@ -77,6 +77,7 @@ def parse(name: str, values: Any) -> Experiment:
     checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
     checks.check_repeats(f"{name}.compare", experiment.compare, "method")
     checks.check_names(name, experiment)
+    checks.check_recipes(name, experiment)
     checks.check_methods(name, experiment, [])
     checks.check_privacy(name, experiment)
     for method, hyperparameters in experiment.methods.items():

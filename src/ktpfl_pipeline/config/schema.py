@@ -3,6 +3,7 @@
 Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -10,6 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
 LearningRate = Annotated[float, Field(ge=0, le=1e6)]
+Chance = Annotated[float, Field(ge=0, le=1)]
+Epochs = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 ALL = "all"
@@ -103,21 +106,101 @@ class Privacy(Settings):
     delta: Share = 1e-5
 
 
-class Training(Settings):
-    """Local SGD on private data."""
+class Schedule(Settings):
+    """The learning rate over rounds."""
 
-    epochs: Annotated[int, Field(ge=0, le=2**31 - 1)] = 20
-    batch_size: Count = 128
+    kind: Literal["constant", "step", "cosine"] = "constant"
+    warm_up: Epochs = 0
+    every: Count = 10
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    floor: Chance = 0.0
+
+
+class Crop(Settings):
+    """torchvision's `RandomCrop`, to the size that images have."""
+
+    padding: Annotated[int, Field(ge=0, le=8192)] = 4
+
+
+class Flip(Settings):
+    """torchvision's `RandomHorizontalFlip`."""
+
+    p: Chance = 0.5
+
+
+class ColorJitter(Settings):
+    """torchvision's `ColorJitter`."""
+
+    brightness: Chance = 0.4
+    contrast: Chance = 0.4
+    saturation: Chance = 0.4
+    hue: Annotated[float, Field(ge=0, le=0.5)] = 0.1
+
+
+class RandAugment(Settings):
+    """torchvision's `RandAugment`."""
+
+    num_ops: Annotated[int, Field(ge=1, le=14)] = 2
+    magnitude: Annotated[int, Field(ge=0, le=30)] = 9
+
+
+class Change(Settings):
+    """One random change of training images: one of these."""
+
+    crop: Crop | None = None
+    flip: Flip | None = None
+    color_jitter: ColorJitter | None = None
+    rand_augment: RandAugment | None = None
+
+
+def _as_schedule(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _as_change(value: Any) -> Any:
+    given = {value: {}} if isinstance(value, str) else value
+    if not isinstance(given, Mapping) or len(given) != 1 or not given.keys() <= Change.model_fields.keys():
+        known = ", ".join(Change.model_fields)
+        raise ValueError(
+            f"should be one of {known}, or one of these with its arguments, as in {{crop: {{padding: 4}}}}"
+        )
+    return {name: arguments or {} for name, arguments in given.items()}
+
+
+def _as_changes(value: Any) -> Any:
+    return [value] if isinstance(value, Mapping) else _as_names(value)
+
+
+class Recipe(Settings):
+    """How steps are taken."""
+
+    epochs: Epochs
+    batch_size: Count
     learning_rate: LearningRate = 0.01
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    nesterov: bool = False
+    weight_decay: LearningRate = 0.0
+    optimizer_state: Literal["reset", "kept"] = "reset"
+    schedule: Annotated[Schedule, BeforeValidator(_as_schedule)] = Schedule()
+    clip: Positive | None = None
+
+
+class Training(Recipe):
+    """Training on private data."""
+
+    epochs: Epochs = 20
+    batch_size: Count = 128
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    augmentation: Annotated[list[Annotated[Change, BeforeValidator(_as_change)]], BeforeValidator(_as_changes)] = []
     privacy: Privacy | None = None
 
 
-class Distillation(Settings):
-    """SGD on the teacher's soft predictions of public data."""
+class Distillation(Recipe):
+    """Training on the teacher's soft predictions of public data."""
 
-    epochs: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1
+    epochs: Epochs = 1
     batch_size: Count = 256
-    learning_rate: LearningRate = 0.01
     temperature: Positive = 1.0
     batch_norm: Literal["frozen", "train"] = "frozen"
 

@@ -15,6 +15,7 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, div
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+from ktpfl_pipeline.core.optimizer_states import OptimizerStates
 from ktpfl_pipeline.core.weights import opened
 
 State = TypeVar("State")
@@ -144,8 +145,9 @@ def _run(
             history[-1] = replace(record, epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             matrices = [*matrices, report.coefficients.float().cpu()]
+        fed.optimizers.end_round()
         if checkpoint_file is not None:
-            _save(checkpoint_file, settings, state, history, matrices)
+            _save(checkpoint_file, settings, state, history, matrices, fed.optimizers)
         tell(history[-1])
     state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
@@ -166,6 +168,7 @@ def _round(
     skipped: list[int] = []
     while True:
         rest = [n for n in cohort if n not in skipped]
+        fed.optimizers.start_attempt()
         try:
             state, report = method.round(before, rest, t, fed)
         except DivergedError as error:
@@ -206,9 +209,22 @@ def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
     return ours or [losses[name] for name in sorted(losses, key=str)]
 
 
-def _save(file: Path, settings: dict[str, Any], state: Any, history: list[RoundRecord], matrices: list[Tensor]) -> None:
-    entries, records = _entries(state), [asdict(record) for record in history]
-    checkpoint.save(file, {"settings": settings, "state": entries, "history": records, "coefficients": matrices})
+def _save(
+    file: Path,
+    settings: dict[str, Any],
+    state: Any,
+    history: list[RoundRecord],
+    matrices: list[Tensor],
+    optimizers: OptimizerStates,
+) -> None:
+    content = {
+        "settings": settings,
+        "state": _entries(state),
+        "history": [asdict(record) for record in history],
+        "coefficients": matrices,
+        "optimizers": opened(optimizers.kept),
+    }
+    checkpoint.save(file, content)
 
 
 def _entries(state: Any) -> dict[str, Any]:
@@ -221,6 +237,7 @@ def _restore(
 ) -> tuple[State, list[RoundRecord], list[Tensor]]:
     state = method.init(fed)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
+    fed.optimizers.kept = {} if content is None else content["optimizers"]
     if content is None:
         return state, [], []
     restored: State = replace(state, **content["state"])  # type: ignore[type-var]

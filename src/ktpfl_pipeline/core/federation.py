@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
+from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.contract import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.optimizer_states import OptimizerStates
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
 
@@ -68,10 +71,12 @@ class Federation(Setting):
 
     Attributes:
         executor: how an operation visits many clients.
+        optimizers: what their optimizers keep across rounds, where recipes say so.
         log: of the round that is going on.
     """
 
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
+    optimizers: OptimizerStates = field(default_factory=OptimizerStates, repr=False, compare=False)
     log: RoundLog = field(default_factory=RoundLog, repr=False, compare=False)
 
     def run(self, phase: str, operation: Operation[Value], calls: Calls[Key], uses: str = "") -> dict[Key, Value]:
@@ -116,14 +121,24 @@ class Federation(Setting):
             others: what each client's rule needs beside its model.
             part: names the streams of a second training in one round.
         """
+        self._check_plain()
         given, passes = others or {}, self.training.epochs if epochs is None else epochs
         calls = {n: (params, rule, given.get(n, ()), t, passes, None, part) for n, params in models.items()}
         before = {n: (params, given.get(n, ())) for n, params in models.items()}
         found = self.run_training("train", rules.train, calls, before, uses="trains by a rule of its own")
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
+    def _check_plain(self) -> None:
+        """Check for plain steps beside a rule that says how steps go."""
+        if changes := [*self.training.beyond_plain()]:
+            raise InputError(
+                f"training.{changes[0]}, and this method prescribes its own step, which that would change: leave it "
+                "out, or run other methods."
+            )
+
     def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
         """Return each model after a few `steps` of a rule, to be evaluated and thrown away; see `fine_tune`."""
+        self._check_plain()
         calls = {n: (params, rule, (), 0, 1, steps) for n, params in models.items()}
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
         uses = "adapts models to private images before they are evaluated"
@@ -133,7 +148,8 @@ class Federation(Setting):
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
         """Return each model trained on its client's private data, to be evaluated and thrown away.
 
-        The shuffles are those of round 0, which no round of training has: the same at every evaluation.
+        The shuffles are those of round 0, which no round of training has: the same at every evaluation. So is the
+        learning rate, η₁ itself whatever its schedule.
         """
         calls = {n: (params, 0, epochs) for n, params in models.items()}
         uses = "fine-tunes models before they are evaluated"
@@ -154,13 +170,13 @@ class Federation(Setting):
         """Return each model fitted to its teacher on the public samples for R epochs."""
         check_teachers(teachers, list(models))
         calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
-        return self.run_training("distill", operations.distill, calls, models)
+        return self.run_training("distill", operations.distill, calls, models, recipe=self.distillation)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
         """Return the server's models, one per architecture, each fitted to one teacher, (B, K), for R epochs."""
         check_teachers(teacher, list(models))
         calls = {name: (params, teacher, batch, t) for name, params in models.items()}
-        return self.run_training("fuse", operations.distill, calls, models)
+        return self.run_training("fuse", operations.distill, calls, models, recipe=self.distillation)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
         """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
@@ -196,6 +212,7 @@ class Federation(Setting):
         *,
         uses: str = "",
         thrown_away: bool = False,
+        recipe: Recipe | None = None,
     ) -> dict[Key, Value]:
         """Run a client operation that trains, as `run` does, and find out whose weights or loss are not finite.
 
@@ -204,11 +221,31 @@ class Federation(Setting):
         Arguments of its own:
             before: what takes the place of each value where it diverged and is restored.
             thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
-                which it may not be; ``skip`` is ``restore`` there.
+                which it may not be; ``skip`` is ``restore`` there. Their optimizers start anew, and keep nothing.
+            recipe: by which it trains; None is that of local training.
 
         Raises:
             DivergedError: if somebody diverged, unless all of them are restored.
         """
+        if (recipe or self.training).keeps and not thrown_away:
+            states = {n: self.optimizers.before(phase, n) for n in calls}
+            given: Calls[Key] = {n: (states[n], calls[n]) for n in calls}
+            old = {n: (value, states[n]) for n, value in before.items()}
+            pairs = self._trained(phase, Remembering(operation), given, old, uses, thrown_away)
+            self.optimizers.add(phase, {n: state for n, (_, state) in pairs.items()})
+            return {n: value for n, (value, _) in pairs.items()}
+        return self._trained(phase, operation, calls, before, uses, thrown_away)
+
+    def _trained(
+        self,
+        phase: str,
+        operation: Operation[Value],
+        calls: Calls[Key],
+        before: Mapping[Key, Value],
+        uses: str,
+        thrown_away: bool,
+    ) -> dict[Key, Value]:
+        """Do what `run_training` says, with no thought of optimizers."""
         result = self._result(phase, operation, calls, uses)
         found: dict[int | str, str] = {}
         for n in calls:

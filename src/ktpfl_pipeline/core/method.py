@@ -55,6 +55,8 @@ class Method(ABC, Generic[State]):
         private_data: what private images are used for: ``training``, plain local training and nothing else, or in a
             few words what else.
         one_architecture: whether all clients need the same architecture.
+        own_step: whether it prescribes how a step of local training goes (`client/rules.py`), so that the optimizer of
+            `training` cannot.
         paper_name: what the tables of the KT-pFL paper call it; None where they do not have it.
     """
 
@@ -62,6 +64,7 @@ class Method(ABC, Generic[State]):
     exchanges: ClassVar[frozenset[str]] = frozenset({"predictions"})
     private_data: ClassVar[str] = TRAINING
     one_architecture: ClassVar[bool] = False
+    own_step: ClassVar[bool] = False
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:

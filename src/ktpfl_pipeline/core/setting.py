@@ -11,11 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import augmentation, rng
 from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.augmentation import Augmentation
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.privacy import Privacy, check_delta, check_possible, load_opacus
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 
 Split = Literal["train", "validation", "test"]
@@ -37,18 +39,29 @@ class Client:
 
 
 @dataclass(frozen=True)
-class LocalTraining:
-    """Plain SGD on the mean cross-entropy of private data (KT-pFL section 5.1), a fresh optimizer each round."""
+class LocalTraining(Recipe):
+    """Descent on the mean cross-entropy of private data (KT-pFL section 5.1: plain SGD)."""
 
     epochs: int = 20  # E
     batch_size: int = 128
     learning_rate: float = 0.01  # η₁
+    label_smoothing: float = 0.0  # ε: labels are 1 - ε + ε/K for the true class and ε/K for the others
+    augmentation: Augmentation = ()  # how each training image is changed at random, every time it is used
     privacy: Privacy | None = None  # clipping and noise: DP-SGD instead
+
+    def __post_init__(self) -> None:
+        """Check the recipe; DP-SGD clips by itself."""
+        super().__post_init__()
+        if self.privacy is not None and self.clip is not None:
+            raise InputError(
+                f"clip is {self.clip} beside privacy, which clips the gradient of each image to "
+                f"privacy.max_grad_norm, {self.privacy.max_grad_norm}: set clip to null."
+            )
 
 
 @dataclass(frozen=True)
-class Distillation:
-    """Plain SGD on T²·KL(teacher ‖ student) over the round's public batch (KT-pFL Eq. 6)."""
+class Distillation(Recipe):
+    """Descent on T²·KL(teacher ‖ student) over the round's public batch (KT-pFL Eq. 6: plain SGD)."""
 
     epochs: int = 1  # R
     batch_size: int = 256
@@ -85,6 +98,7 @@ class Setting:
         classes: K.
         build: makes a freshly initialised module from an architecture's name.
         seed: the seed of the run; every stream is derived from it.
+        rounds: T, of the run: what schedules of learning rates go by.
         public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a
             feature takes four bytes either way) from the server, or as indices into a copy that every client holds.
         on_divergence: what becomes of a client whose training leaves the finite numbers: ``stop`` ends the run,
@@ -93,7 +107,8 @@ class Setting:
         adversaries: how many clients upload false predictions, and which.
 
     Raises:
-        InputError: if ids repeat, the public batch exceeds the public set, or private training is impossible.
+        InputError: if ids repeat, the public batch exceeds the public set, or augmentation or private training is
+            impossible.
     """
 
     clients: tuple[Client, ...]
@@ -102,6 +117,7 @@ class Setting:
     classes: int
     build: Callable[[str], nn.Module]
     seed: int = 0
+    rounds: int = 30
     training: LocalTraining = LocalTraining()
     distillation: Distillation = Distillation()
     compute: Compute = Compute()
@@ -110,7 +126,7 @@ class Setting:
     adversaries: Adversaries = field(default_factory=Adversaries)
 
     def __post_init__(self) -> None:
-        """Check ids, public batch and privacy."""
+        """Check ids, public batch, augmentation and privacy; load now what workers that are forked later need."""
         if len(self.by_id) < len(self.clients):
             raise InputError(f"Client ids must be distinct; there are {[client.id for client in self.clients]}.")
         if not 1 <= self.public_batch_size <= len(self.public):
@@ -118,6 +134,10 @@ class Setting:
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
                 f"{len(self.public)} images of the public set."
             )
+        for client in self.clients[:1]:
+            augmentation.check(self.training.augmentation, client.train.inputs)
+        if not (self.training.plain and self.distillation.plain):
+            torch.optim.SGD([torch.zeros(1)], 0.0)  # the first one imports torch's compiler, which takes seconds
         if self.training.privacy is not None:
             architectures = [client.architecture for client in self.clients]
             check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)

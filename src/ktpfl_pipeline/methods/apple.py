@@ -58,6 +58,7 @@ class APPLE(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     one_architecture = True
+    own_step = True
     batches: ClassVar[int] = 1
 
     relation_rate: Annotated[float, Ge(0)] = 0.01

@@ -35,6 +35,7 @@ class Ditto(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     one_architecture = True
+    own_step = True
 
     coupling: Annotated[float, Ge(0)] = 0.1
 

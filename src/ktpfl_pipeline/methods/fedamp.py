@@ -42,6 +42,7 @@ class FedAMP(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     one_architecture = True
+    own_step = True
     paper_name = "FedAMP"
 
     coupling: Annotated[float, Ge(0)] = 0.1

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
@@ -112,7 +113,7 @@ def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 def train_client(
     space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, weight: float, t: int
 ) -> Outcome[Params]:
-    """Run E epochs of SGD on CE + λ·MSE(feature, prototype of the image's class) over client n's data.
+    """Train E epochs on CE + λ·MSE(feature, prototype of the image's class) over client n's data.
 
     With λ = 0 this is local training, to the bit. An image of a class that has no prototype yet counts zero in the
     second term.
@@ -126,20 +127,20 @@ def train_client(
         weight: λ.
         t: the round, which names the streams.
     """
-    setting, samples = space.setting, space.split(n, "train")
+    setting, own = space.setting, PrivateSamples(space, n, t, n)
     module = space.module(n, params).train()
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
     with features(module, prototypes.shape[1]) as seen:
 
         def loss(batch: Tensor) -> Tensor:
-            labels = samples.labels[batch]
-            fit = F.cross_entropy(module(space.numbers(samples.inputs[batch])), labels)
+            labels = own.labels[batch]
+            fit = own.loss(module(own.inputs(batch)), batch)
             error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
             return fit + weight * (error * counted[labels]).mean()
 
         with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-            value = descend(module, loss, len(samples), setting.training, setting.stream("private shuffle", t, n))
+            value = descend(space, module, loss, len(own), setting.training, t, setting.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
 
 

@@ -39,6 +39,7 @@ class FedRep(Method[FedRepState]):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     one_architecture = True
+    own_step = True
     batches: ClassVar[int] = 1
 
     body_epochs: Annotated[int, Ge(0)] = 1

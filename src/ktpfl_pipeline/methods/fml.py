@@ -9,13 +9,13 @@ from itertools import count
 from typing import Annotated
 
 import torch
-import torch.nn.functional as F
 from annotated_types import Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
@@ -82,24 +82,24 @@ def train_pair(
         method: says the architecture of the common model, α and β.
         t: the round, which names the streams.
     """
-    setting, samples = space.setting, space.split(n, "train")
+    setting, samples = space.setting, PrivateSamples(space, n, t, n)
     module, companion = space.module(n, own).train(), space.module(method.common, common, "common").train()
     step = count()
 
     def loss(batch: Tensor) -> Tensor:
-        images, labels = space.numbers(samples.inputs[batch]), samples.labels[batch]
+        images = samples.inputs(batch)
         mine = module(images)
         seed = rng.derive(setting.seed, "common dropout", t, n, next(step))
         with rng.seeded(seed, space.device):  # the own one's: as if alone
             theirs = companion(images)
         return (
-            method.alpha * F.cross_entropy(mine, labels)
+            method.alpha * samples.loss(mine, batch)
             + (1.0 - method.alpha) * distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
-            + method.beta * F.cross_entropy(theirs, labels)
+            + method.beta * samples.loss(theirs, batch)
             + (1.0 - method.beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
         )
 
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        both = torch.nn.ModuleList([module, companion])
-        value = descend(both, loss, len(samples), setting.training, setting.stream("private shuffle", t, n))
+        both, shuffle = torch.nn.ModuleList([module, companion]), setting.stream("private shuffle", t, n)
+        value = descend(space, both, loss, len(samples), setting.training, t, shuffle)
     return Outcome((params_of(module), params_of(companion)), value)

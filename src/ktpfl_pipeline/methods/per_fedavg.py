@@ -32,6 +32,7 @@ class PerFedAvg(Shared):
 
     title = "Per-FedAvg (FO)"
     private_data = "its own training rule and adaptation before evaluation"
+    own_step = True
     paper_name = "Per-FedAvg"
 
     alpha: Annotated[float | None, Ge(0)] = None

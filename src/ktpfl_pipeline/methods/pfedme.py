@@ -41,6 +41,7 @@ class PFedMe(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     one_architecture = True
+    own_step = True
     paper_name = "pFedMe"
     batches: ClassVar[int] = 1
 

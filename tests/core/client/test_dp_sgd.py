@@ -36,7 +36,7 @@ HUGE = 1e9  # a norm that no gradient has
 def federation(
     privacy: Privacy | None, batch_size: int = ALL, epochs: int = 1, architecture: str = "linear", **settings: Any
 ) -> Federation:
-    training = LocalTraining(epochs, batch_size, 0.1, privacy)
+    training = LocalTraining(epochs, batch_size, 0.1, privacy=privacy)
     return toy.alike(architecture, **{"training": training, "dtype": "float64", **settings})
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import optimizers
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.privacy import sampling
 from ktpfl_pipeline.core.weights import Params, params_of
@@ -23,7 +24,7 @@ AT_ONCE = 2**27
 
 
 def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
-    """Run DP-SGD on client n's cross-entropy for E epochs.
+    """Run DP-SGD on client n's cross-entropy for E epochs; the recipe's optimizer takes the private gradients.
 
     As `operations.train`, but each step draws every image by itself (Poisson sampling, which the accountant takes for
     granted), so that an epoch is one only in expectation.
@@ -31,23 +32,25 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     from opacus.grad_sample import GradSampleHooks
     from opacus.optimizers import DPOptimizer
 
-    setting, samples = space.setting, space.split(n, "train")
+    setting, own = space.setting, PrivateSamples(space, n, t, n)
     settings, privacy = setting.training, setting.training.privacy
     assert privacy is not None
     module = space.module(n, params).train()
-    steps, share = sampling(len(samples), settings.batch_size)
+    steps, share = sampling(len(own), settings.batch_size)
     choice = setting.stream("private sampling", t, n)
     hooks = GradSampleHooks(module, loss_reduction="sum")
+    rate = settings.rate(t, setting.rounds)
+    steps_by = optimizers.make(list(module.parameters()), settings, rate, space.optimizer_state)
     optimizer = DPOptimizer(
-        torch.optim.SGD(module.parameters(), settings.learning_rate),
+        steps_by,
         noise_multiplier=privacy.noise_multiplier,
         max_grad_norm=privacy.max_grad_norm,
-        expected_batch_size=share * len(samples),
+        expected_batch_size=share * len(own),
         generator=torch.Generator(space.device).manual_seed(rng.derive(setting.seed, "privacy noise", t, n)),
     )
 
     def loss(batch: Tensor) -> Tensor:
-        return F.cross_entropy(module(space.numbers(samples.inputs[batch])), samples.labels[batch], reduction="sum")
+        return own.loss(module(own.inputs(batch)), batch, reduction="sum")
 
     total, seen = torch.zeros((), device=space.device, dtype=torch.float64), 0
     try:
@@ -56,11 +59,13 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
             for _ in range(settings.epochs):
                 total.zero_()
                 seen = 0
-                for batch in poisson(len(samples), steps, share, choice):
+                for batch in poisson(len(own), steps, share, choice):
                     total += step(optimizer, loss, batch.to(space.device))
                     seen += len(batch)
     finally:
         hooks.cleanup()
+    if space.optimizer_state is not None:
+        space.optimizer_state = optimizers.state_of(steps_by)
     return Outcome(params_of(module), float(total) / max(seen, 1))
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.metrics import Evaluation
@@ -19,21 +20,21 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
-    """Run E epochs, or `epochs`, of SGD on client n's cross-entropy; the loss is the last epoch's mean."""
-    settings, samples = space.setting.training, space.split(n, "train")
+    """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
+    settings, own = space.setting.training, PrivateSamples(space, n, t, n)
     settings = settings if epochs is None else replace(settings, epochs=epochs)
     module = space.module(n, params).train()
 
     def loss(batch: Tensor) -> Tensor:
-        return F.cross_entropy(module(space.numbers(samples.inputs[batch])), samples.labels[batch])
+        return own.loss(module(own.inputs(batch)), batch)
 
     with rng.seeded(rng.derive(space.setting.seed, "dropout", t, n), space.device):
-        value = descend(module, loss, len(samples), settings, space.setting.stream("private shuffle", t, n))
+        value = descend(space, module, loss, len(own), settings, t, space.setting.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
 
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
-    """Run R epochs of SGD on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
+    """Train R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
     settings, images = space.setting.distillation, space.public(batch)
     module = space.module(n, params).train(settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
@@ -42,7 +43,7 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
         return distillation_loss(module(space.numbers(images[batch])), target[batch], settings.temperature)
 
     with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):
-        value = descend(module, loss, len(images), settings, space.setting.stream("public shuffle", t, n))
+        value = descend(space, module, loss, len(images), settings, t, space.setting.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
 
 

@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.weights import Params, params_of
@@ -49,7 +49,7 @@ class Rule(Protocol):
             vectors: what the client holds, the model first.
             gradient: of the client's loss.
             group: `batches` mini-batches.
-            rate: η₁.
+            rate: η₁, of the round.
         """
 
 
@@ -76,7 +76,8 @@ def train(
     Returns:
         The trained model, the other vectors after the last step, and the mean loss of the last epoch's gradients.
     """
-    setting, samples = space.setting, space.split(n, "train")
+    setting, names = space.setting, (t, n, part) if part else (t, n)
+    own, rate = PrivateSamples(space, n, *names), setting.training.rate(t, setting.rounds)
     module = space.module(n, params).train()
     parameters = list(module.parameters())
     losses: list[Tensor] = []
@@ -84,21 +85,20 @@ def train(
     def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
         load(parameters, weights)
         with kept(module, probe):
-            loss = F.cross_entropy(module(space.numbers(samples.inputs[batch])), samples.labels[batch])
+            loss = own.loss(module(own.inputs(batch)), batch)
             parts = torch.autograd.grad(loss, parameters)
         if not probe:
             losses.append(loss.detach())
         return vector(parts)
 
     vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
-    names = (t, n, part) if part else (t, n)
     shuffle = setting.stream("private shuffle", *names)
     with rng.seeded(rng.derive(setting.seed, "dropout", *names), space.device):
         for _ in range(epochs):
             losses.clear()
-            order = batches(len(samples), setting.training.batch_size, shuffle, space.device)
+            order = batches(len(own), setting.training.batch_size, shuffle, space.device)
             for group in islice(groups(order, rule.batches), steps):
-                vectors = rule.step(vectors, gradient, group, setting.training.learning_rate)
+                vectors = rule.step(vectors, gradient, group, rate)
     load(parameters, vectors[0])
     loss = float(torch.stack(losses).double().mean()) if losses else 0.0
     return Outcome((params_of(module), vectors[1:]), loss)

@@ -1,38 +1,53 @@
-"""Plain SGD on one client's data: batches in a named order, and the step."""
+"""Descent on one client's data: batches in a named order, and the steps of a recipe."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.client import optimizers
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.recipe import Recipe
 
 
 def descend(
+    space: Workspace,
     module: nn.Module,
     loss: Callable[[Tensor], Tensor],
     samples: int,
-    settings: LocalTraining | Distillation,
+    recipe: Recipe,
+    t: int,
     shuffle: torch.Generator,
 ) -> float:
-    """Run plain SGD; return the mean loss over the last epoch (0 without an epoch).
+    """Take a recipe's steps; return the mean loss over the last epoch (0 without an epoch).
 
     Args:
-        module: what is trained, in place.
+        space: of the process; its optimizer state is taken and left, where there is one.
+        module: what is trained, in place; models in an `nn.ModuleList` are clipped each by itself.
         loss: the mean loss of the samples at the given indices.
         samples: how many samples there are.
-        settings: passes over them, batch size (the last, shorter batch is kept) and step size.
+        recipe: passes over them, batch size (the last, shorter batch is kept), and how a step goes.
+        t: the round, for the learning rate.
         shuffle: the stream that orders the samples anew in each epoch.
     """
     parameters = list(module.parameters())
     device = parameters[0].device
+    rate = recipe.rate(t, space.setting.rounds)
+    optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, space.optimizer_state)
+    models = list(module) if isinstance(module, nn.ModuleList) else [module]
     total = torch.zeros((), device=device, dtype=torch.float64)
-    for _ in range(settings.epochs):
+    for _ in range(recipe.epochs):
         total.zero_()
-        for batch in batches(samples, settings.batch_size, shuffle, device):
+        for batch in batches(samples, recipe.batch_size, shuffle, device):
             value = loss(batch)
-            step(parameters, torch.autograd.grad(value, parameters), settings.learning_rate)
+            gradients = torch.autograd.grad(value, parameters)
+            if optimizer is None:
+                step(parameters, gradients, rate)
+            else:
+                optimizers.step(optimizer, models, gradients, recipe.clip)
             total += value.detach() * len(batch)
+    if optimizer is not None and space.optimizer_state is not None:
+        space.optimizer_state = optimizers.state_of(optimizer)
     return float(total) / samples
 
 

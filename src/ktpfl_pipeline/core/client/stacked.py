@@ -11,6 +11,7 @@ architecture. They differ in their models and teachers; all other arguments are 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, zip_longest
 from typing import Any
 
@@ -25,7 +26,8 @@ from ktpfl_pipeline.core.client import operations, sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.metrics import Evaluation
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Split
+from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.weights import Params
 
 Calls = Mapping[int, tuple[Any, ...]]
@@ -119,12 +121,13 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
 
     def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
         places = starts[rows] + batch
-        found: Tensor = vmap(F.cross_entropy)(stack.logits(models, images[places]), labels[places])
+        error = partial(F.cross_entropy, label_smoothing=settings.label_smoothing)
+        found: Tensor = vmap(error)(stack.logits(models, images[places]), labels[places])
         return found
 
     shuffles = [space.setting.stream("private shuffle", t, n) for n in calls]
     with rng.seeded(rng.derive(space.setting.seed, "stacked dropout", t, *calls), space.device):
-        means = descend(stack, loss, sizes, settings, shuffles)
+        means = descend(stack, loss, sizes, settings, settings.rate(t, space.setting.rounds), shuffles)
     return _outcomes(calls, stack, means)
 
 
@@ -141,7 +144,8 @@ def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
 
     shuffles = [space.setting.stream("public shuffle", t, n) for n in calls]
     with rng.seeded(rng.derive(space.setting.seed, "stacked distillation dropout", t, *calls), space.device):
-        means = descend(stack, loss, [len(images)] * len(calls), settings, shuffles)
+        rate = settings.rate(t, space.setting.rounds)
+        means = descend(stack, loss, [len(images)] * len(calls), settings, rate, shuffles)
     return _outcomes(calls, stack, means)
 
 
@@ -197,13 +201,14 @@ def descend(
     stack: Stack,
     loss: Loss,
     sizes: Sequence[int],
-    settings: LocalTraining | Distillation,
+    settings: Recipe,
+    rate: float,
     shuffles: Sequence[torch.Generator],
 ) -> list[float]:
     """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch.
 
     The models' losses are added up: each model's own is then all that its gradient knows of. Arguments are those of
-    `sgd.descend`, with one size (a number of samples) and one shuffling stream for each client.
+    `sgd.descend`, with one size (a number of samples) and one shuffling stream for each client; and the round's rate.
     """
     device = next(iter(stack.tensors.values())).device
     total = torch.zeros(len(stack), device=device, dtype=torch.float64)
@@ -215,7 +220,7 @@ def descend(
             values = loss(models, rows, batch)
             gradients = torch.autograd.grad(values.sum(), parameters)
             with torch.no_grad():
-                torch._foreach_sub_(parameters, gradients, alpha=settings.learning_rate)
+                torch._foreach_sub_(parameters, gradients, alpha=rate)
             total[rows] += values.detach() * batch.shape[1]
     return [value / size for value, size in zip(total.tolist(), sizes, strict=True)]
 
@@ -270,3 +275,13 @@ STACKED: dict[Callable[..., Any], Callable[[Workspace, Calls], dict[int, Outcome
     operations.evaluate: evaluate,
 }
 """The operations with a stacked form. The others visit one client after another: their steps are a method's own."""
+
+
+def form_of(operation: Callable[..., Any], setting: Setting) -> Callable[[Workspace, Calls], Any] | None:
+    """Return an operation's stacked form; None where it has none, or where a recipe asks for more than plain steps."""
+    training, distillation = setting.training, setting.distillation
+    fits = {
+        operations.train: training.plain and not training.augmentation,
+        operations.distill: distillation.plain,
+    }
+    return STACKED.get(operation) if fits.get(operation, True) else None

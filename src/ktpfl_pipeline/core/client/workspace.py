@@ -15,7 +15,12 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 class Workspace:
-    """What one process keeps between calls: its device, one module per architecture, the inputs on the device."""
+    """What one process keeps between calls: its device, one module per architecture, the inputs on the device.
+
+    Attributes:
+        optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
+            starts with none. See `optimizers.Remembering`.
+    """
 
     def __init__(self, setting: Setting) -> None:
         """Claim the device of `setting` and fix the number of torch threads."""
@@ -26,6 +31,7 @@ class Workspace:
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._splits: dict[tuple[int, str], LabelledDataset] = {}
         self._public: Tensor | None = None
+        self.optimizer_state: Params | None = None
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
         if self.device.type == "cuda":  # float32 is float32, sums of bfloat16 too, and the same kernels every time

@@ -6,7 +6,7 @@ Dropout draws other masks, so that with it results are equal in distribution onl
 from typing import Any
 
 from ktpfl_pipeline.core.client.outcome import Outcome, checked
-from ktpfl_pipeline.core.client.stacked import STACKED, possible
+from ktpfl_pipeline.core.client.stacked import form_of, possible
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.setting import Setting
@@ -28,7 +28,7 @@ class StackedExecutor(SerialExecutor):
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client, a stack of them after another."""
-        together = STACKED.get(operation)
+        together = form_of(operation, setting)
         if together is None:
             return super().outcomes(setting, phase, operation, calls, progress)
         space = self.workspace(setting)

@@ -3,12 +3,11 @@
 from functools import partial
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import recipes, schema
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.privacy import Privacy
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data.federated import FederatedData
 
 
@@ -34,17 +33,12 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         classes=own.classes,
         build=partial(models.build, shape=own.private.shape, classes=own.classes),
         seed=seed,
-        training=local_training(experiment.training),
-        distillation=Distillation(**experiment.distillation.model_dump()),
+        rounds=experiment.rounds,
+        training=recipes.local_training(experiment.training),
+        distillation=recipes.distillation(experiment.distillation),
         compute=compute,
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
         adversaries=Adversaries(**experiment.adversaries.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
-
-
-def local_training(given: schema.Training) -> LocalTraining:
-    """Return what the engine is told of local training."""
-    privacy = None if given.privacy is None else Privacy(**given.privacy.model_dump())
-    return LocalTraining(given.epochs, given.batch_size, given.learning_rate, privacy)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.federation import Federation
@@ -93,7 +94,7 @@ def code_version(method: type, experiment: Experiment) -> str:
     images = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.architectures]
     readers = [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
-    put_together = {Path(assembly.__file__), PACKAGE / "models" / "__init__.py"}
+    put_together = {Path(assembly.__file__), Path(recipes.__file__), PACKAGE / "models" / "__init__.py"}
     files = {*put_together, *(PACKAGE / "core").rglob("*.py")}
     for module in (method.__module__, *makers, *readers):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)

@@ -1,0 +1,66 @@
+"""Random changes of training images, by torchvision's transforms (v2), which are loaded when they are asked for."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+
+Augmentation = tuple[dict[str, dict[str, Any]], ...]
+"""What is done to an image, in this order: names of `TRANSFORMS`, each with its arguments."""
+
+TRANSFORMS: dict[str, Callable[[Any, Sequence[int]], Callable[..., Any]]] = {
+    "crop": lambda v2, shape: lambda padding: v2.RandomCrop(tuple(shape[-2:]), padding),
+    "flip": lambda v2, shape: v2.RandomHorizontalFlip,
+    "color_jitter": lambda v2, shape: v2.ColorJitter,
+    "rand_augment": lambda v2, shape: v2.RandAugment,
+}
+"""By name: what makes torchvision's transform of its arguments, given `torchvision.transforms.v2` and a shape."""
+OF_COLOUR = ("color_jitter", "rand_augment")
+
+
+def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
+    """Return what changes uint8 images, (b, C, H, W), each by draws of its own; None where nothing is wanted.
+
+    torchvision would draw once for all images of a batch. It draws from torch's global generator on the CPU.
+
+    Args:
+        wanted: names with arguments.
+        shape: (C, H, W) of an image.
+    """
+    if not wanted:
+        return None
+    from torchvision.transforms import v2
+
+    steps = [TRANSFORMS[name](v2, shape)(**arguments) for each in wanted for name, arguments in each.items()]
+    change = v2.Compose(steps)
+    return lambda images: torch.stack([change(image) for image in images])
+
+
+def check(wanted: Augmentation, inputs: Tensor) -> None:
+    """Check that inputs, (M, *shape), can be changed so.
+
+    Raises:
+        InputError: if they are no images, or have no colours that a transform could change.
+    """
+    names = [name for each in wanted for name in each]
+    if not names:
+        return
+    if inputs.dtype != torch.uint8 or inputs.dim() != 4:
+        raise InputError(
+            f"training.augmentation has {', '.join(names)}, and the clients' samples are no images: set it to []."
+        )
+    check_channels(wanted, inputs.shape[1])
+    import torchvision.transforms.v2  # noqa: F401 - now, which takes seconds, so that workers that are forked have it
+
+
+def check_channels(wanted: Augmentation, channels: int) -> None:
+    """Check that images of so many channels can be changed so; else raise InputError."""
+    coloured = [name for each in wanted for name in each if name in OF_COLOUR]
+    if coloured and channels not in (1, 3):
+        raise InputError(
+            f"training.augmentation has {coloured[0]}, which changes colours, and images have {channels} channels; it "
+            "needs 1 or 3: leave it out."
+        )

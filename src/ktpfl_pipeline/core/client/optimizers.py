@@ -1,0 +1,71 @@
+"""torch's optimizers for a recipe, and their state as tensors by name, which may cross rounds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.weights import Params
+
+Value = TypeVar("Value")
+
+
+def make(
+    parameters: Sequence[nn.Parameter], recipe: Recipe, rate: float, state: Params | None
+) -> torch.optim.Optimizer:
+    """Return the recipe's optimizer at a learning rate, with the `state` that another one left, or none."""
+    given: dict[str, Any] = {"lr": rate, "weight_decay": recipe.weight_decay}
+    optimizer: torch.optim.Optimizer
+    if recipe.optimizer == "sgd":
+        optimizer = torch.optim.SGD(parameters, **given, momentum=recipe.momentum, nesterov=recipe.nesterov)
+    else:
+        optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer](parameters, **given)
+    for name, tensor in (state or {}).items():
+        place, _, key = name.partition(".")
+        own = tensor.cpu() if key == "step" else tensor  # torch counts there
+        optimizer.state[parameters[int(place)]][key] = own.clone()
+    return optimizer
+
+
+def step(
+    optimizer: torch.optim.Optimizer, modules: Sequence[nn.Module], gradients: Sequence[Tensor], clip: float | None
+) -> None:
+    """Take one step along the gradients of the optimizer's parameters, each module's norm at most `clip`."""
+    for parameter, gradient in zip(optimizer.param_groups[0]["params"], gradients, strict=True):
+        parameter.grad = gradient if clip is None else gradient.clone()  # two parameters may share one
+    if clip is not None:
+        for module in modules:
+            nn.utils.clip_grad_norm_(module.parameters(), clip)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> Params:
+    """Return an optimizer's state: ``<place of the parameter>.<torch's name>``."""
+    states = [optimizer.state.get(parameter, {}) for parameter in optimizer.param_groups[0]["params"]]
+    return {
+        f"{place}.{key}": value for place, own in enumerate(states) for key, value in own.items() if value is not None
+    }
+
+
+@dataclass(frozen=True)
+class Remembering(Generic[Value]):
+    """A client operation that trains, and takes and returns its optimizer's state beside what it did anyway."""
+
+    operation: Callable[..., Outcome[Value]]
+
+    def __call__(
+        self, space: Workspace, n: int | str, state: Params, arguments: tuple[Any, ...]
+    ) -> Outcome[tuple[Value, Params]]:
+        """Do the operation from a `state`, empty before the first, and return it as it is left."""
+        space.optimizer_state = state
+        try:
+            outcome = self.operation(space, n, *arguments)
+            return Outcome((outcome.value, space.optimizer_state), outcome.loss)
+        finally:
+            space.optimizer_state = None

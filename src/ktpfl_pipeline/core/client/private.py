@@ -1,0 +1,47 @@
+"""A client's training data as any training of it sees them: batches of images, changed at random, and their loss."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ktpfl_pipeline.core import augmentation, rng
+from ktpfl_pipeline.core.client.workspace import Workspace
+
+
+class PrivateSamples:
+    """Client n's training split in one training, whose streams are called `names`: the round, the client, a part.
+
+    All training on private data goes through here, so that augmentation and label smoothing are in all of it.
+
+    Attributes:
+        labels: (D_n,) all labels, in the order of the indices of a batch.
+    """
+
+    def __init__(self, space: Workspace, n: int, *names: int | str) -> None:
+        """Find the data."""
+        self._space, self._split, self._names = space, space.split(n, "train"), names
+        self._recipe = space.setting.training
+        self._augment = augmentation.make(self._recipe.augmentation, self._split.inputs.shape[1:])
+        self._batch = self._images = torch.empty(0)  # the last batch, and its images as they were changed
+        self._drawn = 0
+        self.labels = self._split.labels
+
+    def __len__(self) -> int:
+        """Return D_n."""
+        return len(self.labels)
+
+    def inputs(self, batch: Tensor) -> Tensor:
+        """Return the inputs at the indices `batch`, (b,), as a model takes them; the same batch again is the same."""
+        if self._augment is None:
+            return self._space.numbers(self._split.inputs[batch])
+        if batch is not self._batch:
+            self._drawn += 1
+            with rng.seeded(rng.derive(self._space.setting.seed, "augmentation", *self._names, self._drawn)):
+                self._batch, self._images = batch, self._augment(self._split.inputs[batch])
+        return self._space.numbers(self._images)
+
+    def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:
+        """Return the cross-entropy of logits, (b, K), with the labels at `batch`, smoothed as the recipe says."""
+        return F.cross_entropy(
+            logits, self.labels[batch], reduction=reduction, label_smoothing=self._recipe.label_smoothing
+        )

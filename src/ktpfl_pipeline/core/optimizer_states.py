@@ -1,0 +1,42 @@
+"""What clients' optimizers keep from round to round: it belongs to the client, and is in the checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ktpfl_pipeline.core.weights import Params
+
+States = dict[str, dict[Any, Params]]
+"""By phase, and client or architecture of a model of the server."""
+
+
+@dataclass
+class OptimizerStates:
+    """The states, of which those of the round that is going on count when it ends; a client outside keeps its own.
+
+    Attributes:
+        kept: of the rounds that have ended.
+        fresh: of this round.
+    """
+
+    kept: States = field(default_factory=dict)
+    fresh: States = field(default_factory=dict)
+
+    def before(self, phase: str, n: int | str) -> Params:
+        """Return what n's training starts from; empty before its first."""
+        kept = self.kept.get(phase, {}).get(n, {})
+        return self.fresh.get(phase, {}).get(n, kept)
+
+    def add(self, phase: str, states: Mapping[Any, Params]) -> None:
+        """Take what a phase left."""
+        self.fresh.setdefault(phase, {}).update(states)
+
+    def start_attempt(self) -> None:
+        """Forget this round, which is begun again."""
+        self.fresh = {}
+
+    def end_round(self) -> None:
+        """Let this round count."""
+        for phase, states in self.fresh.items():
+            self.kept.setdefault(phase, {}).update(states)
+        self.fresh = {}
