@@ -9,7 +9,7 @@ Example:
     >>> figures.accuracy_curves(results)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from torch import Tensor
 from ktpfl_pipeline.analysis import matrix
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
 from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.architectures import Architectures
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import unknown
 from ktpfl_pipeline.core.federation import Federation
@@ -45,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def federation(
     source: str,
     clients: int = 10,
-    architectures: Sequence[str] = ("lenet", "cnn", "cnn_bn", "mlp"),
+    architectures: Architectures = ("lenet", "cnn", "cnn_bn", "mlp"),
     partition: str | dict[str, Any] = "two_labels",
     seed: int = 0,
     folder: str | Path = ".",
@@ -56,7 +57,7 @@ def federation(
     Args:
         source: of the private images, as in conf/: ``"digits"``, ``"npz:mine.npz"``, ``"folder:my_images"``.
         clients: N.
-        architectures: dealt out to the clients in turn.
+        architectures: a list, dealt out to the clients in turn; or a mapping, as in conf/: ``{"lenet": 6, "mlp": 4}``.
         partition: how the images are shared out, or that with more: ``{"scheme": "dirichlet", "alpha": 0.3}``.
         seed: of partition, initial models and every other draw.
         folder: where relative paths start, and where downloads are kept.
@@ -73,7 +74,7 @@ def federation(
         **SETTINGS,
         "private": {"source": source},
         "clients": clients,
-        "architectures": list(architectures),
+        "architectures": architectures if isinstance(architectures, Mapping) else list(architectures),
         "partition": {"scheme": partition} if isinstance(partition, str) else partition,
         "seeds": [seed],
         "methods": {},

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from ktpfl_pipeline.config.architectures import dealt
 from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.core.errors import InputError
 
@@ -79,8 +80,11 @@ def check_names(name: str, experiment: Experiment) -> None:
             f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
             f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
         )
-    for architecture in experiment.architectures:
+    for architecture in experiment.models():
         check_extension(f"{name}.architectures", architecture, MODELS, find)
+    if experiment.clients is not None:
+        with saying(f"{name}."):
+            dealt(experiment.architectures, range(experiment.clients))
     for method in experiment.compare:
         check_extension(f"{name}.compare", method, [ALL, *methods.METHODS], methods.find)
     for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part", "included"])):
@@ -117,7 +121,7 @@ def check_privacy(name: str, experiment: Experiment) -> None:
         return  # the shape is not known before the data are; `Setting` checks it then
     build = partial(models.build, shape=image.shape, classes=10)
     with saying(f"{name}."):
-        privacy.check_possible(experiment.architectures, build, compute.dtype, compute.memory_format)
+        privacy.check_possible(experiment.models(), build, compute.dtype, compute.memory_format)
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
@@ -132,7 +136,7 @@ def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[
     """Check for one architecture beside methods that combine the clients' models."""
     from ktpfl_pipeline.methods import find
 
-    given = list(dict.fromkeys(experiment.architectures))
+    given = experiment.models()
     alike = [method for method in methods if find(method).kind.one_architecture]
     if len(given) > 1 and (alike or experiment.exchange == "parameters"):
         who = f"{', '.join(alike)} combine{'s' * (len(alike) == 1)}" if alike else "its methods combine"

@@ -3,10 +3,12 @@
 Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
+
+from ktpfl_pipeline.config import architectures
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
@@ -37,6 +39,16 @@ OneOrMore = BeforeValidator(_as_list)
 """A single value stands for a list of one."""
 Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1)]
 Names = Annotated[list[str], BeforeValidator(_as_names), Field(min_length=1)]
+
+
+def _as_architectures(value: Any, as_list: Callable[[Any], list[str]]) -> Any:
+    return architectures.checked(value) if isinstance(value, dict) else as_list(_as_names(value))
+
+
+Architectures = Annotated[
+    list[str], Field(min_length=1), WrapValidator(_as_architectures), PlainSerializer(lambda given: given)
+]
+"""A list of names, or a mapping: see `config.architectures`, which knows what both mean."""
 
 
 class Settings(BaseModel):
@@ -243,7 +255,7 @@ class Experiment(Settings):
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()
-    architectures: Names = ["mlp"]
+    architectures: Architectures = ["mlp"]
     private: Private
     public: Public = Public()
     image: Image | None = None  # None: inputs stay as they are
@@ -255,6 +267,10 @@ class Experiment(Settings):
     compare: Names = [ALL]
     exchange: Literal["predictions", "parameters"] = "predictions"
     methods: dict[str, dict[str, Any]] = {}
+
+    def models(self) -> list[str]:
+        """Return the names of the architectures that clients have, each once."""
+        return architectures.names(self.architectures)
 
     def of_data(self) -> dict[str, Any]:
         """Return what the data of the federation depend on, as plain values."""

@@ -56,7 +56,8 @@ def build(family: str, name: str, shape: Shape, classes: int) -> nn.Module:
     """
     full = f"{family}:{name}"
     image = shapes.image(full, shape, least=1)
-    model = (_timm if family == "timm" else _torchvision)(name, image, classes)
+    with torch.device("cpu"):  # some compute with numbers while they are built, which the device meta has not
+        model = (_timm if family == "timm" else _torchvision)(name, image, classes)
     if (full, image) not in _FITTING:
         check(full, model, image)
         _FITTING.add((full, image))

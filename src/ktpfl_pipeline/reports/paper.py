@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ktpfl_pipeline import methods
+from ktpfl_pipeline.config import architectures
 from ktpfl_pipeline.core.identity import flat
 
 TABLE_1 = {
@@ -43,7 +44,7 @@ PARTICIPATION = {20: 1.0, 100: 0.1}
 
 def one_architecture(settings: dict[str, Any]) -> bool:
     """Say whether all clients have one architecture, as in Table 2."""
-    return len(set(settings.get("architectures") or [])) == 1
+    return len(architectures.names(settings.get("architectures") or [])) == 1
 
 
 def number(settings: dict[str, Any], method: str) -> float | None:
@@ -83,6 +84,12 @@ def differences(settings: dict[str, Any]) -> list[str]:
     neither rounds nor temperature nor seeds of its accuracy tables, so these cannot be compared.
     """
     given = flat(settings)
+    models = settings.get("architectures") or []
+    if isinstance(models, dict):
+        number_of = settings.get("clients")
+        models = (
+            list(architectures.dealt(models, range(number_of)).values()) if number_of else architectures.names(models)
+        )
     source, classes = str(given.get("private.source")), given.get("private.classes")
     family, scheme = _family(source), given.get("partition.scheme")
     skew = given.get("partition.feature_skew", "none")
@@ -93,14 +100,14 @@ def differences(settings: dict[str, Any]) -> list[str]:
         f"{len(classes or ())} classes instead of {CLASSES}": classes is not None and len(classes) != CLASSES,
         f"feature skew {skew}": skew != "none",
         f"partition {scheme} instead of {_or(PARTITIONS)}": scheme not in PARTITIONS,
-        **(_of_table_2(given) if one_architecture(settings) else _of_table_1(given, family)),
+        **(_of_table_2(given, models) if one_architecture(settings) else _of_table_1(given, models, family)),
     }
     return [text for text, differs in found.items() if differs]
 
 
-def _of_table_1(given: dict[str, Any], family: str) -> dict[str, bool]:
+def _of_table_1(given: dict[str, Any], names: list[str], family: str) -> dict[str, bool]:
     clients, public = given.get("clients") or "all", given.get("public.source")
-    models = Counter(given.get("architectures") or [])
+    models = Counter(names)
     unlike = set(models) != set(ARCHITECTURES) or len(set(models.values())) != 1
     named = f"models {', '.join(models) or None} instead of {', '.join(ARCHITECTURES)} in equal numbers"
     return {
@@ -111,8 +118,8 @@ def _of_table_1(given: dict[str, Any], family: str) -> dict[str, bool]:
     }
 
 
-def _of_table_2(given: dict[str, Any]) -> dict[str, bool]:
-    clients, share, model = given.get("clients"), given.get("participation", 1.0), given["architectures"][0]
+def _of_table_2(given: dict[str, Any], names: list[str]) -> dict[str, bool]:
+    clients, share, model = given.get("clients"), given.get("participation", 1.0), names[0]
     usual = PARTICIPATION.get(clients) if isinstance(clients, int) else None
     return {
         "a partition that may not be Table 2's, which we do not know": True,

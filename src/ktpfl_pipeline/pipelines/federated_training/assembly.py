@@ -4,6 +4,7 @@ from functools import partial
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes, schema
+from ktpfl_pipeline.config.architectures import dealt
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.federation import Federation
@@ -12,17 +13,17 @@ from ktpfl_pipeline.data.federated import FederatedData
 
 
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
-    """Return the federation of one seed: architectures are dealt out to the clients in turn.
+    """Return the federation of one seed: each client's data, with its architecture.
 
     Args:
         experiment: the settings.
         data: of all seeds; the federation shares its tensors.
         seed: of every random stream.
     """
-    own, names = data.seeds[seed], experiment.architectures
+    own = data.seeds[seed]
+    architectures = dealt(experiment.architectures, list(own.clients))
     clients = tuple(
-        Client(n, names[n % len(names)], images.train, images.validation, images.test)
-        for n, images in own.clients.items()
+        Client(n, architectures[n], images.train, images.validation, images.test) for n, images in own.clients.items()
     )
     asked = experiment.compute
     compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))

@@ -71,7 +71,7 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         "data": job.data.seeds[fed.seed].fingerprint,
         "code": code_version(type(made), experiment),
         **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
-        **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.architectures) else {}),
+        **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.models()) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
@@ -92,7 +92,7 @@ def code_version(method: type, experiment: Experiment) -> str:
         experiment: names the models and the data sources; those of this package are told apart by their images.
     """
     images = (experiment.private.source, experiment.public.source)
-    makers = [models.module_of(name) for name in experiment.architectures]
+    makers = [models.module_of(name) for name in experiment.models()]
     readers = [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
     put_together = {Path(assembly.__file__), Path(recipes.__file__), PACKAGE / "models" / "__init__.py"}
     files = {*put_together, *(PACKAGE / "core").rglob("*.py")}

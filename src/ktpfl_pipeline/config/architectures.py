@@ -1,0 +1,91 @@
+"""Which client has which architecture: what may stand under `architectures`, and how it is dealt out.
+
+A list is dealt out in turn. A mapping has architectures with numbers of clients or with shares of them, which are dealt
+out in turn as long as each has clients left; or it has clients with an architecture for each.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ktpfl_pipeline.core.errors import InputError
+
+Architectures = Sequence[str] | Mapping[str, int | float | str]
+"""As `checked` returns it: client ids are texts, which JSON keeps as they are."""
+
+
+def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a mapping that stands under `architectures`, its form checked: names and clients exist or not elsewhere.
+
+    Raises:
+        ValueError: with what is allowed.
+    """
+    keys = {str(key): value for key, value in mapping.items()}
+    kinds = {type(value) for value in keys.values()}
+    if kinds == {str} and all(key.isdecimal() for key in keys):
+        return keys
+    positive = all(value > 0 for value in keys.values()) if kinds <= {int, float} else False
+    if not keys or len(kinds) > 1 or not positive or any(key.isdecimal() for key in keys):
+        raise ValueError(
+            "should be a list of names; or names with numbers of clients, {lenet: 10, cnn: 10}, or with shares of "
+            "them, {lenet: 0.5, cnn: 0.5}; or clients with names, {0: lenet, 1: cnn}"
+        )
+    return keys
+
+
+def names(given: Architectures) -> list[str]:
+    """Return the names of all architectures, each once."""
+    found: Any = given
+    if isinstance(given, Mapping) and any(isinstance(value, str) for value in given.values()):
+        found = given.values()
+    return list(dict.fromkeys(found))
+
+
+def dealt(given: Architectures, clients: Sequence[int]) -> dict[int, str]:
+    """Return the architecture of each client.
+
+    Args:
+        given: what stands under `architectures`.
+        clients: their ids.
+
+    Raises:
+        InputError: if numbers do not add up to the clients or shares to 1, or a client has no architecture.
+    """
+    if not isinstance(given, Mapping):
+        return {n: given[place % len(given)] for place, n in enumerate(clients)}
+    if names(given) != list(given):
+        return _by_client(given, clients)
+    counts = _counts({name: float(value) for name, value in given.items()}, len(clients))
+    turns = max(counts.values())
+    order = [name for turn in range(turns) for name, count in counts.items() if turn < count]
+    return dict(zip(clients, order, strict=True))
+
+
+def _by_client(given: Mapping[str, Any], clients: Sequence[int]) -> dict[int, str]:
+    known = set(map(str, clients))
+    if missing := [n for n in clients if str(n) not in given]:
+        raise InputError(f"architectures names none for client {missing[0]}; give one for each of {len(clients)}.")
+    if odd := [n for n in given if n not in known]:
+        raise InputError(
+            f"architectures names one for client {odd[0]}; there are clients {clients[0]} to {clients[-1]}."
+        )
+    return {n: given[str(n)] for n in clients}
+
+
+def _counts(given: Mapping[str, float], clients: int) -> dict[str, int]:
+    """Return how many clients have each architecture; of shares, what is left over goes to the largest remainders."""
+    total = sum(given.values())
+    if total == clients and all(value == int(value) for value in given.values()):
+        return {name: int(value) for name, value in given.items()}
+    if abs(total - 1) > 1e-6:
+        raise InputError(
+            f"architectures adds up to {total:g}; numbers must add up to the {clients} clients and shares to 1."
+        )
+    counts = {name: int(value * clients + 1e-9) for name, value in given.items()}
+    left = sorted(given, key=lambda name: counts[name] - given[name] * clients)
+    for name in left[: clients - sum(counts.values())]:
+        counts[name] += 1
+    if none := [name for name, count in counts.items() if not count]:
+        raise InputError(
+            f"architectures has {none[0]} with a share of {given[none[0]]:g}, which is none of {clients} clients."
+        )
+    return counts
