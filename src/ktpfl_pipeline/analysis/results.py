@@ -104,6 +104,7 @@ class FinishedRun(_Kept):
             without a matrix.
         shape: of one input; empty where it is not known.
         native: the same as the private source has it, before images were brought to a size; empty where they had many.
+        names: (N,) what the source calls the clients; empty where a scheme dealt out its samples.
     """
 
     experiment: str
@@ -124,6 +125,7 @@ class FinishedRun(_Kept):
     trust: float | None = None
     shape: list[int] = field(default_factory=list)
     native: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     @property
     def evaluated(self) -> list[RoundRecord]:

@@ -14,9 +14,9 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, 
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
-from ktpfl_pipeline.reports import figures, paper, tables, words
+from ktpfl_pipeline.reports import figures, paper, skew, tables, words
 from ktpfl_pipeline.reports.answer import ALONE, advice, summary, tiles
-from ktpfl_pipeline.reports.figures.accuracy import FEW, chief, client_title
+from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.report import Report
@@ -208,10 +208,6 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
     )
     gained = f"{main.title} minus each other method, after transfer and after local training, {words.INTERVAL}"
     time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
-    deal = "the same for every seed" if one_deal else f"seed {run.seed}"
-    labels = f"Private images by label, all splits together, partition {plain(run.partition)}, {deal}."
-    names = [client_title(main, client) for client in range(main.clients)]
-    bars = figures.labels_per_client(run.label_counts, "Images of each client by label", names)
     return [
         Section(
             "Accuracy by round",
@@ -234,7 +230,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         ),
         Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
         Section("Time", _captioned(tables.phase_table, results, caption=time), folded=True, files=["runs.csv"]),
-        Section("Data of the clients", [Picture("labels", bars, labels)], folded=True),
+        Section("Data of the clients", skew.blocks(main), folded=True),
     ]
 
 

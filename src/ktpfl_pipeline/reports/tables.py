@@ -185,7 +185,8 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
         check: Any = run.theorem
         for client, architecture in enumerate(run.architectures):
             own = {point: values[client] for point, values in finals.items()}
-            files["clients.csv"].append({**ids, "client": client, "architecture": architecture, **own})
+            named = {"owner": run.names[client]} if run.names else {}
+            files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
             for mixture in check.fit if check else ():
                 loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
                 more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}

@@ -64,6 +64,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             key=key,
             architectures=[client.architecture for client in fed.clients],
             label_counts=counts.tolist(),
+            names=list(job.data.seeds[seed].names),
             history=result.history,
             coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],
@@ -144,7 +145,7 @@ def log_end(
         final["final/epsilon"] = max(spent)
     cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
     clients: dict[str, list[Any]] = {
-        "client": list(range(len(run.architectures))),
+        "client": list(run.names or range(len(run.architectures))),
         "architecture": run.architectures,
         "images": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.final},

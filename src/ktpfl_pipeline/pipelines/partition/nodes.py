@@ -39,6 +39,7 @@ def draw_partition(federation: Any) -> Any:
 
     from ktpfl_pipeline.reports.interactive import labels_per_client
 
-    counts = next(iter(federation.seeds.values())).label_counts
-    rows = [(int(client), int(label), int(counts[client, label])) for client, label in counts.nonzero()]
+    first = next(iter(federation.seeds.values()))
+    counts, names = first.label_counts, first.names or range(len(first.label_counts))
+    rows = [(names[client], label, int(counts[client, label])) for client, label in counts.nonzero().tolist()]
     return labels_per_client(pd.DataFrame(rows, columns=["client", "label", "count"]))

@@ -177,8 +177,10 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
 
 
 def client_title(result: MethodResult, client: int) -> str:
-    """Return what a client is called in figures: its architecture and its number."""
-    return f"{architecture_title(result.runs[0].architectures[client])} {client}"
+    """Return what a client is called in figures: its architecture, and its name where it has one in all seeds."""
+    first, *others = [run.names for run in result.runs]
+    name = first[client] if first and all(names == first for names in others) else client
+    return f"{architecture_title(result.runs[0].architectures[client])} {name}"
 
 
 def _right_of(axes: Axes, row: float, text: str, colour: str, va: Any = "center_baseline") -> None:

@@ -4,17 +4,22 @@ from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from ktpfl_pipeline.reports.figures.base import WIDTH, head, plain, single, styled
 from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colours
 
+BARS = 20
+"""Classes up to which the colours of bars are told apart."""
+
 
 @styled
 def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: Sequence[str] = ()) -> Figure:
-    """Draw how many samples of each class every client has, as stacked bars.
+    """Draw how many samples of each class every client has: as stacked bars, or shades where there are many classes.
 
     Args:
         label_counts: (N, K).
@@ -24,6 +29,8 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: 
     counts = np.array(label_counts)
     n, classes = counts.shape
     named = n <= NAMED
+    if classes > BARS:
+        return _shades(counts, title, list(names) or list(map(str, range(n))))
     figure, axes = single(min(8.0, 0.17 * n + 1.0))
     starts = np.cumsum(counts, axis=1) - counts
     longest = counts.sum(axis=1).max()
@@ -43,6 +50,23 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: 
     names = ["label 0", *map(str, range(1, classes))]
     patches = [Patch(color=colour) for colour in label_colours(classes)]
     head(axes, title, dict(zip(names, patches, strict=True)), handlelength=0.9, columnspacing=1.0)
+    return figure
+
+
+def _shades(counts: NDArray[np.int64], title: str, names: Sequence[str]) -> Figure:
+    """Draw counts (N, K) as a row of shades a client, on a scale of logarithms; classes that nobody has stay blank."""
+    n, classes = counts.shape
+    figure, axes = single(min(8.0, max(2.5, 0.17 * n + 1.4)))
+    norm = LogNorm(1, max(2, counts.max()))
+    image = axes.imshow(np.ma.masked_equal(counts, 0), cmap="viridis_r", norm=norm, aspect="auto", interpolation="none")
+    axes.set_yticks(list(range(n)) if n <= NAMED else [], names if n <= NAMED else [])
+    axes.set(xlabel=f"Label, 0 to {classes - 1}", ylabel="" if n <= NAMED else f"{n} clients")
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.tick_params(length=0)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=24, pad=0.02, label="Samples")
+    bar.ax.yaxis.set_major_formatter("{x:g}")
+    bar.outline.set_visible(False)
+    axes.set_title(title)
     return figure
 
 

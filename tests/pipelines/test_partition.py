@@ -1,0 +1,52 @@
+"""From settings to the table of who owns what, and to the federation's data."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from experiment import changed
+
+from ktpfl_pipeline.config.parsing import parse
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.federated import PublicSet
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.pipelines.partition.nodes import draw_partition, join, partition_clients
+
+IMAGES = torch.randint(0, 256, (90, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+PRIVATE = OwnedDataset(IMAGES, torch.arange(90) % 3, torch.arange(90) // 30, ("ann", "bo", "cy"))
+PUBLIC = PublicSet(IMAGES, {0: torch.arange(0, 90, 3), 1: torch.arange(0, 90, 3)})
+
+
+def experiment(clients: int | None, **partition: Any):
+    return parse("mine", changed("partition", partition) | {"clients": clients, "seeds": [0, 1]})
+
+
+def test_owners_stand_in_the_table_and_in_the_data():
+    asked = experiment(2, scheme="natural")
+    table = partition_clients(asked, PRIVATE, PUBLIC)
+    assert set(zip(table["owner"], table["index"] // 30, strict=True)) <= {("ann", 0), ("bo", 1), ("cy", 2)}
+    assert not set(table["index"]) & set(range(0, 90, 3))  # the open part is nobody's
+    data = join(asked, PRIVATE, PUBLIC, table)
+    for seed, own in data.seeds.items():
+        assert len(own.names) == 2
+        of_seed = table[table["seed"] == seed].sort_values("client")
+        assert list(own.names) == list(dict.fromkeys(of_seed["owner"]))
+    assert set(draw_partition(data).data[0].y) == set(data.seeds[0].names)
+
+
+def test_a_scheme_that_deals_has_no_owners():
+    asked = experiment(3, scheme="iid", feature_skew="noise", feature_levels=3)
+    table = partition_clients(asked, PRIVATE, PUBLIC)
+    assert "owner" not in table
+    data = join(asked, PRIVATE, PUBLIC, table)
+    assert data.seeds[0].names == ()
+    assert data.seeds[1].skew == ("noise", 3, 1)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_dealt():
+    with pytest.raises(InputError, match=re.escape("feature_skew is colour, which RGB images can have")):
+        partition_clients(experiment(3, scheme="iid", feature_skew="colour"), PRIVATE, PUBLIC)
+    with pytest.raises(InputError, match="a federation of 4 clients is not possible: the source has 3 of them"):
+        partition_clients(experiment(4, scheme="natural"), PRIVATE, PUBLIC)
+    assert len(set(partition_clients(experiment(None, scheme="natural"), PRIVATE, PUBLIC)["client"])) == 3

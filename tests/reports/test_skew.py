@@ -1,0 +1,47 @@
+"""What a report says of the clients' data."""
+
+from dataclasses import replace
+
+from finished_runs import make_run as run
+
+from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.reports import skew
+from ktpfl_pipeline.reports.figures.accuracy import client_title
+from ktpfl_pipeline.reports.model import Picture, Table, Text
+
+COUNTS = [[40, 0, 0], [0, 30, 30]]
+
+
+def test_picture_sentence_and_table():
+    runs = [run(seed=seed, label_counts=COUNTS) for seed in (0, 1)]
+    picture, text, table = skew.blocks(summarise(runs, {}))
+    assert isinstance(picture, Picture)
+    assert "partition two labels, the same for every seed" in picture.caption
+    assert isinstance(text, Text)
+    assert text.text == (
+        "How skewed the clients are: a client's labels are worth 1.5 equally frequent classes of 3, and clients have "
+        "40 to 60 samples, mean over 2 seeds."
+    )
+    assert isinstance(table, Table)
+    assert [str(row[1]) for row in table.rows] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]
+
+
+def test_owners_are_called_by_their_names():
+    named = [replace(run(seed=seed, label_counts=COUNTS), names=["ann", "bo"]) for seed in (0, 1)]
+    picture = skew.blocks(summarise(named, {}))[0]
+    assert [tick.get_text() for tick in picture.figure.axes[0].get_yticklabels()] == ["ann", "bo"]
+    assert client_title(summarise(named, {}), 1).endswith(" bo")
+    drawn = [named[0], replace(named[1], names=["bo", "cy"])]
+    assert client_title(summarise(drawn, {}), 1).endswith(" 1")
+
+
+def test_many_classes_are_shades():
+    counts = [[1 + client * label for label in range(48)] for client in range(40)]
+    drawn = skew.figures.labels_per_client(counts, "Many")
+    axes, bar = drawn.axes
+    assert axes.images[0].get_array().shape == (40, 48)
+    assert axes.get_ylabel() == "40 clients"
+    assert bar.get_ylabel() == "Samples"
+    few = skew.figures.labels_per_client([[1, 0] * 12, [0, 5] * 12], "Few", ["ann", "bo"]).axes[0]
+    assert [tick.get_text() for tick in few.get_yticklabels()] == ["ann", "bo"]
+    assert few.images[0].get_array().mask.sum() == 24
