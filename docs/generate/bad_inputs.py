@@ -20,18 +20,21 @@ import bad_data
 import bad_settings
 from experiment import changed
 from hostile_checkpoints import CHECKPOINTS, SETTINGS
+from hostile_federations import FEDERATIONS
 from hostile_files import FILES
+from hostile_pickles import PICKLES, shards
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.converters import pfllib
 from ktpfl_pipeline.data.sources import load
 from ktpfl_pipeline.hooks import ProjectHooks
 
 DOCUMENT = Path(__file__).parents[1] / "bad_inputs.md"
 INTRODUCTION = """# Bad inputs
 
-The error messages for inputs that cannot be used, {number:,} of them: settings, configuration files, images, files made
+The error messages for inputs that cannot be used, {number:,} of them: settings, configuration files, data, files made
 to do harm, and checkpoints. Each error comes before training, in one line, and leaves no half-written file. What is
 allowed is told in [Limits](reference/limits.md).
 
@@ -50,7 +53,8 @@ def groups() -> dict[str, Cases]:
         "Settings": dict(settings()),
         "Settings that do not go with the images": dict(data_boxes()),
         "Configuration files": dict(configurations()),
-        "Images": dict(files()),
+        "Images and clients' data": dict(files()),
+        "Pickles of PFLlib's clients": dict(pickles()),
         "Checkpoints": dict(checkpoints()),
     }
 
@@ -86,11 +90,19 @@ def configurations() -> Iterator[tuple[str, str]]:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Yield image files made to do harm."""
-    for what, (source, make, _) in FILES.items():
+    """Yield files made to do harm."""
+    for what, (source, make, _) in {**FILES, **FEDERATIONS}.items():
         with project():
             make(RAW)
             yield what, message(lambda source=source: load(source, RAW))
+
+
+def pickles() -> Iterator[tuple[str, str]]:
+    """Yield pickles in the place of PFLlib's shards, made to run code."""
+    for what, (content, _) in PICKLES.items():
+        with project():
+            shards(RAW, content)
+            yield what, message(lambda: pfllib.convert(RAW))
 
 
 def checkpoints() -> Iterator[tuple[str, str]]:

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 from images import GREY, LABELS, RGB, draw
 from input_errors import input_error
@@ -71,53 +70,6 @@ def test_clients_keep_what_they_are_tested_on(tmp_path):
     assert samples.test.tolist() == ([False] * 4 + [True] * 2) * 2
     assert samples.owners.tolist() == [0] * 6 + [1] * 6
     assert samples.labels.tolist() == [*LABELS, *LABELS[:2]] * 2
-
-
-def nothing(place):
-    place.mkdir()
-
-
-def without_classes(place):
-    draw(place / "a/1.png", GREY[0])
-
-
-def two_kinds(place):
-    save(place / "a/data.npz", images=GREY, labels=LABELS)
-    draw(place / "b/cat/1.png", GREY[0])
-
-
-def data_and_test(place):
-    save(place / "a/data.npz", images=GREY, labels=LABELS)
-    save(place / "a/test.npz", images=GREY, labels=LABELS)
-
-
-def other_shape(place):
-    save(place / "a/data.npz", images=GREY, labels=LABELS)
-    save(place / "b/data.npz", images=RGB, labels=LABELS)
-
-
-def owners_of_owners(place):
-    save(place / "a/data.npz", images=GREY, labels=LABELS, clients=LABELS)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (nothing, ("ours has no subfolders", "each client")),
-        (without_classes, ("ours/a has no subfolders", "each class")),
-        (two_kinds, ("ours/b has no arrays and", "ours/a has data.npz", "the same files")),
-        (data_and_test, ("data.npz and test.npz: a client has data.npz alone, or train.npz and test.npz",)),
-        (
-            other_shape,
-            ("b/data.npz has images of shape (3, 6, 5)", "a/data.npz has images of shape (1, 6, 5)", "alike"),
-        ),
-        (owners_of_owners, ("has an array 'clients', and is one client's: leave",)),
-    ],
-)
-def test_what_does_not_go_together_is_an_input_error(tmp_path, make, words):
-    make(tmp_path / "ours")
-    with input_error(*words):
-        load("clients:ours", tmp_path)
 
 
 def test_without_public_inputs(tmp_path):

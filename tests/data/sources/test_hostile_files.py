@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from hostile_federations import FEDERATIONS
 from hostile_files import FILES, TRACE
 
+ALL = {**FILES, **FEDERATIONS}
 MEMORY = 2**30  # bytes that refusing all of them may take beyond what the imports take
 SECONDS = 60  # of processor for all of them together, and half of that is imports
 
@@ -50,7 +52,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, tuple[str,
     """Every file read in one process that may take little more memory than it has, and where it ran."""
     place = tmp_path_factory.mktemp("hostile")
     asked = {"twice the memory": ("", "")}
-    for number, (name, (source, make, _)) in enumerate(FILES.items()):
+    for number, (name, (source, make, _)) in enumerate(ALL.items()):
         raw = place / str(number) / "01_raw"
         raw.mkdir(parents=True)
         make(raw)
@@ -71,11 +73,11 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, tuple[str,
     return json.loads(done.stdout), place
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", ALL)
 def test_a_sentence(read: tuple[dict[str, tuple[str, str]], Path], name: str) -> None:
     kind, message = read[0][name]
     assert kind == "InputError", message
-    assert FILES[name][2] in message
+    assert ALL[name][2] in message
     assert message.isprintable()
     assert message.endswith(".")
     assert len(message) <= 4100

@@ -1,0 +1,86 @@
+"""Pickles in the place of PFLlib's shards, made to run code or to confuse who reads them."""
+
+import os
+import pickle
+import struct
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hostile_files import TRACE, Code
+
+HEADER = b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (), }".ljust(127) + b"\n"
+
+
+def shards(folder: Path, content: bytes) -> None:
+    """Write a folder of PFLlib whose two files are this pickle."""
+    for part in ("train", "test"):
+        (folder / part).mkdir(parents=True)
+        with zipfile.ZipFile(folder / part / "0.npz", "w") as archive:
+            archive.writestr("data.npy", HEADER + content)
+
+
+class Calls:
+    """Calls a function with arguments when it is unpickled."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.called = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.called
+
+
+def dtype_bomb() -> bytes:
+    """An array that claims 2^40 values and has none."""
+    whole = pickle.dumps(np.zeros(1, "u1"), 4)
+    return whole.replace(b"K\x01\x85", b"\x8a\x06" + (2**40).to_bytes(6, "little") + b"\x85")
+
+
+PICKLES: dict[str, tuple[bytes, str]] = {
+    "makes a folder": (pickle.dumps({"x": Code(), "y": Code()}), "names posix.mkdir, which could run code"),
+    "os.system": (pickle.dumps(Calls(os.system, f"mkdir {TRACE}")), "names posix.system"),
+    "os.system, protocol 0": (pickle.dumps(Calls(os.system, f"mkdir {TRACE}"), 0), "names posix.system"),
+    "eval": (pickle.dumps(Calls(eval, f"__import__('os').mkdir('{TRACE}')")), "names builtins.eval"),
+    "subprocess": (pickle.dumps(Calls(subprocess.run, ["mkdir", TRACE])), "names subprocess.run"),
+    "getattr of what is allowed": (pickle.dumps(Calls(getattr, np.ndarray, "tofile")), "names builtins.getattr"),
+    "numpy.load": (b"cnumpy\nload\n(V/etc/passwd\ntR.", "names numpy.load"),
+    "numpy.f2py": (b"cnumpy.f2py\ncompile\n.", "names numpy.f2py.compile"),
+    "a name with dots": (b"\x80\x04\x8c\x05numpy\x8c\x0cndarray.dump\x93.", "names numpy.ndarray.dump"),
+    "a name out of a number": (b"\x80\x04K\x01K\x02\x93.", "names 1.2"),
+    "calling an array type": (b"cnumpy\nndarray\n)R.", "it calls"),
+    "calling a text": (b"\x80\x04\x8c\x0c_reconstruct)R.", "it calls"),
+    "another encoding": (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00rot\x86R.", "else than bytes"),
+    "an instance": (b"(iposix\nsystem\n.", "has the instruction INST"),
+    "an object": (b"(cposix\nsystem\no.", "names posix.system"),
+    "a new object": (b"\x80\x02cnumpy\nndarray\n)\x81.", "has the instruction NEWOBJ"),
+    "an extension": (b"\x80\x02\x82\x01.", "has the instruction EXT1"),
+    "a persistent name": (b"Pname\n.", "has the instruction PERSID"),
+    "a buffer from outside": (b"\x80\x05\x97.", "has the instruction NEXT_BUFFER"),
+    "protocol 5": (pickle.dumps(np.zeros(3), 5), "names numpy._core.numeric._frombuffer"),
+    "a type with fields": (pickle.dumps(np.zeros(1, [("a", "f4")]), 4), "of type 'V4'"),
+    "texts": (pickle.dumps(np.array(["a" * 9]), 4), "of type 'U9'"),
+    "dates": (pickle.dumps(np.zeros(1, "M8[s]"), 4), "of type 'M8'"),
+    "2^40 values": (dtype_bomb(), "cannot reshape"),
+    "a list as a state": (b"\x80\x04]]b.", "gives a state to what is no array"),
+    "items of no list": (b"\x80\x04K\x01K\x02a.", "to what is no list"),
+    "items of no dict": (b"\x80\x04]K\x01K\x02s.", "of what is no dict"),
+    "keys that are no text": (b"\x80\x04}]K\x02s.", "by keys that are no text"),
+    "nothing on the stack": (b"\x80\x04.", ""),
+    "more than one thing": (b"\x80\x04K\x01K\x02.", "too many values"),
+    "no end": (b"\x80\x04K\x01", "pickle exhausted"),
+    "no pickle": (b"\xff\xff\xff", ""),
+    "an empty pickle": (b"", "pickle exhausted"),
+    "nothing put aside": (b"\x80\x04h\x07.", "7"),
+    "a mark that is missing": (b"\x80\x04t.", "pop from empty list"),
+    "a text of 4 GiB": (b"\x80\x04X" + struct.pack("<I", 2**32 - 1) + b"a.", "4294967295 bytes"),
+    "a million marks": (b"(" * 1_000_001, "more than 1,000,000 instructions"),
+    "a number": (pickle.dumps(7), "has no arrays 'x' and 'y'"),
+    "x alone": (pickle.dumps({"x": np.zeros((1, 2))}, 4), "has no arrays 'x' and 'y'"),
+    "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "or of text"),
+    "whole numbers": (pickle.dumps({"x": np.zeros((1, 2), int), "y": np.zeros(1, "i8")}, 4), "'x' of int64"),
+    "labels that are no numbers": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(1)}, 4), "'y' of float64"),
+    "a label too many": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(2, "i8")}, 4), "labels of shape (2,)"),
+}
+"""{what: (pickle, words of the error message)}."""
