@@ -21,8 +21,8 @@ from torch import Tensor
 from ktpfl_pipeline.analysis import matrix
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.config.architectures import Architectures
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method

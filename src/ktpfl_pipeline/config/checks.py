@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.architectures import dealt
 from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 
 

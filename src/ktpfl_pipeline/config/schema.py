@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
 
-from ktpfl_pipeline.config import architectures
+from ktpfl_pipeline.core import architectures
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
@@ -48,7 +48,7 @@ def _as_architectures(value: Any, as_list: Callable[[Any], list[str]]) -> Any:
 Architectures = Annotated[
     list[str], Field(min_length=1), WrapValidator(_as_architectures), PlainSerializer(lambda given: given)
 ]
-"""A list of names, or a mapping: see `config.architectures`, which knows what both mean."""
+"""A list of names, or a mapping: see `core.architectures`, which knows what both mean."""
 
 
 class Settings(BaseModel):

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.config import architectures
+from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
 
 TABLE_1 = {

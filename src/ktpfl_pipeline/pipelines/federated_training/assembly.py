@@ -4,9 +4,9 @@ from functools import partial
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes, schema
-from ktpfl_pipeline.config.architectures import dealt
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data.federated import FederatedData

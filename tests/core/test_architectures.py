@@ -7,7 +7,8 @@ from typing import Any
 import experiment as support
 import pytest
 
-from ktpfl_pipeline.config import architectures, parsing
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.errors import InputError
 
 THREE = [4, 7, 9]
