@@ -153,6 +153,60 @@ def test_what_is_impossible_with_privacy(path: str, value: Any, reason: str) -> 
     assert parsing.parse("mine", without).training.privacy is None
 
 
+class TestRecipes:
+    @pytest.mark.parametrize(
+        ("training", "message"),
+        [
+            ({"momentum": 0.9, "optimizer": "adam"}, r"mine\.training\.momentum is 0\.9, which belongs to sgd"),
+            ({"nesterov": True}, r"mine\.training\.nesterov is True and momentum is 0\.0"),
+            ({"optimizer_state": "kept"}, r"mine\.training\.optimizer_state is kept, and sgd without momentum"),
+            ({"schedule": {"kind": "step", "floor": 0.1}}, r"mine\.training\.schedule\.floor is of the kind cosine"),
+            ({"clip": 1.0}, r"mine\.training\.clip is 1\.0 beside privacy"),
+        ],
+    )
+    def test_what_does_not_go_together_is_refused(self, training: dict[str, Any], message: str) -> None:
+        with pytest.raises(InputError, match=f"^{message}"):
+            parsing.parse("mine", {**EXPERIMENT, "training": {**EXPERIMENT["training"], **training}})
+
+    def test_colours_need_channels(self) -> None:
+        values = changed("training.augmentation", ["flip", "color_jitter"]) | {"image": {"channels": 4, "size": 28}}
+        with pytest.raises(InputError, match=r"^mine\.training\.augmentation has color_jitter, .* have 4 channels"):
+            parsing.parse("mine", values)
+
+    def test_words_stand_for_what_they_mean(self) -> None:
+        short = {"schedule": "cosine", "augmentation": "crop+flip"}
+        long = {"schedule": {"kind": "cosine"}, "augmentation": [{"crop": {"padding": 4}}, {"flip": {"p": 0.5}}]}
+        parsed = [parsing.parse("mine", {**EXPERIMENT, "training": values}).training for values in (short, long)]
+        assert parsed[0] == parsed[1]
+
+    @pytest.mark.parametrize(
+        ("training", "message"),
+        [
+            ({"augmentation": ["mixup"]}, "it should be one of crop, flip, color_jitter, rand_augment"),
+            ({"augmentation": [{"crop": {}, "flip": {}}]}, "it should be one of crop, flip"),
+            ({"augmentation": [3]}, "it should be one of crop, flip"),
+            ({"augmentation": [{"crop": {"pad": 1}}]}, "There is no setting 'pad' in .*; did you mean 'padding'?"),
+            ({"schedule": "exponential"}, "'constant', 'step' or 'cosine'"),
+            ({"schedule": {"kind": "step", "factor": 0}}, "greater than 0"),
+            ({"schedule": {"warmup": 1}}, r"no setting 'warmup' in mine\.training\.schedule; did you mean 'warm_up'"),
+        ],
+    )
+    def test_what_is_not_known_is_refused(self, training: dict[str, Any], message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            parsing.parse("mine", {**EXPERIMENT, "training": training})
+
+    @pytest.mark.parametrize(
+        ("methods", "named"),
+        [(["fedavg", "ditto"], "ditto prescribes"), (["apple", "pfedme"], "apple, pfedme prescribe")],
+    )
+    def test_methods_with_steps_of_their_own_are_named(self, methods: list[str], named: str) -> None:
+        values = {**EXPERIMENT, "architectures": ["mlp"], "training": {"momentum": 0.9}}
+        experiment = parsing.parse("mine", values)
+        with pytest.raises(InputError, match=rf"^mine\.training\.momentum is 0\.9, and {named} how a step goes"):
+            checks.check_steps("mine", experiment, methods)
+        checks.check_steps("mine", experiment, ["fedavg", "fml", "fedproto", "local"])
+
+
 class TestPrivacyBesideMethods:
     """Its ε would not cover what some of them do."""
 

@@ -39,6 +39,13 @@ OUT_OF_RANGE = [
     ("training.learning_rate", math.nan, "finite"),
     ("training.learning_rate", math.inf, "finite"),
     ("training.learning_rate", 1e39, "less than or equal to 1000000"),  # more than float32 holds
+    ("training.optimizer", "adagrad", "'sgd', 'adam' or 'adamw'"),
+    ("training.momentum", 1.0, "less than 1"),
+    ("training.weight_decay", -0.1, "greater than or equal to 0"),
+    ("training.optimizer_state", "keep", "'reset' or 'kept'"),
+    ("training.clip", 0, "greater than 0"),
+    ("training.label_smoothing", 1.0, "less than 1"),
+    ("distillation.nesterov", 1, "valid boolean"),
     ("training.privacy.noise_multiplier", 0, "greater than or equal to 0.01"),
     ("training.privacy.noise_multiplier", math.inf, "finite"),
     ("training.privacy.max_grad_norm", 0, "greater than 0"),

@@ -218,7 +218,9 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
-    for part in path:
+    for part in [part for part in path if isinstance(part, str)]:  # a number is a place in a list
         kind: Any = model.model_fields[part].annotation
-        model = next(iter(get_args(kind)), kind)  # of a group that may be null, the group
+        while inner := get_args(kind):
+            kind = inner[0]  # of a group that may be null, or of a list of them, the group
+        model = kind
     return list(model.model_fields)
