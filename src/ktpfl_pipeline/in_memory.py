@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def federation(
     source: str,
-    clients: int = 10,
+    clients: int | None = 10,
     architectures: Architectures = ("lenet", "cnn", "cnn_bn", "mlp"),
     partition: str | dict[str, Any] = "two_labels",
     seed: int = 0,
@@ -56,7 +56,7 @@ def federation(
 
     Args:
         source: of the private images, as in conf/: ``"digits"``, ``"npz:mine.npz"``, ``"folder:my_images"``.
-        clients: N.
+        clients: N; None for all that the source has, with the partition ``"natural"``.
         architectures: a list, dealt out to the clients in turn; or a mapping, as in conf/: ``{"lenet": 6, "mlp": 4}``.
         partition: how the images are shared out, or that with more: ``{"scheme": "dirichlet", "alpha": 0.3}``.
         seed: of partition, initial models and every other draw.

@@ -27,7 +27,7 @@ SWEEPS = tuple(
     f"sweep_{name}"
     for name in (
         *("local_epochs", "distillation_steps", "rho", "public_batch", "public_source"),
-        *("adversaries_digits", "adversaries_fashion_mnist"),
+        *("alpha", "adversaries_digits", "adversaries_fashion_mnist"),
     )
 )
 PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
@@ -200,6 +200,7 @@ class TestSweeps:
             "sweep_rho": "methods.kt_pfl.rho",
             "sweep_public_batch": "public.batch",
             "sweep_public_source": "public.source",
+            "sweep_alpha": "partition.alpha",
             "sweep_adversaries_digits": "adversaries.share",
             "sweep_adversaries_fashion_mnist": "adversaries.share",
         }
@@ -218,7 +219,7 @@ class TestSweeps:
         assert all(overlay[name].parameter == base[name].parameter for name in SWEEPS)
 
     def test_the_tests_need_no_download(self) -> None:
-        assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits"}
+        assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits", "digits_dirichlet"}
         assert sweeps("test")["sweep_public_source"].values == ["open_part"]
 
 

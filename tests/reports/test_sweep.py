@@ -120,6 +120,23 @@ class TestChoice:
         assert chosen(points, "local") is None
         assert "which images the clients own" in sweep.summary(points, "Public data")
 
+    def test_a_setting_that_decides_the_skew_of_the_clients_has_it_in_a_column(self, made: Make) -> None:
+        apart = [[5, 0, 0], [0, 5, 0]]
+        points = [
+            Point(alpha, SETTINGS, {"local": made("local", test, key=alpha)})
+            for alpha, test in ((0.1, 0.5), (1.0, 0.4))
+        ]
+        result = points[0].methods["local"]
+        runs = [replace(run, label_counts=apart) for run in result.runs]
+        points[0] = replace(points[0], methods={"local": replace(result, runs=runs)})
+        rows = sweep.table_rows(points)
+        first, second = column(sweep.table(rows, "α"), "Jensen–Shannon")
+        assert first == "1.00"
+        assert 0 < float(second) < 1
+        assert "Jensen–Shannon" in sweep.notes(rows, "α")
+        alike = sweep.table_rows([points[1], replace(points[1], value=2.0)])
+        assert "Jensen–Shannon" not in sweep.table(alike, "α").columns
+
     @pytest.mark.parametrize(("best", "said"), [(0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")])
     def test_a_choice_at_the_end_of_the_values(self, made: Make, best: int, said: str) -> None:
         points = [

@@ -13,11 +13,12 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import results
 from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, paired_difference
+from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_images, touched, trust
-from ktpfl_pipeline.reports import figures, words
+from ktpfl_pipeline.reports import figures, skew, words
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, percent, weight
+from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, accuracy, interval, percent, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
 from ktpfl_pipeline.reports.words import plural, point_title, setting
@@ -29,9 +30,11 @@ TITLES = {
     "public.batch": "Public images a round |D_r|",
     "public.source": "Public data",
     "adversaries.share": "Share of adversaries",
+    "partition.alpha": "Concentration α",
 }
 """What the settings of the paper's tables are called; another is called by its path."""
 TRUST = "Weight on adversaries"
+SKEW = "Jensen–Shannon"
 ANY = "any"
 """The value of a method that the setting does not touch."""
 
@@ -139,13 +142,25 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
                 "Minus local-only (points)": interval(row.minus_local),
                 "Chosen": "chosen" if row.chosen else "",
                 TRUST: weight(trust(row.result)),
+                SKEW: _skew(row),
             }
             for row in rows
         ],
         latex,
     )
     found = found if any(row.chosen for row in rows) else found.without("Chosen")
-    return found if any(trust(row.result) for row in rows) else found.without(TRUST)
+    found = found if any(trust(row.result) for row in rows) else found.without(TRUST)
+    return found if _skewed(rows) else found.without(SKEW)
+
+
+def _skew(row: Row) -> Number:
+    """Return how unlike the clients' labels are, over the seeds."""
+    return skew.mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs])
+
+
+def _skewed(rows: Sequence[Row]) -> bool:
+    """Say whether the setting decides how unlike the clients' labels are."""
+    return len({_skew(row).main for row in rows}) > 1
 
 
 def run_table(rows: Sequence[Row], title: str) -> Table:
@@ -208,12 +223,14 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
         "Adversaries": "clients that upload false predictions; no mean counts their own accuracy.",
         TRUST: "mean weight that benign clients' rows of the final coefficient matrix give to an adversary, in "
         "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out.",
+        SKEW: "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
     }
     shown = {
         title: any(row.value == ANY for row in rows),
         "Chosen": any(row.chosen for row in rows),
         "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
         TRUST: any(trust(row.result) for row in rows),
+        SKEW: _skewed(rows),
     }
     return {column: text for column, text in found.items() if shown.get(column, True)}
 
