@@ -11,9 +11,11 @@ from bad_configuration import EXPERIMENT, TRACE, TRACKING, YAML, context
 from click import ClickException
 from kedro.io import DataCatalog, DatasetError, MemoryDataset
 from kedro.pipeline import Pipeline
+from kedro.pipeline import node as step
 from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import tracking
+from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
@@ -152,6 +154,19 @@ def test_runners_that_tracking_does_not_reach_are_refused(runner: str) -> None:
 @pytest.mark.parametrize("runner", [None, "SequentialRunner"])
 def test_the_default_runner_is_taken(runner: str | None) -> None:
     ProjectHooks().before_pipeline_run({"runner": runner}, Pipeline([]))
+
+
+def test_models_of_others_are_looked_up_where_they_are_run_alone() -> None:
+    """All else is checked with the parameters; torchvision takes seconds to import."""
+    typo = {**EXPERIMENT, "architectures": ["torchvision:resnet17"]}
+    sweep = {"experiment": "digits", "parameter": "rounds", "values": [1], "methods": ["local"]}
+    reading.remember({"digits": typo, "mine": EXPERIMENT, "sweep_digits": sweep})
+    for name in ("digits", "sweep_digits"):
+        with pytest.raises(ClickException, match=r"^digits\.architectures: .*'resnet17'.*did you mean 'resnet1"):
+            ProjectHooks().before_pipeline_run(
+                {}, Pipeline([step(lambda given: given, f"params:{name}", "made", name="x")])
+            )
+    ProjectHooks().before_pipeline_run({}, Pipeline([step(lambda given: given, "params:mine", "made", name="x")]))
 
 
 def test_kt_pfl_and_training_alone_come_first() -> None:

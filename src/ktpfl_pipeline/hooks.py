@@ -39,15 +39,22 @@ class ProjectHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Any) -> None:
-        """Put the nodes in their turns, and check for the sequential runner.
+        """Put the nodes in their turns, and check for the sequential runner and for what only this run names.
 
         Other runners would start nodes where tracking and checkpoints do not reach.
         """
+        from ktpfl_pipeline.config import checks, parsing, reading
         from ktpfl_pipeline.pipelines.template import turn
 
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:
             raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
+        named = {dataset.removeprefix("params:") for dataset in pipeline.inputs() if dataset.startswith("params:")}
+        try:
+            for name, experiment in parsing.used(named, reading.recall()).items() if named else ():
+                checks.check_families(name, experiment)
+        except InputError as error:
+            raise ClickException(str(error)) from error
         pipeline.nodes.sort(key=turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
 
     @hook_impl

@@ -7,7 +7,7 @@ from typing import Any
 import experiment as support
 import pytest
 
-from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.errors import InputError
 
@@ -88,4 +88,4 @@ def test_in_an_experiment() -> None:
     with pytest.raises(InputError, match=r"^mine\.architectures adds up to 7; numbers must add up to the"):
         parsing.parse("mine", support.changed("architectures", {"lenet": 7}))
     with pytest.raises(InputError, match=r"^mine\.architectures: torchvision's model 'resnet19' is unknown"):
-        parsing.parse("mine", support.changed("architectures", "torchvision:resnet19"))
+        checks.check_families("mine", parsing.form("mine", support.changed("architectures", "torchvision:resnet19")))

@@ -67,12 +67,12 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
 
 
 def check_names(name: str, experiment: Experiment) -> None:
-    """Check that what is named exists: architectures, methods, schemes, sources, devices, workers."""
+    """Check that what is named exists: architectures of ours, methods, schemes, sources, devices, workers."""
     from ktpfl_pipeline import methods
     from ktpfl_pipeline.core import executors, setting
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import NATURAL, SCHEMES
-    from ktpfl_pipeline.models import MODELS, find
+    from ktpfl_pipeline.models import MODELS, find, is_family
 
     check_known(f"{name}.partition.scheme", experiment.partition.scheme, [*SCHEMES, NATURAL])
     if experiment.clients is None and experiment.partition.scheme != NATURAL:
@@ -81,7 +81,8 @@ def check_names(name: str, experiment: Experiment) -> None:
             f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
         )
     for architecture in experiment.models():
-        check_extension(f"{name}.architectures", architecture, MODELS, find)
+        if not is_family(architecture):
+            check_extension(f"{name}.architectures", architecture, MODELS, find)
     if experiment.clients is not None:
         with saying(f"{name}."):
             dealt(experiment.architectures, range(experiment.clients))
@@ -96,6 +97,15 @@ def check_names(name: str, experiment: Experiment) -> None:
     device = setting.Compute(compute.device).place().type
     with saying(f"{name}."):
         executors.create(compute.workers, compute.threads, device, compute.stacked, compute.cluster)
+
+
+def check_families(name: str, experiment: Experiment) -> None:
+    """Check that models of torchvision and timm exist: only where they are run, for both take seconds to import."""
+    from ktpfl_pipeline.models import find, is_family
+
+    for architecture in filter(is_family, experiment.models()):
+        with saying(f"{name}.architectures: "):
+            find(architecture)
 
 
 def check_device(where: str, device: str) -> None:

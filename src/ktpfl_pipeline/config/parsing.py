@@ -9,7 +9,7 @@ Arguments that all functions share:
     where: the path to a value in the configuration, for the message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar, get_args
@@ -64,6 +64,12 @@ def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
         elif name.startswith(TUNE):
             parse_tune(name, values, parameters)
     return found
+
+
+def used(named: Collection[str], parameters: Mapping[str, Any]) -> dict[str, Experiment]:
+    """Return the experiments among the sections `named`, and those that the sweeps among them run."""
+    swept = {parameters[name]["experiment"] for name in named if name.startswith(SWEEP)}
+    return {name: form(name, parameters[name]) for name in experiments(parameters) if name in swept.union(named)}
 
 
 def form(name: str, values: Any) -> Experiment:

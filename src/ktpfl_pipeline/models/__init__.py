@@ -51,7 +51,7 @@ def find(name: str) -> Builder:
     Raises:
         InputError: if there is none.
     """
-    if name.partition(":")[0] in zoo.FAMILIES:
+    if is_family(name):
         return zoo.find(name)
     if name not in MODELS and not is_path(name):
         raise unknown("model", name, MODELS)
@@ -61,12 +61,16 @@ def find(name: str) -> Builder:
     return builder
 
 
+def is_family(name: str) -> bool:
+    """Say whether an architecture is one of torchvision or timm."""
+    return name.partition(":")[0] in zoo.FAMILIES
+
+
 def module_of(name: str) -> str:
     """Return the name of the module whose source makes the architecture `name`."""
     if name in MODELS:
         return MODELS[name].__module__
-    family, _, _ = name.partition(":")
-    return zoo.__name__ if family in zoo.FAMILIES else family
+    return zoo.__name__ if is_family(name) else name.partition(":")[0]
 
 
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
