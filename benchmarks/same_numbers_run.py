@@ -23,5 +23,7 @@ configure_project("ktpfl_pipeline")
 logging.disable(logging.INFO)
 for name, experiment in experiments.items():
     changes = {experiment: {"seeds": [0], "hyperparameters": "configured"}}
+    if name == "fml":  # whatever a version's default is
+        changes[experiment]["methods"] = {"fml": {"common": "lenet"}}
     with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:
         session.run(pipeline_names=[name], runner=SequentialRunner(), to_outputs=[f"{experiment}/{name}/result"])

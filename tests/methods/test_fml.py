@@ -106,6 +106,7 @@ class TestRound:
         assert toy.same(state.common, fed.initial_model("both"))
         assert toy.same(state.models, fed.initial_models())
         assert toy.same(FML("conv").init(fed).common, state.models[7])
+        assert toy.same(FML().init(fed).common, fed.initial_model("conv"))  # of linear, conv and mlp the smallest
 
     def test_knowledge_travels_through_the_common_model_alone(self) -> None:
         """What client 7 learns in round 2 depends on client 3's images in round 1, and not in round 2."""
@@ -140,4 +141,4 @@ class TestTraffic:
 
 @pytest.mark.parametrize("given", [{}, {"alpha": 0.0, "beta": 1.0}], ids=str)
 def test_defaults_and_limits(given: dict[str, Any]) -> None:
-    assert create("fml", given) == FML(**{"common": "lenet", "alpha": 0.5, "beta": 0.5, **given})
+    assert create("fml", given) == FML(**{"common": None, "alpha": 0.5, "beta": 0.5, **given})

@@ -199,6 +199,13 @@ class Setting:
         return names[0]
 
     @cached_property
+    def smallest_architecture(self) -> str:
+        """The clients' architecture with the fewest parameters; of equals the first by name."""
+        with torch.device("meta"):  # no weights are made, and nothing is drawn
+            built = {name: self.build(name) for name in sorted({client.architecture for client in self.clients})}
+        return min(built, key=lambda name: sum(weights.numel() for weights in built[name].parameters()))
+
+    @cached_property
     def trained_names(self) -> list[str]:
         """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
         with rng.seeded(0):

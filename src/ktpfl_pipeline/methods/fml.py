@@ -20,6 +20,7 @@ from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select
 
 
@@ -35,7 +36,7 @@ class FML(Personal):
     """Key idea: a small model that everybody trains carries knowledge between models of any kind.
 
     Attributes:
-        common: architecture of the common model.
+        common: architecture of the common model; None takes the smallest of the clients'.
         alpha: α, how much the own model listens to the labels; the rest to the common model. 0.5 is usual.
         beta: β, the same for the common model, which listens to the own one.
     """
@@ -44,13 +45,17 @@ class FML(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
 
-    common: str = "lenet"
+    common: str | None = None
     alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
     beta: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
     def init(self, fed: Federation) -> FMLState:
         """Start from the common initial models."""
-        return FMLState(fed.initial_models(), fed.initial_model(self.common))
+        return FMLState(fed.initial_models(), fed.initial_model(self.architecture(fed)))
+
+    def architecture(self, setting: Setting) -> str:
+        """Return the name of the common model's architecture."""
+        return self.common or setting.smallest_architecture
 
     def round(self, state: FMLState, cohort: list[int], t: int, fed: Federation) -> tuple[FMLState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of images."""
@@ -61,13 +66,13 @@ class FML(Personal):
     def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
         """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""
         before = {n: (own, common) for n, own in models.items()}
-        calls = {n: (*pair, self, t) for n, pair in before.items()}
+        calls = {n: (*pair, self, self.architecture(fed), t) for n, pair in before.items()}
         pairs = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
         return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
 
 
 def train_pair(
-    space: Workspace, n: int, own: Params, common: Params, method: FML, t: int
+    space: Workspace, n: int, own: Params, common: Params, method: FML, architecture: str, t: int
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.
 
@@ -79,11 +84,12 @@ def train_pair(
         n: the client.
         own: weights of its own model.
         common: weights of the common model.
-        method: says the architecture of the common model, α and β.
+        method: says α and β.
+        architecture: of the common model.
         t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, n)
-    module, companion = space.module(n, own).train(), space.module(method.common, common, "common").train()
+    module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
     step = count()
 
     def loss(batch: Tensor) -> Tensor:
