@@ -106,3 +106,19 @@ def test_what_cannot_be_is_refused(settings: dict[str, object], message: str) ->
     with pytest.raises(InputError) as error:
         federation("digits", **settings)  # type: ignore[arg-type]
     assert message in str(error.value)
+
+
+def test_clients_start_from_pretrained_weights(tmp_path: Path) -> None:
+    weights = models.build("mlp", (1, 28, 28), 3).state_dict()
+    torch.save(weights, tmp_path / "mlp.pth")
+    fed = federation(
+        "digits", clients=5, architectures={"mlp": 2, "cnn": 3}, folder=tmp_path, pretrained={"mlp": "mlp.pth"}
+    )
+    assert [client.architecture for client in fed.clients] == ["mlp", "cnn", "mlp", "cnn", "cnn"]
+    found = fed.initial_models()[2]
+    assert torch.equal(found["1.weight"], weights["1.weight"])
+    assert found["3.weight"].shape == (10, 64)  # drawn: the file's has three classes
+    with pytest.raises(InputError, match=r"An architecture of federation\.pretrained is 'lenet', which does not exist"):
+        federation("digits", clients=5, architectures=["mlp"], folder=tmp_path, pretrained={"lenet": "mlp.pth"})
+    with pytest.raises(InputError, match=r"the path '\.\./mlp\.pth' leaves "):
+        federation("digits", clients=5, architectures=["mlp"], folder=tmp_path, pretrained={"mlp": "../mlp.pth"})

@@ -83,6 +83,8 @@ def check_names(name: str, experiment: Experiment) -> None:
     for architecture in experiment.models():
         if not is_family(architecture):
             check_extension(f"{name}.architectures", architecture, MODELS, find)
+    for architecture in experiment.pretrained:
+        check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
     if experiment.clients is not None:
         with saying(f"{name}."):
             dealt(experiment.architectures, range(experiment.clients))

@@ -256,6 +256,7 @@ class Experiment(Settings):
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()
     architectures: Architectures = ["mlp"]
+    pretrained: dict[str, str] = {}
     private: Private
     public: Public = Public()
     image: Image | None = None  # None: inputs stay as they are
@@ -275,7 +276,7 @@ class Experiment(Settings):
     def of_data(self) -> dict[str, Any]:
         """Return what the data of the federation depend on, as plain values."""
         public = {"source": True, "share": True}
-        own = dict.fromkeys(("seeds", "clients", "private", "image", "partition"), True)
+        own = dict.fromkeys(("seeds", "clients", "pretrained", "private", "image", "partition"), True)
         return self.model_dump(include={**own, "public": public})
 
     def shared(self) -> dict[str, Any]:

@@ -116,6 +116,7 @@ class FederatedData:
         settings: that it was made with, as plain values.
         skew: kind and levels by which images differ between clients, see `FeatureSkew`; None where they do not.
         names: by seed, what the source calls the clients; empty where a scheme dealt out its samples.
+        pretrained: by architecture, weights that its clients start from in the place of drawn ones.
     """
 
     private: LabelledDataset
@@ -124,6 +125,7 @@ class FederatedData:
     settings: dict[str, Any] = field(default_factory=dict)
     skew: tuple[str, int] | None = None
     names: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    pretrained: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
@@ -135,6 +137,7 @@ class FederatedData:
             "settings": self.settings,
             "skew": self.skew,
             "names": self.names,
+            "pretrained": self.pretrained,
         }
 
     @classmethod
@@ -145,7 +148,7 @@ class FederatedData:
             for seed, clients in values["partitions"].items()
         }
         private, public = LabelledDataset(**values["private"]), PublicSet(**values["public"])
-        return cls(private, public, partitions, *(values[name] for name in ("settings", "skew", "names")))
+        return cls(private, public, partitions, *(values[name] for name in ("settings", "skew", "names", "pretrained")))
 
     @cached_property
     def seeds(self) -> dict[int, SeedData]:

@@ -6,14 +6,14 @@ to `MODELS`; one outside this package is named by its dotted path, ``my_package.
 timm as ``torchvision:resnet18``. These are imported only by the builders that need them, when they are called.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
-from ktpfl_pipeline.models import zoo
+from ktpfl_pipeline.models import pretrained, zoo
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
 from ktpfl_pipeline.models.cnn1d import cnn1d
@@ -73,13 +73,14 @@ def module_of(name: str) -> str:
     return zoo.__name__ if is_family(name) else name.partition(":")[0]
 
 
-def build(name: str, shape: Shape, classes: int) -> nn.Module:
+def build(name: str, shape: Shape, classes: int, weights: Mapping[str, pretrained.Weights] | None = None) -> nn.Module:
     """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
 
     Args:
         name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, or a dotted path.
         shape: of one input, (channels, height, width) of an image.
         classes: number of logits, at least 2.
+        weights: by architecture, what is taken in the place of drawn ones where it fits; see `pretrained.load`.
 
     Returns:
         A module in training mode from numbers (n, *shape) to logits (n, classes).
@@ -95,4 +96,7 @@ def build(name: str, shape: Shape, classes: int) -> nn.Module:
     builder = find(name)
     if classes < 2:
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
-    return builder(tuple(shape), classes)
+    model = builder(tuple(shape), classes)
+    if weights and name in weights:
+        pretrained.load(name, model, weights[name])
+    return model

@@ -28,5 +28,5 @@ def prepare(experiment: Experiment, raw_folder: Path, images: dict[str, Any] | N
         images[other] = load_public(experiment, raw_folder, images[own])
     public_set = sample_public_set(experiment, images[own], images[other])
     table = partition_clients(experiment, images[own], public_set)
-    data: FederatedData = join(experiment, images[own], public_set, table)
+    data: FederatedData = join(experiment, images[own], public_set, table, raw_folder)
     return data

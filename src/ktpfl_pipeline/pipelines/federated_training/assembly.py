@@ -32,7 +32,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         public=own.standardised(own.public),
         public_batch_size=experiment.public.batch,
         classes=own.classes,
-        build=partial(models.build, shape=own.private.shape, classes=own.classes),
+        build=partial(models.build, shape=own.private.shape, classes=own.classes, weights=data.pretrained),
         seed=seed,
         rounds=experiment.rounds,
         training=recipes.local_training(experiment.training),

@@ -71,6 +71,7 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         "data": job.data.seeds[fed.seed].fingerprint,
         "code": code_version(type(made), experiment),
         **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
+        **({"pretrained": models.pretrained.fingerprint(job.data.pretrained)} if job.data.pretrained else {}),
         **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.models()) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
@@ -94,7 +95,12 @@ def code_version(method: type, experiment: Experiment) -> str:
     images = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]
     readers = [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
-    put_together = {Path(assembly.__file__), Path(recipes.__file__), PACKAGE / "models" / "__init__.py"}
+    put_together = {
+        Path(assembly.__file__),
+        Path(recipes.__file__),
+        PACKAGE / "models" / "__init__.py",
+        PACKAGE / "models" / "pretrained.py",
+    }
     files = {*put_together, *(PACKAGE / "core").rglob("*.py")}
     for module in (method.__module__, *makers, *readers):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)

@@ -1,8 +1,12 @@
 """Nodes around the partition."""
 
+import logging
+from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
+
+logger = logging.getLogger(__name__)
 
 
 def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> Any:
@@ -21,7 +25,7 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
     return to_table(partitions, private.labels, owners(private, partitions) if settings.scheme == NATURAL else None)
 
 
-def join(experiment: Experiment, private: Any, public_set: Any, partition: Any) -> Any:
+def join(experiment: Experiment, private: Any, public_set: Any, partition: Any, raw_folder: Path) -> Any:
     """Return the `FederatedData` that every method is given, with the indices as they were saved."""
     from ktpfl_pipeline.data.federated import FederatedData
     from ktpfl_pipeline.data.partition import NATURAL
@@ -30,7 +34,24 @@ def join(experiment: Experiment, private: Any, public_set: Any, partition: Any) 
     partitions, asked = from_table(partition), experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
     names = owners(private, partitions) if asked.scheme == NATURAL else {}
-    return FederatedData(private, public_set, partitions, experiment.of_data(), skew, names)
+    return FederatedData(
+        private, public_set, partitions, experiment.of_data(), skew, names, _pretrained(experiment, private, raw_folder)
+    )
+
+
+def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[str, Any]:
+    """Return the pretrained weights by architecture, each tried on its model."""
+    from ktpfl_pipeline import models
+    from ktpfl_pipeline.data.sources.arguments import path_in
+
+    found = {}
+    for name, file in experiment.pretrained.items():
+        path = path_in("pretrained", file, raw_folder, "pretrained: {resnet18: weights/resnet18.pth}")
+        found[name] = models.pretrained.read(path)
+        model = models.build(name, private.shape, int(private.labels.max()) + 1)
+        taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
+        logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn anew.")
+    return found
 
 
 def draw_partition(federation: Any) -> Any:

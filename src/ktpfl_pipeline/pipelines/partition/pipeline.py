@@ -12,7 +12,7 @@ def create_pipeline() -> Pipeline:
     return Pipeline(
         [
             step(partition_clients, made_of, "partition"),
-            step(join, [*made_of, "partition"], "federation"),
+            step(join, [*made_of, "partition", "raw_folder"], "federation"),
             step(draw_partition, "federation", "labels_per_client"),
         ]
     )

@@ -1,0 +1,88 @@
+"""Pretrained weights from a file of the user's own: read without running anything, and taken where they fit."""
+
+import hashlib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.errors import InputError
+
+Weights = Mapping[str, Tensor]
+"""A module's parameters and buffers by name."""
+
+
+def read(file: Path) -> dict[str, Tensor]:
+    """Return the weights in a file: torch's, a mapping of tensors or one that has it as ``state_dict``; or safetensors.
+
+    Raises:
+        InputError: if there is no such file, or nothing but tensors can be read from it safely.
+    """
+    if not file.is_file():
+        raise InputError(f"there is no file {file}: correct the path of the pretrained weights.")
+    try:
+        safetensors = file.suffix == ".safetensors"
+        found: Any = _safetensors(file) if safetensors else torch.load(file, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a damaged or hostile file brings about
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise InputError(
+            f"{file} cannot be read as weights ({type(error).__name__}: {reason}): give a file of tensors alone, which "
+            "torch.save(model.state_dict(), file) writes; nothing in it may run code."
+        ) from None
+    for key in ("state_dict", "model"):
+        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
+            found = found[key]
+    if not isinstance(found, Mapping) or not all(map(_plain, found.values())):
+        raise InputError(f"{file} holds no weights: it must be a mapping of names to tensors, as state_dict() returns.")
+    return {str(name).removeprefix("module."): tensor.detach().contiguous() for name, tensor in found.items()}
+
+
+def _plain(value: Any) -> bool:
+    """Say whether a value is a tensor whose numbers lie one after another."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_quantized or value.is_meta)
+
+
+def _safetensors(file: Path) -> dict[str, Tensor]:
+    if find_spec("safetensors") is None:
+        raise InputError(f"{file} needs safetensors, which is not installed: pip install safetensors.")
+    from safetensors.torch import load_file
+
+    found: dict[str, Tensor] = load_file(file)
+    return found
+
+
+def load(name: str, module: nn.Module, weights: Weights) -> int:
+    """Give a module those of the `weights` whose names and shapes are its own, and return how many parameters had one.
+
+    The others keep their values: the output layer, and a first convolution that was fitted to other channels.
+
+    Raises:
+        InputError: if no parameter of the architecture `name` has one, or one is not a number.
+    """
+    own = module.state_dict()
+    fitting = {key: tensor for key, tensor in weights.items() if key in own and tensor.shape == own[key].shape}
+    taken = [key for key, _ in module.named_parameters() if key in fitting]
+    if not taken:
+        raise InputError(
+            f"none of the {len(weights)} tensors of the pretrained weights of {name} has a name and a shape that it "
+            "knows: give those of this architecture."
+        )
+    if odd := [key for key, tensor in fitting.items() if not tensor.isfinite().all()]:
+        raise InputError(f"the pretrained weights of {name} have values that are not finite in {odd[0]}: give others.")
+    module.load_state_dict(fitting, strict=False)
+    return len(taken)
+
+
+def fingerprint(weights: Mapping[str, Weights]) -> str:
+    """Return a hash of the weights of several architectures."""
+    digest = hashlib.sha256()
+    for name, own in sorted(weights.items()):
+        for key, tensor in own.items():
+            digest.update(f"{name}:{key}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
