@@ -9,6 +9,7 @@ import torch
 from bad_data import IMAGES, LABELS, configuration
 from project_copy import EXPERIMENT, ROOT
 
+from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
