@@ -39,6 +39,15 @@ def test_an_environment_may_add_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reading.recall()["theirs"] == {**EXPERIMENT, "rounds": 2}
 
 
+@pytest.mark.parametrize("before", [["mlp", "cnn"], {"mlp": 3, "cnn": 2}])
+def test_an_environment_may_deal_architectures_out_anew(tmp_path: Path, before: object) -> None:
+    """A mapping takes the place of a list, and of another mapping: with what was there it would not add up."""
+    context(tmp_path, parameters={"digits": {**EXPERIMENT, "architectures": before}})
+    (tmp_path / "conf" / "local" / "parameters.yml").write_text("digits: {architectures: {lenet: 4, mlp: 1}}")
+    configure_project("ktpfl_pipeline")
+    assert reading.recall()["digits"] == {**EXPERIMENT, "architectures": {"lenet": 4, "mlp": 1}}
+
+
 def test_a_run_reads_them_once_and_hands_them_to_kedro(tmp_path: Path) -> None:
     token = tracking._tracker.set(None)
     run = context(tmp_path, {"digits": {"rounds": 3}}, parameters={"digits": EXPERIMENT, "mine": {"like": "digits"}})

@@ -10,6 +10,8 @@ from ktpfl_pipeline.core.errors import InputError
 
 LIKE = "like"
 """The key that names the section from which is taken what a section leaves out."""
+WHOLE = ("architectures",)
+"""Settings whose mapping is one value: a federation of 9 LeNets and 3 MLPs, say."""
 RESERVED = ("compare_", "overview")
 """How no experiment's name begins: pipelines are called so."""
 
@@ -30,10 +32,11 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deep_merge(base: Any, change: Any) -> Any:
-    """Return `base` with the values of `change` in place, at any depth; lists are replaced whole."""
+    """Return `base` with the values of `change` in place, at any depth; lists and `WHOLE` settings are replaced."""
     if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
         return change
-    return {**base, **{name: deep_merge(base.get(name), value) for name, value in change.items()}}
+    kept = {name: None if name in WHOLE else base.get(name) for name in change}
+    return {**base, **{name: deep_merge(kept[name], value) for name, value in change.items()}}
 
 
 def _complete(name: str, sections: Mapping[str, Any]) -> Any:

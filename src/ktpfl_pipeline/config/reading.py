@@ -4,6 +4,7 @@ Kedro registers pipelines without any settings at hand, but not before they are 
 the settings has called `remember`; where none was called, as in `kedro registry list`, `recall` reads them itself.
 """
 
+import contextlib
 import copy
 import os
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ktpfl_pipeline.config import files, parsing
+from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.core.errors import InputError
 
 _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
@@ -26,9 +28,20 @@ def sections(loader: Any) -> dict[str, Any]:
     Raises:
         InputError: if they cannot be read; MissingConfigException: if there are none.
     """
-    configured = copy.copy(loader)
-    configured.runtime_params = {}  # Kedro lets `--params` make sections that no file has
-    return parsing.merged(read(configured, "parameters"), loader.runtime_params or {})
+    base, overlay = loader.base_env, loader.env or loader.default_run_env
+    configured = _sections_of(loader, base)
+    if overlay != base:
+        with contextlib.suppress(MissingConfigException):  # it need not have any
+            configured = deep_merge(configured, _sections_of(loader, overlay))
+    return parsing.merged(configured, loader.runtime_params or {})
+
+
+def _sections_of(loader: Any, environment: str) -> dict[str, Any]:
+    """Return what stands in one environment: Kedro would not put a mapping in the place of a list."""
+    alone = copy.copy(loader)
+    alone.base_env = alone.env = environment
+    alone.runtime_params = {}  # Kedro lets `--params` make sections that no file has
+    return read(alone, "parameters")
 
 
 def remember(found: dict[str, Any] | None) -> None:
