@@ -357,7 +357,7 @@ class TestLabels:
         (named,) = figures.labels_per_client([[30, 10, 0], [0, 20, 20]], "Images", ["LeNet 0", "MLP 1"]).axes
         assert [label.get_text() for label in named.get_yticklabels()] == ["LeNet 0", "MLP 1"]
 
-    @pytest.mark.parametrize("shape", [(1, 1), (2, 62), (100, 10)])
+    @pytest.mark.parametrize("shape", [(1, 1), (2, 20), (100, 10)])
     def test_any_shape(self, shape):
         (axes,) = figures.labels_per_client(np.ones(shape, int).tolist(), "Images").axes
         assert len(axes.patches) == shape[0] * shape[1]

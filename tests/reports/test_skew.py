@@ -31,6 +31,9 @@ def test_owners_are_called_by_their_names():
     picture = skew.blocks(summarise(named, {}))[0]
     assert [tick.get_text() for tick in picture.figure.axes[0].get_yticklabels()] == ["ann", "bo"]
     assert client_title(summarise(named, {}), 1).endswith(" bo")
+    learned = [replace(each, coefficients=[[0.5, 0.5]] * 2) for each in named]
+    matrix = skew.figures.coefficient_heatmaps(summarise(learned, {}))
+    assert {tick.get_text() for tick in matrix.axes[0].get_yticklabels()} == {"ann", "bo"}
     drawn = [named[0], replace(named[1], names=["bo", "cy"])]
     assert client_title(summarise(drawn, {}), 1).endswith(" 1")
 

@@ -76,8 +76,8 @@ def readable(colour: str) -> str:
 
 
 def architecture_title(architecture: str) -> str:
-    """Return what an architecture is called in figures."""
-    return _ARCHITECTURES.get(architecture, architecture)
+    """Return what an architecture is called in figures, without the library or package that it comes from."""
+    return _ARCHITECTURES.get(architecture, architecture.rpartition(":")[2])
 
 
 def label_colours(classes: int) -> list[str]:

@@ -37,7 +37,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     figure, axes = single(0.22 * len(ranked) + 1.15, width=6.0)
     ends = [each.ends or (each.mean, each.mean) for _, each in ranked]
     reach = [max(map(abs, pair)) for pair in ends]
-    limit = 1.08 * max(min(max(reach), FAR * median(reach)), 0.001)
+    limit = 1.08 * max(min(max(reach), FAR * median(reach)), 0.005)  # of half a point at least
     axes.set_xlim(max(-limit, 1.15 * min(-0.1 * limit, *(low for low, _ in ends))), limit)
     left, right = axes.get_xlim()
     for row, ((title, each), (low, high)) in enumerate(zip(ranked, ends, strict=True)):

@@ -48,7 +48,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
     order = _by_labels(run.label_counts)
     learned = _ordered(run.coefficients, order)
     similar = _ordered(label_similarity(torch.tensor(run.label_counts)).numpy(), order)
-    n, names = len(order), [client_title(result, client) for client in order]
+    n, names = len(order), [_title(result, client) for client in order]
     figure = base.blank(0.5 * WIDTH + 0.5)
     left, right = figure.subplots(1, 2)
     size = min(8.0, max(4.0, 0.62 * 72 * 0.36 * WIDTH / n))
@@ -71,6 +71,12 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
     left.set(xlabel="Teacher", ylabel="Student")
     right.set(xlabel="Client")
     return figure
+
+
+def _title(result: MethodResult, client: int) -> str:
+    """Return a client's own name, which says more than a number, or else what other figures call it."""
+    name = "".join(result.runs[0].names[client : client + 1])
+    return client_title(result, client) if name.isdecimal() or not name else name
 
 
 @styled

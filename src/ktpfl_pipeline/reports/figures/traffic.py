@@ -15,6 +15,8 @@ from ktpfl_pipeline.reports.style import MUTED, PAPER, look, readable
 
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
 """Points across and upward from a mark at which its name may stand."""
+NARROWEST = 0.04
+"""The least range of accuracies upward: two digits behind a percent would tell nothing apart."""
 
 
 @styled
@@ -82,6 +84,9 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
         axes.margins(x=0.12, y=0.1)
     else:
         axes.set_xticks([])
+    low, high = axes.get_ylim()
+    room = max(0.0, NARROWEST - (high - low)) / 2
+    axes.set_ylim(low - room, high + room)
     axes.yaxis.set_major_formatter(PERCENT)
     plain(axes, grid="y")
     return handles
