@@ -19,7 +19,7 @@ import yaml
 from kedro.config import OmegaConfigLoader
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config import inheritance, parsing, reading
 from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
@@ -146,7 +146,9 @@ class TestGuide:
 
 
 @cache
-def pipelines() -> set[str]:
+def pipelines(environment: str) -> set[str]:
+    """Return the names of an environment's pipelines, which are those of its sections."""
+    reading.remember(parsing.merged(configured(environment), {}))
     return set(register_pipelines())
 
 
@@ -177,9 +179,10 @@ def configured(environment: str) -> dict[str, Any]:
     return dict(OmegaConfigLoader(str(PROJECT / "conf"), env=environment, **arguments)["parameters"])
 
 
-def check(environment: str | None, parameters: dict[str, Any]) -> None:
-    """Check the sections that are given parameters, as a run does before anything is trained."""
-    sections = parsing.merged(configured(environment or "base"), parameters)
+def check(environment: str | None, parameters: dict[str, Any], written: dict[str, Any] | None = None) -> None:
+    """Check the sections that are given parameters, or `written` into conf/, as a run does before it trains."""
+    sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
+    parameters = parameters or written or {}
     experiments = (sections[name].get("experiment", name.removeprefix("tune_")) for name in parameters)
     related = {*parameters, *experiments}
     parsing.check({name: section for name, section in sections.items() if name in related})
@@ -197,14 +200,14 @@ class TestCommands:
         monkeypatch.chdir(configuration)
         given = run.make_context("run", shlex.split(line, comments=True)[2:]).params
         names = [given["pipeline"]] if given.get("pipeline") else given["pipelines"] or []
-        assert set(names) <= pipelines()
+        assert set(names) <= pipelines(given["env"] or "base")
         check(given["env"], given["params"])
 
     @pytest.mark.parametrize("page", [page for page in PAGES if "# conf/" in page.read_text("utf-8")], ids=by_path)
     def test_files_of_settings_may_stand_under_conf(self, page: Path) -> None:
         for found in YAML.finditer(page.read_text("utf-8")):
             if found["file"].endswith("parameters.yml"):
-                check(None, yaml.safe_load(found["text"]))
+                check(None, {}, yaml.safe_load(found["text"]))
 
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
