@@ -1,0 +1,68 @@
+"""Every method trains models with LayerNorm and with GroupNorm, and those whose head is a convolution where it can.
+
+BatchNorm is in the toy architectures of the contract.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+import toy
+from torch import nn
+
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.methods import METHODS, create
+
+FOR_HEADS = {"fedproto": "feature", "fedrep": "head"}
+"""Methods that look for a linear layer, and what it is to them."""
+
+
+def build(name: str) -> nn.Module:
+    """Return ``layer``, with LayerNorm, ``group``, with GroupNorm, or ``convolutional``, without a linear layer."""
+    stem = [nn.Conv2d(1, 4, 3, stride=2)]  # 4 x 3 x 3
+    layers: dict[str, list[nn.Module]] = {
+        "layer": [*stem, nn.LayerNorm([4, 3, 3]), nn.ReLU(), nn.Flatten(), nn.Linear(36, toy.CLASSES)],
+        "group": [*stem, nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(36, toy.CLASSES)],
+        "convolutional": [*stem, nn.ReLU(), nn.Conv2d(4, toy.CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()],
+    }
+    return nn.Sequential(*layers[name])
+
+
+def federation(*architectures: str) -> Federation:
+    return toy.federation(3, architectures=architectures, build=build)
+
+
+def after_a_round(method: str, fed: Federation) -> dict[int, Params]:
+    made = create(method, {"common": fed.clients[0].architecture} if method == "fml" else {})
+    run = engine.run(made, fed, engine.Schedule(rounds=1))
+    assert not run.history[0].diverged
+    return made.personal(run.state, [client.id for client in fed.clients], fed)
+
+
+@pytest.mark.parametrize("norm", ["layer", "group"])
+@pytest.mark.parametrize("method", METHODS)
+def test_normalised_models_are_trained(method: str, norm: str) -> None:
+    """Weights and shifts of the normalisation too, which go with the model."""
+    fed = federation(norm)
+    for n, params in after_a_round(method, fed).items():
+        start = fed.initial_model(fed.by_id[n].architecture)
+        assert params.keys() == start.keys()
+        for name, tensor in params.items():
+            assert tensor.isfinite().all(), name
+            assert not torch.equal(tensor, start[name]), name
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in FOR_HEADS])
+def test_a_convolution_may_be_the_head(method: str) -> None:
+    models: Any = after_a_round(method, federation("convolutional"))
+    assert toy.finite(models)
+
+
+@pytest.mark.parametrize("method", FOR_HEADS)
+def test_methods_that_need_a_linear_layer_say_so(method: str) -> None:
+    """Torchvision's SqueezeNet has none."""
+    with pytest.raises(InputError, match=rf"has no linear layer .* {FOR_HEADS[method]}; leave {method} out"):
+        after_a_round(method, federation("convolutional"))
