@@ -60,6 +60,17 @@ def test_owners_below_the_minimum_are_left_out_and_the_log_says_so(caplog):
     assert "Seed 3: 2 of 4 clients have fewer than 21 samples: without bo, di." in caplog.text
 
 
+def test_owners_of_whom_nothing_was_kept_are_no_clients(caplog):
+    """`private.classes` and `private.samples` keep some samples, and all names."""
+    kept = DATA.take((OWNERS != 1).nonzero().flatten())
+    with caplog.at_level(logging.INFO):
+        parts = natural(kept, None, 0)
+    assert [{int(n) for n in kept.owners[torch.cat(own)]} for own in parts.values()] == [{0}, {2}, {3}]
+    assert "Seed 0: 1 of 4 clients have no samples: without bo." in caplog.text
+    with pytest.raises(InputError, match="of 4 clients is not possible: the source has 3 of them"):
+        natural(kept, 4, 0)
+
+
 def test_samples_outside_the_pool_are_nobodys():
     pool = torch.arange(0, 172, 2)
     parts = natural(DATA, None, 0, pool=pool)
@@ -78,7 +89,7 @@ def test_samples_outside_the_pool_are_nobodys():
         (replace(DATA, test=OWNERS != 1), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS == 0), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS < 0), {}, "and 0 to test on, and each client needs at least 2 to train on, 1 to"),
-        (DATA, {"pool": torch.arange(0)}, "has 0 samples to train and validate on and 0 to test on"),
+        (DATA, {"pool": torch.arange(0)}, "federation of 0 clients is not possible: the source has 0 of them. Choose"),
     ],
 )
 def test_what_does_not_fit_is_refused(data, changes, words):

@@ -35,7 +35,7 @@ def natural(
         dataset: an `OwnedDataset`, M samples.
         clients: N, how many of the owners take part, drawn anew with each seed; None for all.
         seed: the run's seed; the split of an owner does not depend on who else takes part.
-        minimum: an owner with fewer samples is left out, which the log tells.
+        minimum: an owner with fewer samples, or with none, is left out, which the log tells.
         test_share: as of `partition`; unused where the source says what is tested on.
         validation_share: as of `partition`.
         pool: (n,), indices of the samples that take part, each once; None for all.
@@ -55,11 +55,12 @@ def natural(
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
     owners = dataset.owners.numpy()[indices]
     sizes = np.bincount(owners, minlength=len(dataset.names))
-    kept = np.flatnonzero(sizes >= minimum)
+    fewest = max(minimum, 1)  # private.classes and private.samples may leave an owner without any
+    kept = np.flatnonzero(sizes >= fewest)
     if len(kept) < len(sizes):
-        out = ", ".join(dataset.names[owner] for owner in np.flatnonzero(sizes < minimum)[:10])
-        left = len(sizes) - len(kept)
-        logger.info(f"Seed {seed}: {left} of {len(sizes)} clients have fewer than {minimum} samples: without {out}.")
+        out = ", ".join(dataset.names[owner] for owner in np.flatnonzero(sizes < fewest)[:10])
+        few = f"fewer than {fewest} samples" if fewest > 1 else "no samples"
+        logger.info(f"Seed {seed}: {len(sizes) - len(kept)} of {len(sizes)} clients have {few}: without {out}.")
     if clients is None:
         clients = len(kept)
     if not 1 <= clients <= len(kept):
