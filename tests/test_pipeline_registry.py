@@ -45,10 +45,10 @@ def test_names() -> None:
     sweeps = {
         f"sweep_{name}" for name in ("local_epochs", "distillation_steps", "rho", "public_batch", "public_source")
     } | {"sweep_alpha", "sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"}
-    swept = {"digits_dirichlet", "compare_digits_dirichlet"}  # what sweep_alpha is of
-    comparisons = {f"compare_{name}" for name in experiments}
     tunings = {f"tune_{name}" for name in experiments}
-    assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, *swept, "overview", "__default__"}
+    experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet"}
+    comparisons = {f"compare_{name}" for name in experiments}
+    assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "__default__"}
 
 
 @pytest.mark.parametrize(
