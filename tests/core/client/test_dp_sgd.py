@@ -167,6 +167,24 @@ class TestRun:
             assert [r.epsilon for r in other.history] == [r.epsilon for r in straight.history]
         assert not toy.same(self.run(seed=1).state, straight.state)
 
+    def test_adam_takes_the_private_gradients_and_keeps_its_moments(self) -> None:
+        """Without noise and clipping, and with all images in each step, it is local training; augmented, it repeats."""
+
+        def trained(privacy: Privacy | None, **changes: Any) -> tuple[Any, Any]:
+            recipe: dict[str, Any] = {"optimizer": "adam", "optimizer_state": "kept", "label_smoothing": 0.1}
+            training = LocalTraining(2, ALL, 0.05, privacy=privacy, **recipe, **changes)
+            fed = federation(None, training=training, rounds=2)
+            return engine.run(create("local"), fed, Schedule(2)).state, fed.optimizers.kept["train"]
+
+        (plain, _), (private, moments) = trained(None), trained(Privacy(0.0, HUGE))
+        assert toy.distance(private.models, plain.models) < 1e-6
+        assert all(float(state["0.step"]) == 4 for state in moments.values())
+        augmentation = ({"crop": {"padding": 2}}, {"flip": {}})
+        noisy = trained(Privacy(1.0), augmentation=augmentation)
+        assert toy.finite(noisy[0])
+        assert toy.same(trained(Privacy(1.0), augmentation=augmentation), noisy)
+        assert not toy.same(trained(Privacy(1.0)), noisy)
+
     def test_history_has_what_each_client_spent(self) -> None:
         history = self.run().history
         assert len(set(history[-1].epsilon)) > 1
