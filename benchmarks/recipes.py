@@ -1,7 +1,7 @@
 """What a recipe costs: a round of local training by each, beside the plain step, in one run and in turn.
 
     python benchmarks/recipes.py                 one client, a LeNet and a ResNet-18, 500 images of 3x32x32
-    python benchmarks/recipes.py 500 5           images, turns
+    python benchmarks/recipes.py 500 5 lenet     images, turns, architectures
 
 prints a table and writes it to benchmarks/results/<date>-recipes.md. Images are random, as only time is measured.
 """
@@ -52,12 +52,12 @@ def rounds(architecture: str, images: int, recipe: dict[str, Any]) -> Callable[[
     return lambda: fed.train(start, 1)
 
 
-def main(images: int = 500, turns: int = 5) -> None:
+def main(images: int = 500, turns: int = 5, *architectures: str) -> None:
     """Take all recipes in turn, and write the table down."""
     head = "| architecture | recipe | seconds a round | × plain SGD's, median of turns | lowest, highest |"
     lines = [f"# Recipes, {measure.today()}", "", f"{measure.hardware()}, 1 thread; one client, {images} images of", ""]
     lines[-1:] = [f"3×32×32, batches of 128, one epoch; {turns} turns.", "", head, "| --- | --- | --- | --- | --- |"]
-    for architecture in ("lenet", "resnet18"):
+    for architecture in architectures or ("lenet", "resnet18"):
         ways = {name: measure.Way(rounds, architecture, images, recipe) for name, recipe in RECIPES.items()}
         times, _ = measure.in_turn(ways, turns)
         for way in ways.values():
@@ -71,4 +71,4 @@ def main(images: int = 500, turns: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])

@@ -214,6 +214,16 @@ class TestCommands:
             check("test", {"hetero_digits": {"round": 3}})
 
 
+@pytest.mark.parametrize("kind", ["experiments", "augmentations", "sweeps", "tunings"])
+def test_every_setting_has_a_meaning_in_the_reference(kind: str) -> None:
+    pytest.importorskip("sphinx")
+    table = runpy.run_path(str(DOCS / "_ext" / "settings_reference.py"))["page"](kind)
+    assert f"{{settings}} {kind}\n" in (DOCS / "reference" / "settings.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*) \| (.*) \|$", table, re.MULTILINE)
+    assert rows
+    assert [setting for setting, meaning in rows if not meaning.strip()] == []
+
+
 def text_of(page: Path) -> str:
     """Return what is read of a page, without its code."""
     text = page.read_text("utf-8")

@@ -1,10 +1,12 @@
 """Tables of every setting: types and bounds from config/schema.py, meanings from the comments of conf/base.
 
-In a page, ``experiments``, ``sweeps``, ``tunings`` or ``methods`` stands in a block named ``{settings}``.
+In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings`` or ``methods`` stands in a block named
+``{settings}``.
 """
 
 import dataclasses
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 from docutils import nodes
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -52,6 +55,8 @@ def allowed(field: dict[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
         return f"list of {allowed(field['items'])}"
+    if field.get("type") == "boolean":
+        return "`true`, `false`"
     kind = {"integer": "whole number", "number": "number", "string": "text", "null": "`null`", "object": "mapping"}
     bounds = [f"{sign} {field[key]:g}" for key, sign in BOUNDS.items() if key in field and abs(field[key]) < HUGE]
     return " ".join([kind.get(field.get("type", ""), "see its meaning"), ", ".join(bounds)]).strip()
@@ -62,13 +67,23 @@ def settings(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str
     form = model.model_json_schema(mode="validation")
     for name, field in model.model_fields.items():
         path = f"{above}{name}"
-        kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
-        below = [each for each in kinds if inspect.isclass(each) and issubclass(each, BaseModel)]
+        below = groups(field)
         for group in below:
             yield from settings(group, f"{path}.")
         if not below:
-            default = "required" if field.is_required() else f"`{'null' if field.default is None else field.default}`"
+            default = "required" if field.is_required() else written(field.default)
             yield path, allowed(form["properties"][name]), default
+
+
+def groups(field: FieldInfo) -> list[type[BaseModel]]:
+    """Return the group of settings that a field is; none where it is a setting itself."""
+    kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    return [each for each in kinds if inspect.isclass(each) and issubclass(each, BaseModel)]
+
+
+def written(value: Any) -> str:
+    """Return a value as it is written in YAML."""
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def meanings(method: type) -> dict[str, str]:
@@ -87,9 +102,7 @@ def hyperparameters(name: str) -> str:
     method = create(name, {})
     known = meanings(type(method))
     values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
-    rows = [
-        [f"`{key}`", f"`{'null' if value is None else value}`", known.get(key, "")] for key, value in values.items()
-    ]
+    rows = [[f"`{key}`", written(value), known.get(key, "")] for key, value in values.items()]
     given = table(["setting", "default", "meaning"], rows) if rows else "Nothing to set."
     return f"**{title(name)}**, `{name}`\n\n{given}"
 
@@ -106,11 +119,14 @@ def page(what: str) -> str:
         return "\n\n".join(map(hyperparameters, METHODS))
     model, file = {
         "experiments": (schema.Experiment, "parameters_hetero.yml"),
+        "augmentations": (schema.Change, "parameters_hetero.yml"),
         "sweeps": (schema.Sweep, "parameters_sweep.yml"),
         "tunings": (schema.Tune, "parameters_tune.yml"),
     }[what]
     said = meanings(model) | comments(BASE / file)
-    if what != "experiments":  # each stands in a section of another name there
+    if what == "augmentations":
+        said = {name: str(kind.__doc__) for name, field in model.model_fields.items() for kind in groups(field)}
+    elif what != "experiments":  # each stands in a section of another name there
         said = {path.rpartition(".")[2]: comment for path, comment in said.items()}
     rows = []
     for path, allows, default in settings(model):
