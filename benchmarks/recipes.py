@@ -1,13 +1,15 @@
-"""What a recipe costs: a round of local training by each, beside the plain step, in one run and in turn.
+"""What a recipe costs: a round of local training by each, beside the plain step, in one process and in turn.
 
     python benchmarks/recipes.py                 one client, a LeNet and a ResNet-18, 500 images of 3x32x32
     python benchmarks/recipes.py 500 5 lenet     images, turns, architectures
 
-prints a table and writes it to benchmarks/results/<date>-recipes.md. Images are random, as only time is measured.
+prints a table and writes it to benchmarks/results/<date>-recipes.md. Times are CPU seconds, which other
+processes change little. Images are random, as only time is measured.
 """
 
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -56,12 +58,16 @@ def main(images: int = 500, turns: int = 5, *architectures: str) -> None:
     """Take all recipes in turn, and write the table down."""
     head = "| architecture | recipe | seconds a round | × plain SGD's, median of turns | lowest, highest |"
     lines = [f"# Recipes, {measure.today()}", "", f"{measure.hardware()}, 1 thread; one client, {images} images of", ""]
-    lines[-1:] = [f"3×32×32, batches of 128, one epoch; {turns} turns.", "", head, "| --- | --- | --- | --- | --- |"]
+    lines[-1:] = [f"3×32×32, batches of 128, one epoch; CPU seconds, {turns} turns.", "", head]
+    lines += ["| --- | --- | ---: | ---: | ---: |"]
     for architecture in architectures or ("lenet", "resnet18"):
-        ways = {name: measure.Way(rounds, architecture, images, recipe) for name, recipe in RECIPES.items()}
-        times, _ = measure.in_turn(ways, turns)
-        for way in ways.values():
-            way.close()
+        ways = {name: rounds(architecture, images, recipe) for name, recipe in RECIPES.items()}
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(turns + 1):
+            for name, way in ways.items():
+                start = time.process_time()
+                way()
+                times[name] += [time.process_time() - start] * (turn > 0)  # the first turn makes what is made once
         for name, taken in times.items():
             ratios = sorted(a / b for a, b in zip(taken, times["plain SGD"], strict=True))
             spread = f"{statistics.median(ratios):.2f} | {ratios[0]:.2f}, {ratios[-1]:.2f}"
