@@ -2,15 +2,24 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from experiment import EXPERIMENT
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import params_of
+from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.pipelines.federated_training.runs import kept_models
+from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.tracking import personal_models
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -31,7 +40,7 @@ def test_mlflow_serves_each_client_its_own_model(folder: Path) -> None:
 
     given = json.loads((folder / "input.json").read_text())["inputs"]
     served = mlflow.pyfunc.load_model(str(folder)).predict(
-        {"client": np.array(given["client"]), "image": np.array(given["image"], dtype=np.uint8)}
+        {"client": np.array(given["client"]), "input": np.array(given["input"], dtype=np.uint8)}
     )
     assert given["client"] == [0, 3]
     np.testing.assert_allclose(served.sum(axis=1), 1.0, rtol=1e-6)
@@ -39,10 +48,45 @@ def test_mlflow_serves_each_client_its_own_model(folder: Path) -> None:
     for place, (n, name) in enumerate(ARCHITECTURES.items()):
         model = models.build(name, (1, 28, 28), 4).eval()
         model.load_state_dict(weights[n])
-        pixels = torch.tensor(given["image"][place]).float() / 127.5 - 1  # as in training
+        pixels = torch.tensor(given["input"][place]).float() / 127.5 - 1  # as in training
         np.testing.assert_allclose(served[place], model(pixels[None]).softmax(1).detach().numpy()[0], rtol=1e-5)
 
 
 def test_a_client_that_there_is_not(folder: Path) -> None:
     with pytest.raises(InputError, match=r"no client 1; there are 0, 3\."):
-        personal_models.PersonalModels(folder).predict({"client": [1], "image": torch.zeros(1, 1, 28, 28)})
+        personal_models.PersonalModels(folder).predict({"client": [1], "input": torch.zeros(1, 1, 28, 28)})
+
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (60, 6, 5)).astype("uint8")
+SERIES = np.random.default_rng(0).normal([[[900.0], [0.001]]], [[[40.0], [0.0002]]], (60, 2, 16)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "image", "kind"),
+    [({"images": IMAGES}, {"channels": 3, "size": 8}, "uint8"), ({"features": SERIES}, None, "float32")],
+    ids=["images", "features"],
+)
+def test_predictions_are_those_of_the_engine(
+    tmp_path: Path, arrays: dict[str, Any], image: dict[str, int] | None, kind: str
+) -> None:
+    """From what the source has: uint8 images, or features whose channels are far from mean 0 and deviation 1."""
+    np.savez(tmp_path / "mine.npz", labels=np.arange(60) % 3, **arrays)
+    own = {"private": {"source": "npz:mine.npz"}, "image": image, "public": {"source": "open_part", "batch": 5}}
+    settings = {"clients": 3, "architectures": ["mlp"], "partition": {"scheme": "dirichlet", "alpha": 5.0}}
+    experiment = parsing.parse("mine", {**EXPERIMENT, **own, **settings, "training": {"epochs": 2}})
+    data = prepare(experiment, tmp_path)
+    fed, method = assemble(experiment, data, 0), create("local")
+    with closing(fed.executor):
+        result = engine.run(method, fed, engine.Schedule(1))
+        theirs = fed.cross_logits(method.personal(result.state, fed.by_id, fed), "test")
+        with kept_models(method, result, fed, data.seeds[0]) as folder:
+            served = personal_models.PersonalModels(folder)
+            example = json.loads((folder / "input.json").read_text())["inputs"]
+            takes = json.loads((folder / "MLmodel").read_text().split("inputs: '")[1].split("'\n")[0])
+    assert [given["tensor-spec"]["dtype"] for given in takes] == ["int64", kind]
+    for n, parts in data.partitions[0].items():
+        inputs = data.private.inputs[parts.test]
+        np.testing.assert_array_equal(example["input"][n], inputs[0])
+        answers = served.predict({"client": [n] * len(inputs), "input": inputs})
+        np.testing.assert_allclose(answers, theirs[n][:, n].softmax(dim=1), rtol=1e-5)
+    assert np.ptp(answers[:, 0]) > 0.01, "the inputs tell"

@@ -1,4 +1,4 @@
-"""The personal models of a run as one model of MLflow: client ids and images in, probabilities out.
+"""The personal models of a run as one model of MLflow: client ids and inputs in, probabilities out.
 
 `mlflow models predict` and `mlflow models serve` read it (``--env-manager=local``, where this package is installed).
 Weights are read with ``weights_only``, and the models are built by the registry: nothing in the folder is run.
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.standardisation import Standardisation
 
 NAME = "personal_models"
 """The folder among the files of a run."""
@@ -27,6 +28,7 @@ def save(
     architectures: Mapping[int, str],
     example: Tensor,
     classes: int,
+    scale: Standardisation | None = None,
 ) -> None:
     """Write the models of a federation's clients.
 
@@ -34,8 +36,9 @@ def save(
         folder: a new folder.
         weights: each client's model by id.
         architectures: what each client's model is called in the registry.
-        example: (B, C, H, W) uint8, an image of each of the first B clients: an input to try the model with.
+        example: (B, *shape) uint8 or float32, an input of each of the first B clients, to try the model with.
         classes: K.
+        scale: how features were standardised for training; None for images.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc
@@ -43,18 +46,19 @@ def save(
     from mlflow.models import Model, ModelSignature
     from mlflow.types import Schema, TensorSpec
 
-    shape = (-1, *example.shape[1:])
-    takes = Schema([TensorSpec(np.dtype("int64"), (-1,), "client"), TensorSpec(np.dtype("uint8"), shape, "image")])
+    given = TensorSpec(example.numpy().dtype, (-1, *example.shape[1:]), "input")
+    takes = Schema([TensorSpec(np.dtype("int64"), (-1,), "client"), given])
     gives = Schema([TensorSpec(np.dtype("float32"), (-1, classes))])
     folder.mkdir(parents=True)
     torch.save({n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}, folder / WEIGHTS)
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
+    built["scale"] = scale and {"mean": scale.mean.tolist(), "std": scale.std.tolist()}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
     model = Model(signature=ModelSignature(takes, gives))
     mlflow.pyfunc.add_to_model(model, loader_module=__name__)
     model.save(folder / "MLmodel")
-    given = {"client": list(weights)[: len(example)], "image": example.tolist()}
-    (folder / "input.json").write_text(json.dumps({"inputs": given}), encoding="utf-8")
+    examples = {"client": list(weights)[: len(example)], "input": example.tolist()}
+    (folder / "input.json").write_text(json.dumps({"inputs": examples}), encoding="utf-8")
 
 
 class PersonalModels:
@@ -62,34 +66,38 @@ class PersonalModels:
 
     Attributes:
         models: by client id.
+        scale: how features are standardised; None for images.
     """
 
     def __init__(self, folder: Path) -> None:
         """Read what `save` wrote."""
         built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
         weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
+        scale, shape = built["scale"], tuple(built["shape"])
+        self.scale = scale and Standardisation(
+            *(torch.tensor(scale[name], dtype=torch.float64) for name in ("mean", "std"))
+        )
         self.models = {}
         for n, own in weights.items():
-            self.models[n] = models.build(built["architectures"][str(n)], built["shape"], built["classes"]).eval()
+            self.models[n] = models.build(built["architectures"][str(n)], shape, built["classes"]).eval()
             self.models[n].load_state_dict(own)
 
     def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:
-        """Return what the clients' models say of their images, probabilities, (B, K) float32.
+        """Return what the clients' models say of their inputs, probabilities, (B, K) float32.
 
         Args:
-            given: ``client``, (B,) ids, and ``image``, (B, C, H, W) uint8, one for each of them.
+            given: ``client``, (B,) ids, and ``input``, (B, *shape) as the source has them, one for each of them.
 
         Raises:
             InputError: if there is no such client.
         """
-        clients, images = torch.as_tensor(given["client"]), torch.as_tensor(given["image"])
+        clients, inputs = torch.as_tensor(given["client"]), torch.as_tensor(given["input"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):
             raise InputError(f"There is no client {unknown[0]}; there are {', '.join(map(str, self.models))}.")
-        pixels = images.float().div(127.5).sub(1.0)  # as in `Workspace.numbers`
+        numbers = self.scale(inputs) if self.scale else inputs.float().div(127.5).sub(1.0)  # `Workspace.numbers`
+        each = zip(clients.tolist(), numbers, strict=True)
         with torch.no_grad():
-            answers = [
-                self.models[n](image[None]).softmax(dim=1) for n, image in zip(clients.tolist(), pixels, strict=True)
-            ]
+            answers = [self.models[n](number[None]).softmax(dim=1) for n, number in each]
         return torch.cat(answers).numpy()
 
 

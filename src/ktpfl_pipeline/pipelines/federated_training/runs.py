@@ -20,6 +20,7 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.weights import opened
+from ktpfl_pipeline.data.federated import SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
@@ -78,7 +79,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         )
         if not tracked.complete:
             kept = job.parent is None and seed == experiment.seeds[0]
-            with kept_models(made, result, fed) if kept else nullcontext() as folder:
+            with kept_models(made, result, fed, job.data.seeds[seed]) if kept else nullcontext() as folder:
                 log_end(tracked, finished, asdict(made), folder)
     return finished
 
@@ -101,22 +102,23 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
 
 
 @contextmanager
-def kept_models(method: Method[Any], result: engine.Run, fed: Federation) -> Iterator[Path]:
+def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: SeedData) -> Iterator[Path]:
     """Yield a folder, which is then gone, with the clients' final models as one model of MLflow.
 
     Args:
         method: as it was run.
         result: the finished run.
         fed: its federation.
+        data: that it was made of.
     """
     from ktpfl_pipeline.tracking import personal_models
 
     weights = opened(method.personal(result.state, fed.by_id, fed))
-    examples = torch.cat([client.test.inputs[:1] for client in fed.clients[:3]])
+    examples = data.private.inputs[torch.cat([data.partition[client.id].test[:1] for client in fed.clients[:3]])]
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, personal_models.NAME)
-        personal_models.save(folder, weights, architectures, examples, fed.classes)
+        personal_models.save(folder, weights, architectures, examples, fed.classes, data.scale)
         yield folder
 
 
