@@ -93,6 +93,13 @@ def test_own_images_and_their_folder(tmp_path: Path) -> None:
     assert fed.public.shape == (120, 1, 28, 28)
 
 
+def test_clients_are_called_as_their_source_calls_them(tmp_path: Path) -> None:
+    names = np.array(["anne", "bill"])
+    np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS, clients=names[np.arange(len(LABELS)) // 3 % 2])
+    fed = federation("npz:mine.npz", None, ["mlp"], "natural", folder=tmp_path, public={"batch": 9})
+    assert run("local", fed, rounds=1).runs[0].names == ["anne", "bill"]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -186,7 +186,7 @@ class TestRounds:
 class TestProvenance:
     def test_a_new_run_says_who_made_it_from_what(self, tracker: MlflowTracker, client: Any) -> None:
         here = here_and_now()
-        dataset = Dataset("digits · two_labels", "0123456789abcdef", {"images": 1797, "clients": 5})
+        dataset = Dataset("digits · two_labels", "0123456789abcdef", {"samples": 1797, "clients": 5})
         for _ in range(2):  # once and again
             with tracker.run(**RUN, dataset=dataset) as tracked:
                 pass
@@ -196,7 +196,7 @@ class TestProvenance:
         assert run.data.tags.get("mlflow.user", "") == here.user
         (given,) = run.inputs.dataset_inputs
         assert (given.dataset.name, given.dataset.digest) == dataset[:2]
-        assert json.loads(given.dataset.profile) == {"images": 1797, "clients": 5}
+        assert json.loads(given.dataset.profile) == {"samples": 1797, "clients": 5}
 
     def test_how_busy_the_machine_is_where_psutil_knows(
         self, tracker: MlflowTracker, client: Any, monkeypatch: pytest.MonkeyPatch

@@ -218,7 +218,9 @@ class TestPrivacyBesideMethods:
         ],
     )
     def test_they_are_refused(self, methods: list[str], named: str) -> None:
-        with pytest.raises(InputError, match=rf"^mine\.training\.privacy is set, and {named} private images otherwise"):
+        with pytest.raises(
+            InputError, match=rf"^mine\.training\.privacy is set, and {named} private samples otherwise"
+        ):
             checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), methods)
 
     def test_others_are_not(self) -> None:
@@ -227,7 +229,7 @@ class TestPrivacyBesideMethods:
 
     def test_a_sweep_is_refused_too(self) -> None:
         sweep = {**SWEEP, "methods": ["kt_pfl", "fedproto"]}
-        with pytest.raises(InputError, match="fedproto uses private images"):
+        with pytest.raises(InputError, match="fedproto uses private samples"):
             parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT})
 
 

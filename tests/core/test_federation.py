@@ -83,7 +83,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("size", [-1, 0, 25])
     def test_a_public_batch_that_cannot_be(self, size: int) -> None:
-        with pytest.raises(InputError, match=rf"The public batch is {size}; .* at most the 24 images"):
+        with pytest.raises(InputError, match=rf"The public batch is {size}; .* at most the 24 samples"):
             toy.federation(public_batch_size=size)
 
     @pytest.mark.parametrize("size", [1, 24])

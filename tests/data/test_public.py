@@ -89,7 +89,7 @@ def test_more_than_one_percent_is_refused(copies, refuse):
     if not refuse:
         assert len(without_overlap(public, private)) == 1000 - copies
         return
-    with pytest.raises(InputError, match=rf"{copies:,} of its 1,000 images are also private.*open_part"):
+    with pytest.raises(InputError, match=rf"{copies:,} of its 1,000 samples are also private.*open_part"):
         without_overlap(public, private)
 
 
@@ -119,7 +119,7 @@ def test_the_papers_public_sets_do_not_overlap_with_its_private_data(public, pri
 
 def test_a_batch_larger_than_the_public_set_is_refused():
     check_size(3000, 3000)
-    with pytest.raises(InputError, match=r"public\.batch is 3,001 .* 3,000 images: lower public\.batch"):
+    with pytest.raises(InputError, match=r"public\.batch is 3,001 .* 3,000 samples: lower public\.batch"):
         check_size(3000, 3001)
 
 

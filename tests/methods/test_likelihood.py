@@ -79,7 +79,7 @@ class TestProbabilities:
         fed = federation()
         nothing = fed.clients[1].validation.take(torch.tensor([], dtype=torch.int64))
         fed = toy.again(fed, clients=(fed.clients[0], replace(fed.clients[1], validation=nothing)))
-        with pytest.raises(InputError, match=r"needs validation images.*raise partition.validation_share"):
+        with pytest.raises(InputError, match=r"needs validation samples.*raise partition.validation_share"):
             EXACT.round(EXACT.init(fed), [3, 7], 1, fed)
         EXACT.round(EXACT.init(fed), [3], 1, fed)  # who is not there need not have any
         KTpFL().round(KTpFL().init(fed), [3, 7], 1, fed)

@@ -219,7 +219,9 @@ class TestRefused:
         assert not checkpoints(untracked, EXPERIMENT)
 
     def test_no_validation_images_to_choose_by(self, untracked: Project) -> None:
-        with pytest.raises(ClickException, match=r"client 0 has no validation images with seed 100; raise partition\."):
+        with pytest.raises(
+            ClickException, match=r"client 0 has no validation samples with seed 100; raise partition\."
+        ):
             untracked.run(NAME, experiment=EXPERIMENT, partition={"validation_share": 0.0})
         assert untracked.written() == []
 

@@ -402,10 +402,10 @@ class TestOneArchitecture:
     def test_where_predictions_cost_as_much(self, text):
         """4,000 bytes are 4 bytes for each of 3 classes of 333 images."""
         assert "A model (MLP) is 4 kB." in text
-        assert "with 3 classes, those of 333 public images take as much each way" in text
+        assert "with 3 classes, those of 333 public samples take as much each way" in text
 
     def test_predictions_are_not_set_against_themselves(self, study, settings):
-        assert "public images take as much" not in comparison.build("x", study, settings).markdown
+        assert "public samples take as much" not in comparison.build("x", study, settings).markdown
 
 
 def test_the_same_runs_are_the_same_report(study, result):

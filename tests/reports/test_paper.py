@@ -58,7 +58,7 @@ def test_the_papers_setting(paper_settings):
     [
         ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
         ({"private": {"source": "fashion_mnist", "classes": [0, 1]}}, "2 classes instead of 10"),
-        ({"private": {"source": "fashion_mnist", "samples": 4000}}, "4000 private images instead of all"),
+        ({"private": {"source": "fashion_mnist", "samples": 4000}}, "4000 private samples instead of all"),
         ({"private": {"source": "npz:a/fashion_mnist.npz"}}, "whatever it holds of Fashion-MNIST"),
         ({"private": {"source": "cifar10"}}, "public data mnist instead of cifar100"),
         ({"public": {"source": "open_part", "batch": 3000}}, "public data open_part instead of mnist"),

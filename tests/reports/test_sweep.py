@@ -118,7 +118,7 @@ class TestChoice:
         fewer = replace(run, label_counts=[[count // 2 for count in row] for row in run.label_counts])
         points[1] = replace(points[1], methods={"local": replace(result, runs=[fewer])})
         assert chosen(points, "local") is None
-        assert "which images the clients own" in sweep.summary(points, "Public data")
+        assert "which samples the clients own" in sweep.summary(points, "Public data")
 
     def test_a_setting_that_decides_the_skew_of_the_clients_has_it_in_a_column(self, made: Make) -> None:
         apart = [[5, 0, 0], [0, 5, 0]]

@@ -69,17 +69,17 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
     "public set too small": (
         None,
         {"public": {"batch": 600}},
-        ["public.batch is 600 and the public set has 539 images", "lower public.batch to 539 or less"],
+        ["public.batch is 600 and the public set has 539 samples", "lower public.batch to 539 or less"],
     ),
     "another public set too small": (
         lambda raw: np.savez(raw / "public.npz", images=IMAGES[:20], labels=LABELS[:20]),
         {"public": {"source": "npz:public.npz"}},
-        ["public.batch is 60 and the public set has 20 images", "lower public.batch to 20 or less"],
+        ["public.batch is 60 and the public set has 20 samples", "lower public.batch to 20 or less"],
     ),
     "the same source twice": (
         None,
         {"public": {"source": "digits"}},
-        ["the public set overlaps with the private data: 1,797 of its 1,797 images", "Choose another public.source"],
+        ["the public set overlaps with the private data: 1,797 of its 1,797 samples", "Choose another public.source"],
     ),
     "another file with the same images": (
         lambda raw: [
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
             np.savez(raw / "public.npz", images=np.concatenate([IMAGES[:9], 255 - IMAGES[:200]]), labels=[0] * 209),
         ],
         {**MINE, "public": {"source": "npz:public.npz"}},
-        ["overlaps with the private data: 9 of its 209 images", "Choose another public.source"],
+        ["overlaps with the private data: 9 of its 209 samples", "Choose another public.source"],
     ),
     "a class that is not there": (None, {"private": {"classes": [0, 12]}}, ["class 12", "0 to 9"]),
     "a class twice": (None, {"private": {"classes": [3, 3]}}, ["classes [3, 3]", "each once"]),

@@ -138,10 +138,10 @@ IMPOSSIBLE_WITH_PRIVACY = [
     (
         "architectures",
         ["lenet", "cnn_bn", "resnet18"],
-        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the images of a batch, so that "
-        "no image has a gradient of its own",
+        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the samples of a batch, so that "
+        "none has a gradient of its own",
     ),
-    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single images"),
+    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single samples"),
     ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),
 ]
 """(setting, value, start of the message)."""

@@ -61,12 +61,12 @@ class TheoremCheck:
     """What came out of `theorem.check`, client by client.
 
     Attributes:
-        fit: mean negative log-likelihood of each mixture on the images it was fitted to, by mixture, (N,) each.
-        test: the same on the other images.
-        accuracy: on the other images, by mixture, (N,) each, 0..1.
+        fit: mean negative log-likelihood of each mixture on the samples it was fitted to, by mixture, (N,) each.
+        test: the same on the other samples.
+        accuracy: on the other samples, by mixture, (N,) each, 0..1.
         certificate: (N,) upper bound on the distance of the fitted mixture from the best possible value, in nats.
         coefficients: (N, N) the fitted mixtures, row = client.
-        samples: (N, 2) number of images to fit, and others.
+        samples: (N, 2) number of samples to fit, and others.
     """
 
     fit: dict[str, list[float]]
@@ -93,7 +93,7 @@ class FinishedRun(_Kept):
         history: one record a round.
         coefficients: (N, N) weights of each client's teachers after the last round, row = student; None where the
             method has no such matrix.
-        data: fingerprint of the images and the partition; empty where it is not known.
+        data: fingerprint of the samples and the partition; empty where it is not known.
         matrices: (N, N) weights by round, for a few rounds spread over the run, the last among them.
         attention: mean over students of the weight on ``own`` (the client itself), ``alike`` (other clients whose label
             distributions have a cosine similarity above one half) and ``others``, each one value a round; the three
@@ -315,7 +315,7 @@ def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> lis
     for run in (run for result in results for run in result.runs):
         if run.data != seen.setdefault(run.seed, run.data):
             raise InputError(
-                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the images or the "
+                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the samples or the "
                 "partition changed between their runs; run the whole comparison again."
             )
     return list(results)

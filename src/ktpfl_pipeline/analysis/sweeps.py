@@ -31,18 +31,18 @@ def touched(points: Sequence[Point], method: str) -> bool:
 def chosen(points: Sequence[Point], method: str) -> Point | None:
     """Return the point with the method's highest validation accuracy, the first of equals.
 
-    None where there is nothing to choose: no validation images, one value, a setting that makes no difference to the
-    method, or one that decides which images the clients own or who of them is an adversary.
+    None where there is nothing to choose: no validation samples, one value, a setting that makes no difference to the
+    method, or one that decides which samples the clients own or who of them is an adversary.
     """
-    if len(points) == 1 or not touched(points, method) or not same_images(points) or not same_adversaries(points):
+    if len(points) == 1 or not touched(points, method) or not same_samples(points) or not same_adversaries(points):
         return None
     if any(VALIDATION not in point.methods[method].final for point in points):
         return None
     return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
 
 
-def same_images(points: Sequence[Point]) -> bool:
-    """Say whether the clients own as many images of each label at all points: else validation cannot compare them."""
+def same_samples(points: Sequence[Point]) -> bool:
+    """Say whether the clients own as many samples of each label at all points: else validation cannot compare them."""
     first, *others = [
         [run.label_counts for result in point.methods.values() for run in result.runs] for point in points
     ]

@@ -2,7 +2,7 @@
 
 The theorem says that some mixture of the clients' models is, for each client, no worse than its own model and no worse
 than their plain average. On the simplex that is immediate, because both are mixtures; it says nothing about the mixture
-that KT-pFL finds. So the best mixture is fitted here to half of each client's test images, by maximum likelihood, and
+that KT-pFL finds. So the best mixture is fitted here to half of each client's test samples, by maximum likelihood, and
 all four are compared on both halves.
 """
 
@@ -24,16 +24,16 @@ MIXTURES = ("fitted", "own", "average", "learned")
 def check(
     probabilities: Sequence[Tensor], labels: Sequence[Tensor], learned: Tensor | None, seed: int
 ) -> TheoremCheck | None:
-    """Check Theorem 1 on each client's held-out images, half of them to fit and half to test.
+    """Check Theorem 1 on each client's held-out samples, half of them to fit and half to test.
 
     Args:
-        probabilities: for each of N clients, (M_n, N, K) what each client's model says of its images.
+        probabilities: for each of N clients, (M_n, N, K) what each client's model says of its samples.
         labels: for each client, (M_n,).
         learned: (N, N) coefficients that the method ended with; None leaves the mixture ``learned`` out.
         seed: of the halves.
 
     Returns:
-        The check; None where a client has fewer than two images, one for each half.
+        The check; None where a client has fewer than two samples, one for each half.
     """
     if min(map(len, labels)) < 2:
         return None
@@ -65,13 +65,13 @@ def fit_mixture(likelihoods: Tensor, gap: float = 1e-8, limit: int = 10_000) -> 
     g_m = mean_i P[i, m] / (P c)_i bounds its distance from the least.
 
     Args:
-        likelihoods: P, (M, N), the probability of image i's true label under model m, above zero.
+        likelihoods: P, (M, N), the probability of sample i's true label under model m, above zero.
         gap: the bound to reach.
         limit: at most this many steps all the same.
     """
-    images, n = likelihoods.shape
+    samples, n = likelihoods.shape
     one = likelihoods.new_ones(1)
-    objective = Likelihood(likelihoods[None], images=images * one, weights=one, rho=0.0)
+    objective = Likelihood(likelihoods[None], samples=samples * one, weights=one, rho=0.0)
     c = exact(objective, likelihoods.new_full((1, n), 1.0 / n), limit=limit, gap=gap)
     return c[0], max(0.0, float((-objective.gradient(c)).max().log()))
 

@@ -177,7 +177,7 @@ def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str])
 
 
 def check_private_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for no private training beside methods whose use of private images its ε would not cover."""
+    """Check for no private training beside methods whose use of private samples its ε would not cover."""
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline.core.method import TRAINING
@@ -188,7 +188,7 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
         uses = f"{', '.join(others)} use{'s' * (len(others) == 1)}"
         covered = sorted(method for method in METHODS if find(method).kind.private_data == TRAINING)
         raise InputError(
-            f"{name}.training.privacy is set, and {uses} private images otherwise than in plain local training, which "
+            f"{name}.training.privacy is set, and {uses} private samples otherwise than in plain local training, which "
             f"its ε would not cover: set it to null, or run {', '.join(covered)}."
         )
 

@@ -199,8 +199,8 @@ def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
     settings = fed.training
     assert settings.privacy is not None
     rounds = [sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id]
-    images = [len(client.train) for client in fed.clients]
-    return privacy.spent(settings.privacy, images, rounds, settings.epochs, settings.batch_size)
+    samples = [len(client.train) for client in fed.clients]
+    return privacy.spent(settings.privacy, samples, rounds, settings.epochs, settings.batch_size)
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:

@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
 
 logger = logging.getLogger(__name__)
-WEIGHS = "weighs models on private images"
+WEIGHS = "weighs models on private samples"
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Federation(Setting):
 
     Arguments that these share: `models` by client, |S| of them, never written in place; `t`, the round, which names the
     random streams; `batch`, (B,) indices of public samples; `teachers`, (|S|, B, K) probabilities in the models' order;
-    `split`, that of private images; `epochs`, passes over the training split, where None takes E.
+    `split`, that of private samples; `epochs`, passes over the training split, where None takes E.
 
     Attributes:
         executor: how an operation visits many clients.
@@ -86,7 +86,7 @@ class Federation(Setting):
             phase: what it is called in measurements.
             operation: called as ``operation(workspace, n, *arguments)``.
             calls: arguments by client.
-            uses: how it uses private images beside plain local training; refused with private training.
+            uses: how it uses private samples beside plain local training; refused with private training.
         """
         return self._result(phase, operation, calls, uses).values
 
@@ -141,7 +141,7 @@ class Federation(Setting):
         self._check_plain()
         calls = {n: (params, rule, (), 0, 1, steps) for n, params in models.items()}
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
-        uses = "adapts models to private images before they are evaluated"
+        uses = "adapts models to private samples before they are evaluated"
         found = self.run_training("adapt", rules.train, calls, before, uses=uses, thrown_away=True)
         return {n: params for n, (params, _) in found.items()}
 
@@ -186,14 +186,14 @@ class Federation(Setting):
         return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])
 
     def cross_logits(self, models: Models, split: Split, limit: int | None = None) -> dict[int, Tensor]:
-        """Return what every model says of every client's images: by client, (V_n, |S|, K), eval mode.
+        """Return what every model says of every client's samples: by client, (V_n, |S|, K), eval mode.
 
-        The private images, those of `held_out`, do not move in the simulation; in a real federation the models would
+        The private samples, those of `held_out`, do not move in the simulation; in a real federation the models would
         have to.
         """
         parts = [self.held_out(n, split, limit).inputs for n in models]
         calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
-        uses = "" if split == "test" else WEIGHS  # test images are looked at to judge a run, as in an evaluation
+        uses = "" if split == "test" else WEIGHS  # test samples are looked at to judge a run, as in an evaluation
         answers = self.run("cross_predict", operations.cross_logits, calls, uses)  # (Σ V_n, K) each
         check_finite("predictions", answers)
         stacked = torch.stack([answers[n] for n in models], dim=1)

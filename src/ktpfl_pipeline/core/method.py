@@ -38,7 +38,7 @@ State = TypeVar("State")
 
 
 TRAINING = "training"
-"""Private images are used in plain local training and nowhere else, so that its ε covers all of their use."""
+"""Private samples are used in plain local training and nowhere else, so that its ε covers all of their use."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Method(ABC, Generic[State]):
         title: what it is called in tables and figures.
         exchanges: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and
             ``coefficients``; nothing for training alone.
-        private_data: what private images are used for: ``training``, plain local training and nothing else, or in a
+        private_data: what private samples are used for: ``training``, plain local training and nothing else, or in a
             few words what else.
         one_architecture: whether all clients need the same architecture.
         own_step: whether it prescribes how a step of local training goes (`client/rules.py`), so that the optimizer of

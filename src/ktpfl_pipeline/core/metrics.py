@@ -16,11 +16,11 @@ class Traffic:
     """Bytes of one client in one round by what they are; up is from the client to the server.
 
     Attributes:
-        predictions_up: soft predictions of public images.
+        predictions_up: soft predictions of public samples.
         prototypes_up: mean features of classes.
         coefficients_up: how much of whose model a client takes, or what it found that model to be worth.
         parameters_up: of models, BatchNorm's statistics among them.
-        public_down: public images, or indices of them.
+        public_down: public samples, or indices of them.
     """
 
     predictions_up: int = 0

@@ -4,8 +4,8 @@ Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Diff
 https://arxiv.org/abs/1607.00133. ε is that of the accountant of Mironov, Talwar, Zhang: Rényi Differential Privacy of
 the Sampled Gaussian Mechanism, 2019, https://arxiv.org/abs/1908.10530, as Opacus has it.
 
-The guarantee is against an observer of all that a client ever uploads, and covers whether one image is among its
-training images; how many images a client has is taken for known. Noise is drawn from a named stream, so whoever knows
+The guarantee is against an observer of all that a client ever uploads, and covers whether one sample is among its
+training samples; how many samples a client has is taken for known. Noise is drawn from a named stream, so whoever knows
 the seed can remove it: this simulates what privacy costs, and protects nobody.
 """
 
@@ -30,8 +30,8 @@ class Privacy:
 
     Attributes:
         noise_multiplier: σ, standard deviation of the noise in units of C.
-        max_grad_norm: C, what the L2 norm of one image's gradient is clipped to.
-        delta: δ, the chance with which ε need not hold; well below one by the number of a client's images.
+        max_grad_norm: C, what the L2 norm of one sample's gradient is clipped to.
+        delta: δ, the chance with which ε need not hold; well below one by the number of a client's samples.
     """
 
     noise_multiplier: float
@@ -57,12 +57,12 @@ def check_possible(
     mixing, unknown = having(_BatchNorm), having(nn.RNNBase, nn.MultiheadAttention)
     why = {
         "training.privacy needs Opacus, which is not installed: pip install '.[privacy]'": find_spec("opacus") is None,
-        "compute.dtype is bfloat16; with training.privacy gradients of single images are taken in float32 or float64: "
+        "compute.dtype is bfloat16; with training.privacy gradients of single samples are taken in float32 or float64: "
         "choose one of these": dtype == "bfloat16",
         "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
         "they have: choose contiguous": memory_format == "channels_last",
-        f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the images of a batch, so that no "
-        "image has a gradient of its own, which training.privacy would clip: take architectures without it, such as "
+        f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the samples of a batch, so that "
+        "none has a gradient of its own, which training.privacy would clip: take architectures without it, such as "
         "lenet": bool(mixing),
         f"architectures has {', '.join(unknown)} with recurrent or attention layers of torch, in which Opacus finds no "
         "gradient of a single sample: take architectures without them, such as cnn1d": bool(unknown),
@@ -77,33 +77,33 @@ def load_opacus() -> None:
     import opacus  # noqa: F401
 
 
-def check_delta(privacy: Privacy, images: int) -> None:
-    """Check that δ is below 1 / images, of the largest client's training images; else raise InputError."""
-    if privacy.delta >= 1 / images:
+def check_delta(privacy: Privacy, samples: int) -> None:
+    """Check that δ is below 1 / samples, of the largest client's training samples; else raise InputError."""
+    if privacy.delta >= 1 / samples:
         raise InputError(
-            f"training.privacy.delta is {privacy.delta} and a client has {images} training images; at 1/{images} a "
+            f"training.privacy.delta is {privacy.delta} and a client has {samples} training samples; at 1/{samples} a "
             "random one of them could be published: set it well below."
         )
 
 
 def sampling(samples: int, batch_size: int) -> tuple[int, float]:
-    """Return how many steps an epoch has, as many as without privacy, and q, the chance of an image in each."""
+    """Return how many steps an epoch has, as many as without privacy, and q, the chance of a sample in each."""
     steps = math.ceil(samples / batch_size)
     return steps, 1 / steps
 
 
-def spent(privacy: Privacy, images: Sequence[int], rounds: Sequence[int], epochs: int, batch_size: int) -> list[float]:
+def spent(privacy: Privacy, samples: Sequence[int], rounds: Sequence[int], epochs: int, batch_size: int) -> list[float]:
     """Return each client's ε after some rounds; 0 for one that never trained.
 
     Args:
         privacy: σ and δ.
-        images: each client's number of training images.
+        samples: each client's number of training samples.
         rounds: in how many rounds each client trained.
         epochs: E, of one round.
-        batch_size: the expected number of images in a step.
+        batch_size: the expected number of samples in a step.
     """
     found = []
-    for size, taken in zip(images, rounds, strict=True):
+    for size, taken in zip(samples, rounds, strict=True):
         steps, share = sampling(size, batch_size)
         found.append(epsilon(privacy, share, taken * epochs * steps))
     return found

@@ -36,6 +36,7 @@ class Client:
     train: LabelledDataset
     validation: LabelledDataset
     test: LabelledDataset
+    name: str = ""  # what the source of its data calls it
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class LocalTraining(Recipe):
         super().__post_init__()
         if self.privacy is not None and self.clip is not None:
             raise InputError(
-                f"clip is {self.clip} beside privacy, which clips the gradient of each image to "
+                f"clip is {self.clip} beside privacy, which clips the gradient of each sample to "
                 f"privacy.max_grad_norm, {self.privacy.max_grad_norm}: set clip to null."
             )
 
@@ -78,7 +79,7 @@ class Compute:
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: float32 weights, products in bfloat16
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"  # of images and convolutions
     threads: int = 1  # torch threads; another number rounds float32 differently
-    prediction_batch: int = 1000  # images at a time in predictions and evaluation: memory, not results
+    prediction_batch: int = 1000  # samples at a time in predictions and evaluation: memory, not results
     server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix
 
     def place(self) -> torch.device:
@@ -132,7 +133,7 @@ class Setting:
         if not 1 <= self.public_batch_size <= len(self.public):
             raise InputError(
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
-                f"{len(self.public)} images of the public set."
+                f"{len(self.public)} samples of the public set."
             )
         for client in self.clients[:1]:
             augmentation.check(self.training.augmentation, client.train.inputs)
@@ -156,7 +157,7 @@ class Setting:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where models, images and knowledge live."""
+        """Where models, samples and knowledge live."""
         return self.compute.place()
 
     def stream(self, purpose: str, *names: int | str) -> torch.Generator:

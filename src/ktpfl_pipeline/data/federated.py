@@ -1,4 +1,4 @@
-"""What every method is given: private images, the public set, and who owns what, for each seed."""
+"""What every method is given: private samples, the public set, and who owns what, for each seed."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class PublicSet:
 
 
 class ClientData(NamedTuple):
-    """The labelled images of one client, split as its indices are."""
+    """The labelled samples of one client, split as its indices are."""
 
     train: LabelledDataset
     validation: LabelledDataset
@@ -46,7 +46,7 @@ class SeedData:
     Attributes:
         private: all private samples, as their source gives them.
         public: the public inputs, (m, *shape), likewise.
-        partition: by client, the indices of its private images.
+        partition: by client, the indices of its private samples.
         classes: K, the number of classes.
         skew: how images differ between clients; None where they do not.
         names: (N,) what the source calls its clients; empty where a scheme dealt out its samples.
@@ -86,7 +86,7 @@ class SeedData:
 
     @cached_property
     def label_counts(self) -> Tensor:
-        """(N, K) private images of each client by class."""
+        """(N, K) private samples of each client by class."""
         return label_counts(self.private.labels, self.partition, self.classes)
 
     @cached_property
@@ -112,7 +112,7 @@ class FederatedData:
     Attributes:
         private: all private samples, (M, *shape).
         public: the public set.
-        partitions: by seed and client, the indices of its private images.
+        partitions: by seed and client, the indices of its private samples.
         settings: that it was made with, as plain values.
         skew: kind and levels by which images differ between clients, see `FeatureSkew`; None where they do not.
         names: by seed, what the source calls the clients; empty where a scheme dealt out its samples.

@@ -1,7 +1,7 @@
-"""The public set: images without labels that all clients share, on which they exchange soft predictions.
+"""The public set: inputs without labels that all clients share, on which they exchange soft predictions.
 
 It is another source than the private data (KT-pFL section 5.1: MNIST for EMNIST and Fashion-MNIST, CIFAR-100 for
-CIFAR-10; no image of it may be private, see `without_overlap`) or a part of the same one (its Table 5; `open_part`).
+CIFAR-10; no sample of it may be private, see `without_overlap`) or a part of the same one (its Table 5; `open_part`).
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
-    """Return the indices of an open part of all private images, less those that the rest holds a second time.
+    """Return the indices of an open part of all private samples, less those that the rest holds a second time.
 
     `share` and `seed` are those of `open_part`.
     """
@@ -54,46 +54,46 @@ def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
 
 
 def without_overlap(public: Tensor, private: Tensor) -> Tensor:
-    """Return the public images that are not, pixel by pixel, equal to a private one.
+    """Return the public samples that are not, number by number, equal to a private one.
 
     Args:
-        public: (M, channels, height, width), uint8, adapted to the federation.
-        private: (n, channels, height, width), uint8, adapted alike.
+        public: (M, *shape), adapted to the federation.
+        private: (n, *shape), adapted alike.
 
     Returns:
-        (M' <= M, channels, height, width), uint8, in the order given; `public` itself when none is private.
+        (M' <= M, *shape), in the order given; `public` itself when none is private.
 
     Raises:
-        InputError: more than 1 % of the public images are private.
+        InputError: more than 1 % of the public samples are private.
     """
     shared = also_private(public, private)
     found = int(shared.sum())
     if found > MAX_OVERLAP * len(public):
         raise InputError(
-            f"the public set overlaps with the private data: {found:,} of its {len(public):,} images are also private."
-            " Choose another public.source, or `public.source: open_part`, which splits a part off the private images."
+            f"the public set overlaps with the private data: {found:,} of its {len(public):,} samples are also private."
+            " Choose another public.source, or `public.source: open_part`, which splits a part off the private samples."
         )
     return public[~shared] if found else public
 
 
 def also_private(public: Tensor, private: Tensor) -> Tensor:
-    """Return which public images are, pixel by pixel, equal to a private one, (M,) bool; shapes as above."""
+    """Return which public samples are, number by number, equal to a private one, (M,) bool; shapes as above."""
     if public.shape[1:] != private.shape[1:]:
-        raise ValueError(f"public images {tuple(public.shape[1:])} and private {tuple(private.shape[1:])} differ")
+        raise ValueError(f"public samples {tuple(public.shape[1:])} and private {tuple(private.shape[1:])} differ")
     secret = set(_digests(private))
     return torch.tensor([digest in secret for digest in _digests(public)], dtype=torch.bool)
 
 
 def check_size(available: int, batch: int) -> None:
-    """Raise an `InputError` where a round uses more public images, `batch` (|D_r|), than are `available`."""
+    """Raise an `InputError` where a round uses more public samples, `batch` (|D_r|), than are `available`."""
     if batch > available:
         raise InputError(
-            f"public.batch is {batch:,} and the public set has {available:,} images: lower public.batch to"
+            f"public.batch is {batch:,} and the public set has {available:,} samples: lower public.batch to"
             f" {available:,} or less, or choose a larger public source."
         )
 
 
-def _digests(images: Tensor) -> list[bytes]:
-    """Return a hash of each image: equal images have equal ones, and no two others in practice (128 bits)."""
-    rows = images.flatten(1).numpy()
+def _digests(inputs: Tensor) -> list[bytes]:
+    """Return a hash of each input: equal inputs have equal ones, and no two others in practice (128 bits)."""
+    rows = inputs.flatten(1).numpy()
     return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]

@@ -24,7 +24,7 @@ class FedAvg(Shared):
     paper_name = "FedAvg"
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
-        """Send the model, train it locally, average by the clients' numbers of images."""
+        """Send the model, train it locally, average by the clients' numbers of samples."""
         trained = fed.train(dict.fromkeys(cohort, state.model), t)
         model = average(list(trained.values()), fed.data_weights(cohort))
         return SharedState(model), RoundReport(trained, exchange.both_ways(trained))

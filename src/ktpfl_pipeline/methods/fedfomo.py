@@ -62,7 +62,7 @@ class FedFomo(Personal):
         """Start from the common initial model, with P = I."""
         if any(len(client.validation) == 0 for client in fed.clients):
             raise InputError(
-                "fedfomo weighs models on validation images, and a client has none; raise partition.validation_share."
+                "fedfomo weighs models on validation samples, and a client has none; raise partition.validation_share."
             )
         models = fed.common_models()
         affinity = torch.eye(len(models), dtype=torch.float64, device=fed.device)

@@ -88,9 +88,9 @@ class FedProto(Personal):
 
 
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return each client's mean feature by class, (|S|, K, F), and its training images by class, (|S|, K)."""
+    """Return each client's mean feature by class, (|S|, K, F), and its training samples by class, (|S|, K)."""
     calls = {n: (params, dimension) for n, params in models.items()}
-    found = fed.run("prototypes", class_means, calls, uses="shares mean features of private images")
+    found = fed.run("prototypes", class_means, calls, uses="shares mean features of private samples")
     check_finite("prototypes", {n: means for n, (means, _) in found.items()})
     return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
 
@@ -113,9 +113,9 @@ def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 def train_client(
     space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, weight: float, t: int
 ) -> Outcome[Params]:
-    """Train E epochs on CE + λ·MSE(feature, prototype of the image's class) over client n's data.
+    """Train E epochs on CE + λ·MSE(feature, prototype of the sample's class) over client n's data.
 
-    With λ = 0 this is local training, to the bit. An image of a class that has no prototype yet counts zero in the
+    With λ = 0 this is local training, to the bit. A sample of a class that has no prototype yet counts zero in the
     second term.
 
     Args:
@@ -145,9 +145,9 @@ def train_client(
 
 
 def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:
-    """Return the mean feature of each class over client n's training images, (K, F), and their numbers, (K,).
+    """Return the mean feature of each class over client n's training samples, (K, F), and their numbers, (K,).
 
-    In eval mode and float64; zeros for a class of which the client has no image.
+    In eval mode and float64; zeros for a class of which the client has no sample.
     """
     samples, module = space.split(n, "train"), space.module(n, params)
     with features(module, dimension) as seen:

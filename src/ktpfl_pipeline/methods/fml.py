@@ -58,7 +58,7 @@ class FML(Personal):
         return self.common or setting.smallest_architecture
 
     def round(self, state: FMLState, cohort: list[int], t: int, fed: Federation) -> tuple[FMLState, RoundReport]:
-        """Send the common model, train both on each other, average the copies by the clients' numbers of images."""
+        """Send the common model, train both on each other, average the copies by the clients' numbers of samples."""
         trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
         common = average([copies[n] for n in cohort], fed.data_weights(cohort))
         return FMLState({**state.models, **trained}, common), RoundReport(trained, exchange.both_ways(copies))
@@ -93,11 +93,11 @@ def train_pair(
     step = count()
 
     def loss(batch: Tensor) -> Tensor:
-        images = samples.inputs(batch)
-        mine = module(images)
+        inputs = samples.inputs(batch)
+        mine = module(inputs)
         seed = rng.derive(setting.seed, "common dropout", t, n, next(step))
         with rng.seeded(seed, space.device):  # the own one's: as if alone
-            theirs = companion(images)
+            theirs = companion(inputs)
         return (
             method.alpha * samples.loss(mine, batch)
             + (1.0 - method.alpha) * distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)

@@ -6,7 +6,7 @@ what is ours. The paper's symbols in the code:
 
     S     cohort          the round's clients, each of them n as a student and m as one of the teachers
     w_n   state.models    its model
-    D_r   upload.batch    the round's public images
+    D_r   upload.batch    the round's public samples
     z_n   upload.logits   its logits on them, and upload.soft its soft predictions s_n = softmax(z_n / T)
     p_n   teachers        its personalized soft prediction
     c_nm  coefficients    how much n learns from m: the knowledge coefficient matrix, row = student
@@ -57,7 +57,7 @@ class KTpFL(LearnedMatrix, Personal):
         Step 6 needs nothing but the uploads of step 3. It stands before step 4, for it also says which c step 4 mixes
         with: that of the round before in the paper, the new one with ``order: coefficients_first``.
         """
-        # 1 to 3. Draw D_r. Each client trains on its private images, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
+        # 1 to 3. Draw D_r. Each client trains on its private samples, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         # 6. The server moves the cohort's part of c down the gradient of its objective, `steps` steps of η₃, Eq. (8).
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))

@@ -25,7 +25,7 @@ class KTpFLLikelihood(KTpFL):
     bytes say so. All else is KT-pFL's.
 
     Attributes:
-        temperature: T_c of the models' predictions of validation images.
+        temperature: T_c of the models' predictions of validation samples.
     """
 
     title = "KT-pFL (likelihood)"
@@ -48,22 +48,22 @@ class KTpFLLikelihood(KTpFL):
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: the negative log-likelihood of each client's validation labels."""
-        probabilities, images = true_label_probabilities(upload.models, fed, self.temperature)
-        return Likelihood(probabilities, images, self.row_weights(fed.data_weights(list(upload.models))), self.rho)
+        probabilities, samples = true_label_probabilities(upload.models, fed, self.temperature)
+        return Likelihood(probabilities, samples, self.row_weights(fed.data_weights(list(upload.models))), self.rho)
 
 
 def true_label_probabilities(models: Models, fed: Federation, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return what each model gives to the true labels of each client's validation images, and how many images it has.
+    """Return what each model gives to the true labels of each client's validation samples, and how many samples it has.
 
     Returns:
-        (|S|, V, |S|) float64, client × image × model, ones where a client has fewer than V images; and (|S|,).
+        (|S|, V, |S|) float64, client × sample × model, ones where a client has fewer than V samples; and (|S|,).
 
     Raises:
-        InputError: if a client of the cohort has no validation images.
+        InputError: if a client of the cohort has no validation samples.
     """
     if any(len(fed.by_id[n].validation) == 0 for n in models):
         raise InputError(
-            "kt_pfl_likelihood needs validation images, and a client has none; raise partition.validation_share, or "
+            "kt_pfl_likelihood needs validation samples, and a client has none; raise partition.validation_share, or "
             "take kt_pfl."
         )
     found = []
@@ -71,5 +71,5 @@ def true_label_probabilities(models: Models, fed: Federation, temperature: float
         labels = fed.by_id[n].validation.labels.to(logits.device)
         soft = soft_predictions(logits, temperature)
         found.append(soft[torch.arange(len(labels)), :, labels])  # (V_n, |S|)
-    images = torch.tensor([float(len(own)) for own in found], dtype=torch.float64, device=fed.device)
-    return pad_sequence(found, batch_first=True, padding_value=1.0), images
+    samples = torch.tensor([float(len(own)) for own in found], dtype=torch.float64, device=fed.device)
+    return pad_sequence(found, batch_first=True, padding_value=1.0), samples

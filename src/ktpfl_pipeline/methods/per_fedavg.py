@@ -61,7 +61,7 @@ class PerFedAvg(Shared):
         return (sgd(w, v, beta),)
 
     def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the common model after `adapt_steps` steps on each client's own training images."""
+        """Return the common model after `adapt_steps` steps on each client's own training samples."""
         return fed.adapt(Descent(self.alpha), super().personal(state, clients, fed), self.adapt_steps)
 
 

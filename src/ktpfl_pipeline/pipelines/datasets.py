@@ -143,7 +143,7 @@ class CSVDataset(_WholeFile):
 
 
 class FederationDataset(_WholeFile):
-    """The `FederatedData` of an experiment: its images once, and the indices of every seed."""
+    """The `FederatedData` of an experiment: its samples once, and the indices of every seed."""
 
     again = "run the box that writes it again, with --namespaces=data"
     made = "run the whole pipeline, or first the box that writes it, with --namespaces=data"

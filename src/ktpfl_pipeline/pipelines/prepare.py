@@ -10,23 +10,23 @@ from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 
 
-def prepare(experiment: Experiment, raw_folder: Path, images: dict[str, Any] | None = None) -> FederatedData:
+def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | None = None) -> FederatedData:
     """Return the data of an experiment for each of its seeds.
 
-    `images` keeps what was loaded, by where it comes from: give the same dict again, and equal images are loaded and
+    `loaded` keeps what was loaded, by where it comes from: give the same dict again, and equal samples are loaded and
     kept once.
 
     Raises:
-        InputError: if the images and the settings do not go together.
+        InputError: if the samples and the settings do not go together.
     """
-    images = {} if images is None else images
+    loaded = {} if loaded is None else loaded
     own = repr((experiment.private, experiment.image))
     other = f"{own} {experiment.public.source}"
-    if own not in images:
-        images[own] = load_private(experiment, raw_folder)
-    if other not in images:
-        images[other] = load_public(experiment, raw_folder, images[own])
-    public_set = sample_public_set(experiment, images[own], images[other])
-    table = partition_clients(experiment, images[own], public_set)
-    data: FederatedData = join(experiment, images[own], public_set, table, raw_folder)
+    if own not in loaded:
+        loaded[own] = load_private(experiment, raw_folder)
+    if other not in loaded:
+        loaded[other] = load_public(experiment, raw_folder, loaded[own])
+    public_set = sample_public_set(experiment, loaded[own], loaded[other])
+    table = partition_clients(experiment, loaded[own], public_set)
+    data: FederatedData = join(experiment, loaded[own], public_set, table, raw_folder)
     return data

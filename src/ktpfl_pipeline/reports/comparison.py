@@ -291,7 +291,7 @@ def _theorem(main: MethodResult) -> list[Block]:
     fit, test = (f"{fmean(n[half] for check in checks for n in check.samples):.0f}" for half in (0, 1))
     caption = (
         "Theorem 1: some mixture of the clients' models is, for each client, no worse than its own model and than "
-        f"their average. The best one is fitted by maximum likelihood to half of each client's test images ({fit} on "
+        f"their average. The best one is fitted by maximum likelihood to half of each client's test samples ({fit} on "
         f"average). There the theorem must hold; it promises nothing on the other half ({test}), nor for the learned "
         f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No worse: by "
         f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
@@ -317,8 +317,8 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
         size, classes = main.traffic["parameters_up"] / main.turns, len(main.runs[0].label_counts[0])
         traffic += (
             f" A model ({architecture_title(main.runs[0].architectures[0])}) is {size / 1e3:,.0f} kB. Soft predictions "
-            f"are 4 bytes an image and class: with {classes} classes, those of {size / 4 / classes:,.0f} public images "
-            "take as much each way, plus the images."
+            f"are 4 bytes a sample and class: with {classes} classes, those of {size / 4 / classes:,.0f} public "
+            "samples take as much each way, plus the inputs."
         )
     return [*blocks, *_captioned(tables.communication_table, results, caption=traffic)]
 

@@ -95,7 +95,7 @@ def differences(settings: dict[str, Any]) -> list[str]:
     skew = given.get("partition.feature_skew", "none")
     found = {
         f"data {source}, whatever it holds of {DATASETS.get(family)}": source.startswith("npz:") and family in DATASETS,
-        f"{given.get('private.samples')} private images instead of all": given.get("private.samples") is not None,
+        f"{given.get('private.samples')} private samples instead of all": given.get("private.samples") is not None,
         f"data {source} instead of {_or(DATASETS.values())}": family not in DATASETS,
         f"{len(classes or ())} classes instead of {CLASSES}": classes is not None and len(classes) != CLASSES,
         f"feature skew {skew}": skew != "none",

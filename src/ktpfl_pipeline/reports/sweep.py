@@ -15,7 +15,7 @@ from ktpfl_pipeline.analysis import results
 from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, paired_difference
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_images, touched, trust
+from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust
 from ktpfl_pipeline.reports import figures, skew, words
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, accuracy, interval, percent, weight
@@ -27,7 +27,7 @@ TITLES = {
     "training.epochs": "Local epochs E",
     "distillation.epochs": "Distillation steps R",
     "methods.kt_pfl.rho": "ρ",
-    "public.batch": "Public images a round |D_r|",
+    "public.batch": "Public samples a round |D_r|",
     "public.source": "Public data",
     "adversaries.share": "Share of adversaries",
     "partition.alpha": "Concentration α",
@@ -203,12 +203,12 @@ def _unchosen(points: Sequence[Point]) -> str:
         return "there is only one"
     if not same_adversaries(points):
         return "it says how many clients are adversaries, which nobody chooses. Compare by the difference to local-only"
-    if not same_images(points):
-        images = "it decides which images the clients own, so their validation accuracies are of other images"
-        return f"{images}. Compare by the difference to local-only"
+    if not same_samples(points):
+        other = "it decides which samples the clients own, so their validation accuracies are of other samples"
+        return f"{other}. Compare by the difference to local-only"
     if not any(touched(points, method) for method in points[0].methods):
         return "it made no difference to any method"
-    return "there are no validation images (partition.validation_share), and test accuracy must not choose"
+    return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
 
 
 def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
@@ -217,7 +217,7 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     found = {
         title: f"{ANY} stands where the setting makes no difference to the method.",
         after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}",
-        "Validation": "the same on images that no client trains or is tested on.",
+        "Validation": "the same on samples that no client trains or is tested on.",
         "Minus local-only": f"at the same value, {words.INTERVAL}",
         "Chosen": "the value of highest validation accuracy. Test accuracy chooses nothing: its highest is too good.",
         "Adversaries": "clients that upload false predictions; no mean counts their own accuracy.",
@@ -241,7 +241,7 @@ def _caption(points: Sequence[Point], title: str) -> str:
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     caption = f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."
     if any(chosen(points, method) for method in methods):
-        caption += " Rings mark the value that the validation images choose."
+        caption += " Rings mark the value that the validation samples choose."
     if numbers and not all(touched(points, method) for method in methods):
         caption += " A dashed line does not depend on the setting."
     return caption

@@ -70,7 +70,7 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
 
     Losses are negative log-likelihoods in nats. The last two columns count, over all seeds, the clients for whom the
     mixture is no worse than both the client's own model and the average of all, within `TOLERANCE`; on the half of the
-    images that the best mixture was fitted to, the certificate of that client comes on top.
+    samples that the best mixture was fitted to, the certificate of that client comes on top.
     """
     checks = [run.theorem for run in result.runs if run.theorem is not None]
     rows: list[dict[str, Entry]] = [

@@ -130,7 +130,7 @@ def notes(tuning: Tuning) -> dict[str, str]:
     """Return what the columns of `table` mean, by column."""
     return {
         "Chosen": "the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
-        "Validation": "of each client's own model at the end of the round on images that no client is tested on; "
+        "Validation": "of each client's own model at the end of the round on samples that no client is tested on; "
         f"{averaged(len(tuning.seeds))} The highest of several is too good: compare on test data, with other seeds.",
         "Configured": "what stands under conf/; always the first candidate.",
         "Candidates": f"at most {tuning.tune['trials']} for each method; one where there is nothing to choose. "

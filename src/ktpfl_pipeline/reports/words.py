@@ -7,7 +7,7 @@ from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.core.identity import flat
 
-HEADLINE = "each client's own model at the end of the round on that client's test images,"
+HEADLINE = "each client's own model at the end of the round on that client's test samples,"
 INTERVAL = (
     "paired by seed, with the 95 % t interval over the seeds; bold where it excludes zero. One seed has no interval, "
     "and intervals are not corrected for their number."

@@ -15,7 +15,7 @@ class Dataset(NamedTuple):
     """What a run sees.
 
     Attributes:
-        name: where the images come from and how they are dealt out.
+        name: where the samples come from and how they are dealt out.
         digest: of all of it, at most 36 characters.
         profile: numbers about it.
     """

@@ -246,7 +246,7 @@ class TestRefusals:
             federation(Privacy(1.0), compute=compute)
 
     def test_a_chance_that_leaves_nothing_private(self) -> None:
-        with pytest.raises(InputError, match=r"delta is 0\.05 and a client has 20 training images"):
+        with pytest.raises(InputError, match=r"delta is 0\.05 and a client has 20 training samples"):
             federation(Privacy(1.0, delta=0.05))
         assert federation(Privacy(1.0, delta=0.049)).training.privacy
 

@@ -186,7 +186,7 @@ class TestLikelihood:
         objective, c = likelihood(n, rho=rho, spread=spread), simplex_rows(n).requires_grad_()
         values, constants = [], []
         for row in range(n):
-            own = int(objective.images[row])
+            own = int(objective.samples[row])
             mixtures = torch.stack(
                 [sum(c[row, m] * objective.probabilities[row, i, m] for m in range(n)) for i in range(own)]
             )
@@ -202,7 +202,7 @@ class TestLikelihood:
     def test_images_that_are_not_there_change_no_update(self, update: str) -> None:
         short = likelihood(4)
         ones = torch.ones(4, 9, 4, dtype=torch.float64)
-        padded = Likelihood(torch.cat([short.probabilities, ones], dim=1), short.images, short.weights, short.rho)
+        padded = Likelihood(torch.cat([short.probabilities, ones], dim=1), short.samples, short.weights, short.rho)
         one, other = (UPDATES[update](o, simplex_rows(4), STEPS[update], 5) for o in (short, padded))
         assert torch.allclose(one, other, rtol=0, atol=1e-6 if update == "exact" else 1e-13)
 
@@ -216,7 +216,7 @@ class TestLikelihood:
     def test_permuting_clients_permutes_the_matrix(self) -> None:
         objective, order = likelihood(6), torch.randperm(6, generator=stream(4))
         moved = Likelihood(
-            objective.probabilities[order][:, :, order], objective.images[order], objective.weights[order], 0.7
+            objective.probabilities[order][:, :, order], objective.samples[order], objective.weights[order], 0.7
         )
         one = eg(objective, simplex_rows(6), 0.5, 5)[order][:, order]
         other = eg(moved, simplex_rows(6)[order][:, order], 0.5, 5)

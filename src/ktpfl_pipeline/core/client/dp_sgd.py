@@ -20,13 +20,13 @@ from ktpfl_pipeline.core.privacy import sampling
 from ktpfl_pipeline.core.weights import Params, params_of
 
 AT_ONCE = 2**27
-"""Numbers in the gradients of single images that are there at once, half a GiB in float32: memory, and the rounding."""
+"""Numbers in the gradients of single samples that are there at once, half a GiB in float32: memory and rounding."""
 
 
 def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     """Run DP-SGD on client n's cross-entropy for E epochs; the recipe's optimizer takes the private gradients.
 
-    As `operations.train`, but each step draws every image by itself (Poisson sampling, which the accountant takes for
+    As `operations.train`, but each step draws every sample by itself (Poisson sampling, which the accountant takes for
     granted), so that an epoch is one only in expectation.
     """
     from opacus.grad_sample import GradSampleHooks
@@ -55,7 +55,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     total, seen = torch.zeros((), device=space.device, dtype=torch.float64), 0
     try:
         with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Full backward hook")  # images need no gradient
+            warnings.filterwarnings("ignore", "Full backward hook")  # inputs need no gradient
             for _ in range(settings.epochs):
                 total.zero_()
                 seen = 0
@@ -72,11 +72,11 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
 def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
     """Take one step w ← w - η (Σ_i clip(g_i, C) + N(0, σ²C²)) / (q D_n); return the sum of the losses.
 
-    Gradients of many images do not fit the memory at once: they are clipped and added up a few at a time.
+    Gradients of many samples do not fit the memory at once: they are clipped and added up a few at a time.
 
     Args:
         optimizer: Opacus's, of the parameters on which it has its hooks.
-        loss: the sum over the images at the given indices.
+        loss: the sum over the samples at the given indices.
         batch: (b,) indices; none is a step of noise alone.
     """
     parts = torch.split(batch, max(1, AT_ONCE // sum(parameter.numel() for parameter in optimizer.params)))
@@ -96,6 +96,6 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
 
 
 def poisson(samples: int, steps: int, share: float, stream: torch.Generator) -> Iterator[Tensor]:
-    """Yield the indices of each step's images, (b,): each of the `samples` has the chance q = `share` to be drawn."""
+    """Yield the indices of each step's samples, (b,): each of the `samples` has the chance q = `share` to be drawn."""
     for _ in range(steps):
         yield (torch.rand(samples, generator=stream, dtype=torch.float64) < share).nonzero().squeeze(1)

@@ -35,15 +35,15 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
     """Train R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
-    settings, images = space.setting.distillation, space.public(batch)
+    settings, inputs = space.setting.distillation, space.public(batch)
     module = space.module(n, params).train(settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
 
     def loss(batch: Tensor) -> Tensor:
-        return distillation_loss(module(space.numbers(images[batch])), target[batch], settings.temperature)
+        return distillation_loss(module(space.numbers(inputs[batch])), target[batch], settings.temperature)
 
     with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):
-        value = descend(space, module, loss, len(images), settings, t, space.setting.stream("public shuffle", t, n))
+        value = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
 
 
@@ -62,9 +62,9 @@ def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[T
     return Outcome(predict(space, space.module(n, params), space.public(batch)))
 
 
-def cross_logits(space: Workspace, n: int, params: Params, images: Tensor) -> Outcome[Tensor]:
-    """Return client n's logits on `images`, (V, C, H, W) of any clients, (V, K), in eval mode."""
-    return Outcome(predict(space, space.module(n, params), images.to(space.device)))
+def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Outcome[Tensor]:
+    """Return client n's logits on `inputs`, (V, *shape) of any clients, (V, K), in eval mode."""
+    return Outcome(predict(space, space.module(n, params), inputs.to(space.device)))
 
 
 def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Evaluation]:
@@ -76,9 +76,9 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
 
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
-def predict(space: Workspace, module: nn.Module, images: Tensor) -> Tensor:
-    """Return the module's logits, (M, K), on uint8 images, (M, C, H, W), in eval mode, some images at a time."""
+def predict(space: Workspace, module: nn.Module, inputs: Tensor) -> Tensor:
+    """Return the module's logits, (M, K), on raw inputs, (M, *shape), in eval mode, some at a time."""
     module.eval()
     return torch.cat(
-        [module(space.numbers(part)) for part in torch.split(images, space.setting.compute.prediction_batch)]
+        [module(space.numbers(part)) for part in torch.split(inputs, space.setting.compute.prediction_batch)]
     )

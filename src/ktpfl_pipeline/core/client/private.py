@@ -1,4 +1,4 @@
-"""A client's training data as any training of it sees them: batches of images, changed at random, and their loss."""
+"""A client's training data as any training of it sees them: batches of samples, changed at random, and their loss."""
 
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,7 @@
 """Local training by another rule than plain SGD: a method says how one step goes, in vectors, as its paper does.
 
 A rule sees a model as the vector w, (d,), of its trained parameters, and asks for gradients of the client's mean
-cross-entropy anywhere. Batches, pixels, dropout and BatchNorm stay in here: each training image is used once an epoch,
+cross-entropy anywhere. Batches, pixels, dropout and BatchNorm stay in here: each training sample is used once an epoch,
 and running statistics move only where a gradient is taken for a step.
 """
 

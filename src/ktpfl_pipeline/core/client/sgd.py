@@ -65,7 +65,7 @@ def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning
 def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:
     """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
 
-    A single image left over joins the batch before it: BatchNorm cannot train on one image, and none is dropped. They
+    A single sample left over joins the batch before it: BatchNorm cannot train on one sample, and none is dropped. They
     are drawn from `shuffle` on the CPU and go to `device` all at once: otherwise each step would wait for a GPU.
     """
     order = torch.randperm(samples, generator=shuffle).to(device, non_blocking=True)

@@ -91,7 +91,7 @@ class Stack:
 class Bfloat16(TorchFunctionMode):
     """Takes convolutions and linear layers in bfloat16 where autocast is on, which does not see these inside vmap.
 
-    BatchNorm, which takes bfloat16 images and float32 statistics elsewhere, must have all of one kind there.
+    BatchNorm, which takes bfloat16 inputs and float32 statistics elsewhere, must have all of one kind there.
     """
 
     def __torch_function__(
@@ -103,8 +103,8 @@ class Bfloat16(TorchFunctionMode):
             args = tuple(_halved(value) for value in args)
             kwargs = {name: _halved(value) for name, value in kwargs.items()}
         elif func is F.batch_norm:
-            images, *rest = args
-            return func(images.float(), *rest, **kwargs).to(images.dtype)
+            inputs, *rest = args
+            return func(inputs.float(), *rest, **kwargs).to(inputs.dtype)
         return func(*args, **kwargs)
 
 
@@ -116,13 +116,13 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     """Do what `operations.train` does for each client."""
     _, t, *epochs = next(iter(calls.values()))
     settings = space.setting.training if epochs in ([], [None]) else replace(space.setting.training, epochs=epochs[0])
-    images, labels, sizes, starts = _samples(space, calls, "train")
+    inputs, labels, sizes, starts = _samples(space, calls, "train")
     stack = Stack(space, calls, training=True)
 
     def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
         places = starts[rows] + batch
         error = partial(F.cross_entropy, label_smoothing=settings.label_smoothing)
-        found: Tensor = vmap(error)(stack.logits(models, images[places]), labels[places])
+        found: Tensor = vmap(error)(stack.logits(models, inputs[places]), labels[places])
         return found
 
     shuffles = [space.setting.stream("private shuffle", t, n) for n in calls]
@@ -134,18 +134,18 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
 def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     """Do what `operations.distill` does for each client."""
     _, _, public, t = next(iter(calls.values()))
-    settings, images = space.setting.distillation, space.public(public)
+    settings, inputs = space.setting.distillation, space.public(public)
     targets = torch.stack([teacher for _, teacher, *_ in calls.values()]).to(space.device, space.dtype)  # (S, B, K)
     stack = Stack(space, calls, training=settings.batch_norm == "train")
 
     def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
         target = torch.take_along_dim(targets[rows], batch[:, :, None], dim=1)
-        return distillation_losses(stack.logits(models, images[batch]), target, settings.temperature)
+        return distillation_losses(stack.logits(models, inputs[batch]), target, settings.temperature)
 
     shuffles = [space.setting.stream("public shuffle", t, n) for n in calls]
     with rng.seeded(rng.derive(space.setting.seed, "stacked distillation dropout", t, *calls), space.device):
         rate = settings.rate(t, space.setting.rounds)
-        means = descend(stack, loss, [len(images)] * len(calls), settings, rate, shuffles)
+        means = descend(stack, loss, [len(inputs)] * len(calls), settings, rate, shuffles)
     return _outcomes(calls, stack, means)
 
 
@@ -163,23 +163,23 @@ def logits(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
 
 def cross_logits(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
     """Do what `operations.cross_logits` does for each client."""
-    _, images = next(iter(calls.values()))
-    return _predictions(space, calls, images.to(space.device))
+    _, inputs = next(iter(calls.values()))
+    return _predictions(space, calls, inputs.to(space.device))
 
 
 def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
     """Do what `operations.evaluate` does for each client.
 
-    A client with fewer images than another has its last one repeated, which does not count: in eval mode no image
+    A client with fewer inputs than another has its last one repeated, which does not count: in eval mode no input
     knows of the others, so that clients need not have equally many.
     """
     _, split = next(iter(calls.values()))
-    images, labels, numbers, starts = _samples(space, calls, split)
+    inputs, labels, numbers, starts = _samples(space, calls, split)
     sizes = torch.tensor(numbers, device=space.device)[:, None]
     place = torch.arange(max(numbers), device=space.device)
     places = starts + torch.minimum(place, sizes - 1)  # (S, V)
     counts = place < sizes  # (S, V)
-    found = predict(space, Stack(space, calls, training=False), lambda part: images[places[:, part]], len(place))
+    found = predict(space, Stack(space, calls, training=False), lambda part: inputs[places[:, part]], len(place))
     errors = F.cross_entropy(found.transpose(1, 2), labels[places], reduction="none").where(counts, 0.0)
     hits = (found.argmax(dim=2) == labels[places]) & counts
     results = torch.stack([hits.sum(dim=1).double(), errors.sum(dim=1).double()], dim=1) / sizes
@@ -187,14 +187,14 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
 
 
 @torch.inference_mode()  # no wider, as in `operations.predict`
-def predict(space: Workspace, stack: Stack, images: Callable[[slice], Tensor], number: int) -> Tensor:
-    """Return each model's logits in eval mode on a `number` of images, (S, number, K).
+def predict(space: Workspace, stack: Stack, inputs: Callable[[slice], Tensor], number: int) -> Tensor:
+    """Return each model's logits in eval mode on a `number` of inputs, (S, number, K).
 
-    `images` returns a part of them, all models' or each model's own; see `Stack.logits`.
+    `inputs` returns a part of them, all models' or each model's own; see `Stack.logits`.
     """
     size = max(1, space.setting.compute.prediction_batch // len(stack))
     parts = [slice(start, start + size) for start in range(0, number, size)]
-    return torch.cat([stack.logits(stack.tensors, images(part)) for part in parts], dim=1)
+    return torch.cat([stack.logits(stack.tensors, inputs(part)) for part in parts], dim=1)
 
 
 def descend(
@@ -247,15 +247,15 @@ def steps(
     return [(rows, part.view_as(batch)) for (rows, batch), part in zip(plan, flat, strict=True)]
 
 
-def _predictions(space: Workspace, calls: Calls, images: Tensor) -> dict[int, Outcome[Tensor]]:
-    """Return every model's logits on the same images."""
+def _predictions(space: Workspace, calls: Calls, inputs: Tensor) -> dict[int, Outcome[Tensor]]:
+    """Return every model's logits on the same inputs."""
     stack = Stack(space, calls, training=False)
-    found = predict(space, stack, images.__getitem__, len(images))
+    found = predict(space, stack, inputs.__getitem__, len(inputs))
     return {n: Outcome(row) for n, row in zip(calls, found, strict=True)}
 
 
 def _samples(space: Workspace, calls: Calls, split: Split) -> tuple[Tensor, Tensor, list[int], Tensor]:
-    """Return all clients' images and labels, how many each has, and where its own begin among them, (S, 1)."""
+    """Return all clients' inputs and labels, how many each has, and where its own begin among them, (S, 1)."""
     splits = [space.split(n, split) for n in calls]
     sizes = [len(own) for own in splits]
     counts = torch.tensor(sizes)

@@ -89,9 +89,9 @@ class Workspace:
 def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
     """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
 
-    def reduced(images: Tensor) -> Tensor:
+    def reduced(inputs: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16):
-            return forward(images).float()
+            return forward(inputs).float()
 
     return reduced
 
@@ -102,10 +102,10 @@ def _trained_in_float32(forward: Callable[[Tensor], Tensor], device: str) -> Cal
     A depthwise convolution is no product of matrices: backward, oneDNN takes several times as long in bfloat16.
     """
 
-    def whole(images: Tensor) -> Tensor:
+    def whole(inputs: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
-            return forward(images)
+            return forward(inputs)
         with torch.autocast(device, enabled=False):
-            return forward(images.float())
+            return forward(inputs.float())
 
     return whole

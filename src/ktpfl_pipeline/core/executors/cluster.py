@@ -1,11 +1,11 @@
 """Clients on the machines of a Ray cluster: the serial executor's result, bit for bit.
 
-A worker is a Ray actor with one torch thread. Each client has its worker, which is sent its images once; a model that
+A worker is a Ray actor with one torch thread. Each client has its worker, which is sent its samples once; a model that
 it makes stays on its machine as an object of Ray, and the server holds a handle (`RemoteParams`) that fetches it when a
 tensor is looked at: to mix models, and for the checkpoint. The next operation for this client is given the handle back.
 Knowledge, losses and accuracies travel.
 
-A worker that dies is replaced, given its clients' images anew, and goes on with what it had not answered. Its models
+A worker that dies is replaced, given its clients' samples anew, and goes on with what it had not answered. Its models
 survive it, in the memory of its machine. With the machine they are gone; `LostError` then takes the engine back to its
 checkpoint. Only this file and `ray_session.py` know of Ray, and
 they load it when needed.
@@ -51,7 +51,7 @@ class ClusterExecutor(SerialExecutor):
         self._pool: list[Any] = []  # handles of the actors
         self._homes: dict[Any, int] = {}  # position in the pool by client
         self._setting: Setting | None = None
-        self._public: Any = None  # the public images, once for all workers
+        self._public: Any = None  # the public samples, once for all workers
 
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
@@ -188,7 +188,7 @@ class _Asked(Generic[Key]):
 def share_out(setting: Setting, workers: int) -> dict[int, int]:
     """Return each client's worker: the largest first, each to whoever has least to do.
 
-    What a client costs is taken to be its training images times the numbers in its model.
+    What a client costs is taken to be its training samples times the numbers in its model.
     """
     initial = setting.initial_prototypes()
     numbers = {name: sum(tensor.numel() for tensor in params.values()) for name, params in initial.items()}

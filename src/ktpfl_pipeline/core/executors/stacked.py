@@ -43,7 +43,7 @@ class StackedExecutor(SerialExecutor):
         return outcomes
 
     def _stacks(self, setting: Setting, calls: Calls[Key]) -> list[list[Key]]:
-        """Return who is computed together: one architecture, the most training images first, whatever the calls' order.
+        """Return who is computed together: one architecture, most training samples first, whatever the calls' order.
 
         Clients of about one size have the most steps in common. A model of the server is by itself.
         """

@@ -131,26 +131,26 @@ class SquaredDistance:
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labelled images.
+    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labelled samples.
 
     NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m], where P_n[i, m] is the probability that client m's model gives to
-    the true label of client n's image i: the supervised objective behind Theorem 1.
+    the true label of client n's sample i: the supervised objective behind Theorem 1.
 
     Attributes:
-        probabilities: (N, V, N) P; a client with fewer than V images has ones in the rest.
-        images: (N,) V_n.
+        probabilities: (N, V, N) P; a client with fewer than V samples has ones in the rest.
+        samples: (N,) V_n.
         weights: (N,) λ a_n.
         rho: ρ.
     """
 
     probabilities: Tensor
-    images: Tensor
+    samples: Tensor
     weights: Tensor
     rho: float
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
-        likelihood = self._mixed(c).log().sum(dim=1) / self.images  # ones add nothing
+        likelihood = self._mixed(c).log().sum(dim=1) / self.samples  # ones add nothing
         return -self.weights * likelihood + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
 
     def gradient(self, c: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Likelihood:
 
         The ones that fill up a short client add the same number to its whole row, which no update on the simplex sees.
         """
-        share = torch.einsum("nvm,nv->nm", self.probabilities, 1.0 / self._mixed(c)) / self.images[:, None]
+        share = torch.einsum("nvm,nv->nm", self.probabilities, 1.0 / self._mixed(c)) / self.samples[:, None]
         return -self.weights[:, None] * share + 2.0 * self.rho * (c - 1.0 / len(c))
 
     def _mixed(self, c: Tensor) -> Tensor:

@@ -1,3 +1,3 @@
-"""Images: loaded, downloaded where they are not there yet, and brought to one size."""
+"""Samples: loaded, downloaded where they are not there yet, and images brought to one size."""
 
 from ktpfl_pipeline.pipelines.download.pipeline import create_pipeline as create_pipeline

@@ -1,4 +1,4 @@
-"""Raw folder → private images and public images, as uint8 tensors of the experiment's size."""
+"""Raw folder → private samples and public inputs; images of the experiment's size."""
 
 from kedro.pipeline import Pipeline
 

@@ -22,8 +22,10 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
     """
     own = data.seeds[seed]
     architectures = dealt(experiment.architectures, list(own.clients))
+    names = own.names or [""] * len(own.clients)
     clients = tuple(
-        Client(n, architectures[n], images.train, images.validation, images.test) for n, images in own.clients.items()
+        Client(n, architectures[n], *parts, name=name)
+        for (n, parts), name in zip(own.clients.items(), names, strict=True)
     )
     asked = experiment.compute
     compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))

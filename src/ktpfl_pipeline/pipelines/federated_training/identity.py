@@ -90,11 +90,11 @@ def code_version(method: type, experiment: Experiment) -> str:
 
     Args:
         method: its class.
-        experiment: names the models and the data sources; those of this package are told apart by their images.
+        experiment: names the models and the data sources; those of this package are told apart by their samples.
     """
-    images = (experiment.private.source, experiment.public.source)
+    names = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]
-    readers = [name.partition(":")[0] for name in images if sources.PATH.fullmatch(name)]
+    readers = [name.partition(":")[0] for name in names if sources.PATH.fullmatch(name)]
     put_together = {
         Path(assembly.__file__),
         Path(recipes.__file__),

@@ -65,7 +65,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             key=key,
             architectures=[client.architecture for client in fed.clients],
             label_counts=counts.tolist(),
-            names=list(job.data.seeds[seed].names),
+            names=[client.name for client in fed.clients if client.name],
             history=result.history,
             coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],
@@ -91,7 +91,7 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
         method: as it was run.
         result: the finished run.
         fed: its federation.
-        samples: test images a client; without any, nothing is checked.
+        samples: test samples a client; without any, nothing is checked.
     """
     if result.coefficients is None or samples == 0:
         return None
@@ -149,7 +149,7 @@ def log_end(
     clients: dict[str, list[Any]] = {
         "client": list(run.names or range(len(run.architectures))),
         "architecture": run.architectures,
-        "images": [sum(counts) for counts in run.label_counts],
+        "samples": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.final},
     }
     tracked.finish({**final, **best, **cost}, drawn, tables, clients, folder)
@@ -172,7 +172,7 @@ def _tags(job: Job, seed: int) -> dict[str, str]:
 def _dataset(job: Job, seed: int) -> tracking.Dataset:
     experiment, data = job.experiment, job.data.seeds[seed]
     name = " · ".join([experiment.private.source, experiment.partition.scheme, f"public {experiment.public.source}"])
-    profile = {"images": len(data.private), "public images": len(data.public), "clients": len(data.partition)}
+    profile = {"samples": len(data.private), "public samples": len(data.public), "clients": len(data.partition)}
     return tracking.Dataset(name, data.fingerprint, {**profile, "classes": data.classes})
 
 

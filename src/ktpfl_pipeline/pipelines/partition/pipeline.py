@@ -1,4 +1,4 @@
-"""Private images and public set → the partition (a table of indices), the data of the federation, and its figure."""
+"""Private samples and public set → the partition (a table of indices), the data of the federation, and its figure."""
 
 from kedro.pipeline import Pipeline
 

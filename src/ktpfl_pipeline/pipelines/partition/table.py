@@ -19,7 +19,7 @@ SPLITS = ("train", "validation", "test")
 def partition_for_seed(
     experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int
 ) -> dict[int, ClientIndices]:
-    """Return who owns which private images with one seed; those of an open part are nobody's."""
+    """Return who owns which private samples with one seed; those of an open part are nobody's."""
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == "open_part":
         free[public_set.indices[seed]] = False
@@ -47,7 +47,7 @@ def to_table(
     labels: Tensor,
     names: Mapping[int, Sequence[str]] | None = None,
 ) -> pd.DataFrame:
-    """Return one row per private image: seed, client, split, index into the private images, label.
+    """Return one row per private sample: seed, client, split, index into the private samples, label.
 
     With the `names` of the clients by seed, a column has that of the owner.
     """

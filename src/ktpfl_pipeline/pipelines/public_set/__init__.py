@@ -1,3 +1,3 @@
-"""The public, unlabelled images that every round's batch is drawn from."""
+"""The public, unlabelled samples that every round's batch is drawn from."""
 
 from ktpfl_pipeline.pipelines.public_set.pipeline import create_pipeline as create_pipeline

@@ -1,4 +1,4 @@
-"""Private and public images → the public set, with nothing private in it."""
+"""Private and public samples → the public set, with nothing private in it."""
 
 from kedro.pipeline import Pipeline
 

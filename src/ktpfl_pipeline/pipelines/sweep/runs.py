@@ -53,14 +53,14 @@ def run_method(sweep: Sweep, value: Any, job: Job) -> dict[str, Any]:
 
 
 def federations(name: str, sweep: Sweep, points: Sequence[Experiment], raw_folder: Path) -> list[FederatedData]:
-    """Return the data of every point, made as in any experiment; equal images are loaded and kept once.
+    """Return the data of every point, made as in any experiment; equal samples are loaded and kept once.
 
     Raises:
         InputError: naming the value whose data cannot be made.
     """
-    images: dict[str, Any] = {}
+    loaded: dict[str, Any] = {}
     found = []
     for value, point in zip(sweep.values, points, strict=True):
         with saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
-            found.append(prepare(point, raw_folder, images))
+            found.append(prepare(point, raw_folder, loaded))
     return found

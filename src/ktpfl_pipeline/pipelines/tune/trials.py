@@ -126,14 +126,14 @@ def federation(name: str, experiment: Experiment, raw_folder: Path) -> Federated
     """Return the data of the trials, made as in any experiment.
 
     Raises:
-        InputError: if a client has no validation images to choose by.
+        InputError: if a client has no validation samples to choose by.
     """
     made = prepare(experiment, raw_folder)
     for seed, clients in made.partitions.items():
         for client, own in clients.items():
             if not len(own.validation):
                 raise InputError(
-                    f"{name} chooses by validation accuracy, and client {client} has no validation images with seed "
+                    f"{name} chooses by validation accuracy, and client {client} has no validation samples with seed "
                     f"{seed}; raise partition.validation_share of {name.removeprefix(TUNE)}, which is "
                     f"{experiment.partition.validation_share}."
                 )
