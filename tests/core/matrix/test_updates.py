@@ -232,7 +232,7 @@ class TestExact:
         objective = likelihood(n, 20, rho)
         c = exact(objective, uniform(n))
         for row in range(n):
-            own = objective.probabilities[row, : int(objective.images[row])].numpy()
+            own = objective.probabilities[row, : int(objective.samples[row])].numpy()
             weight = objective.weights[row].item()
 
             def loss(x: Any, own: Any = own, weight: float = weight) -> float:
