@@ -25,8 +25,10 @@ from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Compute, Setting
-from ktpfl_pipeline.core.weights import wire_bytes
+from ktpfl_pipeline.core.optimizer_states import OptimizerStates
+from ktpfl_pipeline.core.recipe import RateSchedule
+from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
@@ -161,6 +163,19 @@ class TestSameResult:
         feds = [toy.federation(executor=each, compute=compute) for each in (executor, SerialExecutor())]
         states = [engine.run(KTpFL(), fed, Schedule(rounds=2)).state for fed in feds]
         assert toy.same(*states)
+
+    def test_for_the_richest_recipe(self, executor: ClusterExecutor) -> None:
+        """Optimizer state stays with the workers, as models do, and crosses rounds."""
+        recipe: dict[str, Any] = {"optimizer": "adamw", "optimizer_state": "kept", "weight_decay": 0.01, "clip": 1.0}
+        recipe["schedule"] = RateSchedule("cosine", warm_up=1)
+        changes = ({"crop": {"padding": 2}}, {"rand_augment": {}})
+        training = LocalTraining(1, 8, 0.02, label_smoothing=0.1, augmentation=changes, **recipe)
+        fed = toy.federation(rounds=3, training=training, distillation=Distillation(1, 8, 0.02, **recipe))
+        expected = engine.run(KTpFL(), fed, SCHEDULE)
+        remote = toy.again(fed, executor=executor, optimizers=OptimizerStates())
+        assert_same_run(engine.run(KTpFL(), remote, SCHEDULE), expected)
+        assert all(isinstance(state, RemoteParams) for state in remote.optimizers.kept["distill"].values())
+        assert toy.same(opened(remote.optimizers.kept), fed.optimizers.kept)
 
     @pytest.mark.parametrize("policy", ["skip", "restore"])
     def test_where_a_client_diverges(self, executor: ClusterExecutor, policy: Any) -> None:
