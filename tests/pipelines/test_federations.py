@@ -1,0 +1,69 @@
+"""Federations that nobody partitioned, from conf/ and a file to the report: people's series, cameras' images."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from project_copy import Project
+
+METHODS = {"kt_pfl", "fedmd", "local"}
+CLASSES = 3
+
+
+def write(file: Path, kind: str, inputs: Any, owners: list[str]) -> None:
+    """Write samples whose values tell their class, 24 of each owner, and 30 public ones."""
+    labels = np.arange(24 * len(owners)) % CLASSES
+    private = inputs(len(labels), labels)
+    np.savez(file, **{kind: private}, labels=labels, clients=np.repeat(owners, 24), public=inputs(30, np.zeros(30)))
+
+
+def series(number: int, labels: Any) -> Any:
+    noise = np.random.default_rng(number).normal(size=(number, 9, 32))
+    return (50.0 + 10.0 * noise + 20.0 * labels[:, None, None]).astype("float16")
+
+
+def images(number: int, labels: Any) -> Any:
+    noise = np.random.default_rng(number).integers(0, 90, (number, 16, 16, 3))
+    return (noise + 60 * labels[:, None, None, None]).astype("uint8")
+
+
+# kind, inputs, owners, the section's name and what it says, the report's folder
+FEDERATIONS: dict[str, tuple[str, Any, list[str], dict[str, Any], str]] = {
+    "har": (
+        *("features", series, ["ann", "bo", "cy"]),
+        {"architectures": ["cnn1d", "gru", "mlp"]},
+        "npz_har.npz-9x32-all_clients-natural-included",
+    ),
+    "cameras": (
+        *("images", images, ["north", "river"]),
+        {"like": "har", "private": {"source": "npz:cameras.npz"}, "architectures": ["lenet", "cnn_bn"]}
+        | {"training": {"optimizer": "sgd", "learning_rate": 0.05, "augmentation": ["flip"]}},
+        "npz_cameras.npz-16x16x3-all_clients-natural-included",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEDERATIONS)
+def test_from_a_file_to_a_report(name: str, tracked: Callable[[], Project]) -> None:
+    kind, inputs, owners, section, folder = FEDERATIONS[name]
+    project = tracked()
+    write(project.folder / "data" / "01_raw" / f"{name}.npz", kind, inputs, owners)
+    common = {"rounds": 1, "seeds": [0], "compare": "fedmd", "theorem_samples": 6, "compute": {"workers": 1}}
+    common["public"] = {"batch": 12}
+    project.configure("parameters_federations", **{name: {**section, **common}})
+    project.run(f"compare_{name}", experiment=name)
+
+    place = project.folder / "data" / "08_reporting" / f"compare_{name}"
+    assert [found.name for found in place.iterdir()] == [folder]
+    report = (place / folder / "report.md").read_text()
+    assert all(owner in report for owner in owners)
+    assert "KT-pFL" in report and "FedMD" in report
+
+    runs = {run.data.tags["method"]: run for run in project.tracked(name)}
+    assert set(runs) == METHODS
+    for run in runs.values():
+        assert run.data.tags["partition"] == "natural"
+        model = Path(project.client().download_artifacts(run.info.run_id, "personal_models"))
+        assert {"MLmodel", "weights.pt"} <= {file.name for file in model.iterdir()}
