@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from project_copy import Project
 
@@ -57,13 +58,13 @@ def test_from_a_file_to_a_report(name: str, tracked: Callable[[], Project]) -> N
 
     place = project.folder / "data" / "08_reporting" / f"compare_{name}"
     assert [found.name for found in place.iterdir()] == [folder]
-    report = (place / folder / "report.md").read_text()
-    assert all(owner in report for owner in owners)
-    assert "KT-pFL" in report and "FedMD" in report
+    table = pd.read_csv(place / folder / "clients.csv")
+    assert set(table["owner"]) == set(owners)
+    assert set(table["method"]) == METHODS
 
     runs = {run.data.tags["method"]: run for run in project.tracked(name)}
     assert set(runs) == METHODS
     for run in runs.values():
         assert run.data.tags["partition"] == "natural"
-        model = Path(project.client().download_artifacts(run.info.run_id, "personal_models"))
-        assert {"MLmodel", "weights.pt"} <= {file.name for file in model.iterdir()}
+        (output,) = project.client().get_run(run.info.run_id).outputs.model_outputs
+        assert project.client().get_logged_model(output.model_id).name == "personal_models"

@@ -22,12 +22,12 @@ def experiment(clients: int | None, **partition: Any):
     return parse("mine", changed("partition", partition) | {"clients": clients, "seeds": [0, 1]})
 
 
-def test_owners_stand_in_the_table_and_in_the_data():
+def test_owners_stand_in_the_table_and_in_the_data(tmp_path):
     asked = experiment(2, scheme="natural")
     table = partition_clients(asked, PRIVATE, PUBLIC)
     assert set(zip(table["owner"], table["index"] // 30, strict=True)) <= {("ann", 0), ("bo", 1), ("cy", 2)}
     assert not set(table["index"]) & set(range(0, 90, 3))  # the open part is nobody's
-    data = join(asked, PRIVATE, PUBLIC, table)
+    data = join(asked, PRIVATE, PUBLIC, table, tmp_path)
     for seed, own in data.seeds.items():
         assert len(own.names) == 2
         of_seed = table[table["seed"] == seed].sort_values("client")
@@ -35,11 +35,11 @@ def test_owners_stand_in_the_table_and_in_the_data():
     assert set(draw_partition(data).data[0].y) == set(data.seeds[0].names)
 
 
-def test_a_scheme_that_deals_has_no_owners():
+def test_a_scheme_that_deals_has_no_owners(tmp_path):
     asked = experiment(3, scheme="iid", feature_skew="noise", feature_levels=3)
     table = partition_clients(asked, PRIVATE, PUBLIC)
     assert "owner" not in table
-    data = join(asked, PRIVATE, PUBLIC, table)
+    data = join(asked, PRIVATE, PUBLIC, table, tmp_path)
     assert data.seeds[0].names == ()
     assert data.seeds[1].skew == ("noise", 3, 1)
 

@@ -1,7 +1,7 @@
 """Sections of conf/ that say only what differs from another: ``like: hetero_digits``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktpfl_pipeline.config import checks
@@ -28,7 +28,9 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
     """
     for name in sections:
         _check_name(name)
-    return {name: _complete(name, sections) for name in sections}
+    chains = {name: _chain(name, sections) for name in sections}
+    ordered = sorted(chains, key=lambda name: len(chains[name]))  # what is wrong is told of whom it was said
+    return {name: _complete([sections[each] for each in reversed(chains[name])]) for name in ordered}
 
 
 def deep_merge(base: Any, change: Any) -> Any:
@@ -39,7 +41,8 @@ def deep_merge(base: Any, change: Any) -> Any:
     return {**base, **{name: deep_merge(kept[name], value) for name, value in change.items()}}
 
 
-def _complete(name: str, sections: Mapping[str, Any]) -> Any:
+def _chain(name: str, sections: Mapping[str, Any]) -> list[str]:
+    """Return a section's name, that of the section that it is like, and so on."""
     chain = [name]
     while isinstance(section := sections[chain[-1]], Mapping) and LIKE in section:
         other, where = section[LIKE], f"{chain[-1]}.{LIKE}"
@@ -52,9 +55,13 @@ def _complete(name: str, sections: Mapping[str, Any]) -> Any:
         if other in chain:
             raise InputError(f"{where} is {other!r}, which is like {chain[-1]} itself; take `like` out of one of them.")
         chain.append(other)
+    return chain
+
+
+def _complete(sections: Sequence[Any]) -> Any:
+    """Return sections laid over one another, the last on top."""
     found: Any = {}
-    for each in reversed(chain):
-        own = sections[each]
+    for own in sections:
         found = deep_merge(found, {key: own[key] for key in own if key != LIKE} if isinstance(own, Mapping) else own)
     return found
 

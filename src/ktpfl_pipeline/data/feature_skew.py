@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchvision.transforms import InterpolationMode
-from torchvision.transforms.v2 import functional as transforms
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import stream
@@ -67,6 +65,9 @@ def _rotation(images: Tensor, level: int, levels: int) -> Tensor:
     quarters, rest = divmod(4 * level, levels)
     if rest == 0 and (images.shape[-2] == images.shape[-1] or quarters == 2):
         return images.rot90(quarters, (-2, -1)).contiguous()
+    from torchvision.transforms import InterpolationMode
+    from torchvision.transforms.v2 import functional as transforms
+
     rotated: Tensor = transforms.rotate(images, 360 * level / levels, InterpolationMode.BILINEAR)
     return rotated
 
@@ -76,12 +77,16 @@ def _blur(images: Tensor, level: int, levels: int) -> Tensor:
     shorter = min(images.shape[-2:])
     sigma = BLUR * shorter * level / (levels - 1)
     size = min(2 * int(3 * sigma) + 3, 2 * shorter - 1)  # torch mirrors less than a whole side
+    from torchvision.transforms.v2 import functional as transforms
+
     blurred: Tensor = transforms.gaussian_blur(images, [size, size], [sigma, sigma])
     return blurred
 
 
 def _colour(images: Tensor, level: int, levels: int) -> Tensor:
     """Turn every hue by level · 360° / levels."""
+    from torchvision.transforms.v2 import functional as transforms
+
     turned: Tensor = transforms.adjust_hue(images, (level / levels + 0.5) % 1 - 0.5)
     return turned
 
