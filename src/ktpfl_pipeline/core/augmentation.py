@@ -40,7 +40,7 @@ def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tenso
 
 
 def check(wanted: Augmentation, inputs: Tensor) -> None:
-    """Check that inputs, (M, *shape), can be changed so.
+    """Check that inputs, (M, ...), can be changed so.
 
     Raises:
         InputError: if they are no images, or have no colours that a transform could change.

@@ -13,7 +13,7 @@ class LabelledDataset:
     """Inputs and their labels.
 
     Attributes:
-        inputs: (M, *shape): images in uint8, or features of any shape in float32.
+        inputs: (M, ...): images in uint8, or features of any shape in float32.
         labels: (M,), int64 class numbers from 0.
         native: shape of an input as its source has it; None where they are of many, or it is not known.
     """

@@ -94,7 +94,7 @@ class Setting:
 
     Attributes:
         clients: N clients, with distinct ids.
-        public: (M, *shape), the unlabelled public set: images in uint8, or features in float32.
+        public: (M, ...), the unlabelled public set: images in uint8, or features in float32.
         public_batch_size: B = |D_r|, public samples used in one round.
         classes: K.
         build: makes a freshly initialised module from an architecture's name.

@@ -27,7 +27,7 @@ class FeatureSkew(NamedTuple):
     seed: int
 
     def check(self, inputs: Tensor) -> None:
-        """Raise an `InputError` where inputs (M, *shape) cannot be skewed so."""
+        """Raise an `InputError` where inputs (M, ...) cannot be skewed so."""
         shape = tuple(inputs.shape[1:])
         if inputs.dtype != torch.uint8 and self.kind != "noise":
             raise InputError(
@@ -44,7 +44,7 @@ class FeatureSkew(NamedTuple):
         """Return inputs as a client has them, of the shape and type that they had.
 
         Args:
-            inputs: (n, *shape) of one split: images, or standardised features.
+            inputs: (n, ...) of one split: images, or standardised features.
             client: its id.
             split: the name of the split, whose noise is its own.
         """

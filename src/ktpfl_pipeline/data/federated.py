@@ -18,7 +18,7 @@ class PublicSet:
     """Unlabelled inputs that no client owns.
 
     Attributes:
-        inputs: (M, *shape), as the private ones.
+        inputs: (M, ...), as the private ones.
         indices: by seed, which of them are public, (m,) int64 ascending.
     """
 
@@ -26,7 +26,7 @@ class PublicSet:
     indices: dict[int, Tensor]
 
     def of_seed(self, seed: int) -> Tensor:
-        """Return the public inputs of one seed, (m, *shape); those of the set itself where all are public."""
+        """Return the public inputs of one seed, (m, ...); those of the set itself where all are public."""
         chosen = self.indices[seed]
         return self.inputs if len(chosen) == len(self.inputs) else self.inputs[chosen]
 
@@ -45,7 +45,7 @@ class SeedData:
 
     Attributes:
         private: all private samples, as their source gives them.
-        public: the public inputs, (m, *shape), likewise.
+        public: the public inputs, (m, ...), likewise.
         partition: by client, the indices of its private samples.
         classes: K, the number of classes.
         skew: how images differ between clients; None where they do not.
@@ -110,7 +110,7 @@ class FederatedData:
     """Everything that all methods of an experiment train and are tested on.
 
     Attributes:
-        private: all private samples, (M, *shape).
+        private: all private samples, (M, ...).
         public: the public set.
         partitions: by seed and client, the indices of its private samples.
         settings: that it was made with, as plain values.

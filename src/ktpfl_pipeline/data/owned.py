@@ -49,5 +49,5 @@ def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
 
 
 def kind(inputs: Tensor) -> str:
-    """Return what inputs (M, *shape) are, in words: ``"images of shape (3, 64, 64)"``."""
+    """Return what inputs (M, ...) are, in words: ``"images of shape (3, 64, 64)"``."""
     return f"{'images' if inputs.dtype == torch.uint8 else 'features'} of shape {tuple(inputs.shape[1:])}"

@@ -57,11 +57,11 @@ def without_overlap(public: Tensor, private: Tensor) -> Tensor:
     """Return the public samples that are not, number by number, equal to a private one.
 
     Args:
-        public: (M, *shape), adapted to the federation.
-        private: (n, *shape), adapted alike.
+        public: (M, ...), adapted to the federation.
+        private: (n, ...), adapted alike.
 
     Returns:
-        (M' <= M, *shape), in the order given; `public` itself when none is private.
+        (M' <= M, ...), in the order given; `public` itself when none is private.
 
     Raises:
         InputError: more than 1 % of the public samples are private.

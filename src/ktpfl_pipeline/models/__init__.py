@@ -1,6 +1,6 @@
 """The models: one family a file, and the registry `MODELS`.
 
-A model takes numbers (n, *shape) and returns logits (n, classes). Its initial weights come from
+A model takes numbers (n, ...) and returns logits (n, classes). Its initial weights come from
 torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one line
 to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``, one of torchvision or
 timm as ``torchvision:resnet18``. These are imported only by the builders that need them, when they are called.
@@ -83,7 +83,7 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, pretraine
         weights: by architecture, what is taken in the place of drawn ones where it fits; see `pretrained.load`.
 
     Returns:
-        A module in training mode from numbers (n, *shape) to logits (n, classes).
+        A module in training mode from numbers (n, ...) to logits (n, classes).
 
     Raises:
         InputError: if an argument is not among those allowed.

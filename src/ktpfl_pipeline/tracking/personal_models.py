@@ -36,7 +36,7 @@ def save(
         folder: a new folder.
         weights: each client's model by id.
         architectures: what each client's model is called in the registry.
-        example: (B, *shape) uint8 or float32, an input of each of the first B clients, to try the model with.
+        example: (B, ...) uint8 or float32, an input of each of the first B clients, to try the model with.
         classes: K.
         scale: how features were standardised for training; None for images.
     """
@@ -86,7 +86,7 @@ class PersonalModels:
         """Return what the clients' models say of their inputs, probabilities, (B, K) float32.
 
         Args:
-            given: ``client``, (B,) ids, and ``input``, (B, *shape) as the source has them, one for each of them.
+            given: ``client``, (B,) ids, and ``input``, (B, ...) as the source has them, one for each of them.
 
         Raises:
             InputError: if there is no such client.

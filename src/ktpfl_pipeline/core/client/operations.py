@@ -63,7 +63,7 @@ def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[T
 
 
 def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Outcome[Tensor]:
-    """Return client n's logits on `inputs`, (V, *shape) of any clients, (V, K), in eval mode."""
+    """Return client n's logits on `inputs`, (V, ...) of any clients, (V, K), in eval mode."""
     return Outcome(predict(space, space.module(n, params), inputs.to(space.device)))
 
 
@@ -77,7 +77,7 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
 def predict(space: Workspace, module: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the module's logits, (M, K), on raw inputs, (M, *shape), in eval mode, some at a time."""
+    """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, some at a time."""
     module.eval()
     return torch.cat(
         [module(space.numbers(part)) for part in torch.split(inputs, space.setting.compute.prediction_batch)]

@@ -63,7 +63,7 @@ class Stack:
         return {name: tensor[rows].detach() for name, tensor in self.tensors.items()}
 
     def logits(self, tensors: Params, inputs: Tensor) -> Tensor:
-        """Return the logits, (m, b, K), of m models on inputs, (m, b, *shape), or (b, *shape) the same for all.
+        """Return the logits, (m, b, K), of m models on inputs, (m, b, ...), or (b, ...) the same for all.
 
         In training mode the running statistics among `tensors` move, in place.
         """

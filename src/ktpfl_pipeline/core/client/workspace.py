@@ -71,7 +71,7 @@ class Workspace:
         return self._splits[n, name]
 
     def public(self, batch: Tensor) -> Tensor:
-        """Return the public inputs at `batch`, (B, *shape), on the device."""
+        """Return the public inputs at `batch`, (B, ...), on the device."""
         if self._public is None:
             self._public = self.setting.public.to(self.device)
         return self._public[batch.to(self.device)]

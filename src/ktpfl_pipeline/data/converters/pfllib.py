@@ -73,7 +73,7 @@ def _size(file: Path) -> int:
 
 
 def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
-    """Return inputs (n, *shape) and labels (n,) of one file, whose size was checked."""
+    """Return inputs (n, ...) and labels (n,) of one file, whose size was checked."""
     with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive, archive.open(DATA) as content:
         version = np.lib.format.read_magic(content)
         length = int.from_bytes(content.read(2 if version == (1, 0) else 4), "little")

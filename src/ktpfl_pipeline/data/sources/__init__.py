@@ -86,7 +86,7 @@ def load(
         size: height and width that photographs are brought to as they are read; None where they stay as they are.
 
     Returns:
-        inputs (M, *shape), images in the source's own channels and size, and labels (M,).
+        inputs (M, ...), images in the source's own channels and size, and labels (M,).
 
     Raises:
         InputError: unknown source or class, a file that is missing or unusable, a download that failed.
@@ -100,7 +100,7 @@ def load(
 
 
 def load_public(source: str, private: str, folder: Path, size: tuple[int, int] | None = None) -> Tensor:
-    """Return the inputs that a public set is taken from, (M, *shape).
+    """Return the inputs that a public set is taken from, (M, ...).
 
     Args:
         source: as for `load`, though it need not be labelled; or ``"included"``: what comes with the private source.

@@ -26,7 +26,7 @@ def adapt(images: Tensor, shape: Shape) -> Tensor:
         shape: channels, height and width of the result.
 
     Returns:
-        (M, *shape), uint8.
+        (M, ...), uint8.
 
     Raises:
         InputError: channels that these images cannot be brought to, or a result of more than 16 GiB.

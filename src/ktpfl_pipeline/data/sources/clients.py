@@ -44,7 +44,7 @@ def load(argument: str, folder: Path, size: Size | None = None) -> OwnedDataset:
 
 
 def included(argument: str, folder: Path, size: Size | None = None) -> Tensor:
-    """Return the public inputs beside the clients, (M, *shape): the images in `public`, or those of `public.npz`."""
+    """Return the public inputs beside the clients, (M, ...): the images in `public`, or those of `public.npz`."""
     root = find("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)

@@ -23,7 +23,7 @@ PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list o
 
 
 class _Share(NamedTuple):
-    """What one user has in one file: x (n, *shape) float32, y (n,) int64."""
+    """What one user has in one file: x (n, ...) float32, y (n,) int64."""
 
     x: "np.ndarray[Any, Any]"
     y: "np.ndarray[Any, Any]"

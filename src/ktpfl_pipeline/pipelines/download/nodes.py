@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
-    """Return the private samples, (M, *shape), in the experiment's channels and size; with their owners if known."""
+    """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
     from dataclasses import replace
 
     from ktpfl_pipeline.core.errors import InputError
