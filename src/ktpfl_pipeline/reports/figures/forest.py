@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.analysis.results import MethodResult, local_only, paired_difference, subject
 from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
@@ -54,6 +54,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         axes.text(-0.02, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: points(share).main))
     axes.set_xlabel("points of accuracy", fontsize=8)
     plain(axes, grid="x")
