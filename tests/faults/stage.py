@@ -263,7 +263,10 @@ def running(folder: Path) -> int:
 
 
 def _points(rows: list[tuple[str, int, float]]) -> list[tuple[str, int, Any]]:
-    return sorted((name, step, None if name.startswith("seconds/") else value) for name, step, value in rows)
+    """Return the points without what no run repeats: how long it took, and how busy the machine was (with psutil)."""
+    return sorted(
+        (name, step, None if name.startswith(("seconds/", "system/")) else value) for name, step, value in rows
+    )
 
 
 def _artifacts(folder: Path) -> dict[str, str]:
