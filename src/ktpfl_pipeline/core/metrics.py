@@ -55,13 +55,18 @@ class RoundRecord:
     Attributes:
         round: t, from 1.
         cohort: ids of the clients that took part.
-        accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split) and ``validation``
-            (validation split, after transfer): one value in 0..1 per client of the federation, in order; empty in a
-            round that was not evaluated.
+        accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split), ``validation`` (validation
+            split, after transfer) and ``adapted_<e>`` (test split, after transfer and e further epochs of local
+            training, thrown away): one value in 0..1 per client of the federation, in order; empty in a round that was
+            not evaluated.
         loss: mean loss of the phase by name: one value per cohort member, in cohort order (``train``, ``distill``), or
             one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the
             federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss there.
+        measures: what else is known of the models after transfer on their clients' test splits, in evaluated rounds, by
+            name: ``balanced_accuracy``, ``macro_f1`` and ``calibration_error``; and ``global_accuracy``, on all clients'
+            test splits. One value in 0..1 per client of the federation, in order.
         traffic: bytes by ledger, one value per cohort member, in cohort order.
+        work: what each cohort member computed, in cohort order: ``samples`` backpropagated, and their ``flops``.
         seconds: wall time by phase.
         diverged: ids of the clients whose training diverged, and that sat the round out for it (they are not in
             `cohort`) or were given back their weights of before.
@@ -72,7 +77,9 @@ class RoundRecord:
     cohort: list[int]
     accuracy: dict[str, list[float]] = field(default_factory=dict)
     loss: dict[str, list[float]] = field(default_factory=dict)
+    measures: dict[str, list[float]] = field(default_factory=dict)
     traffic: dict[str, list[int]] = field(default_factory=dict)
+    work: dict[str, list[float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     diverged: list[int] = field(default_factory=list)
     epsilon: list[float] = field(default_factory=list)
