@@ -32,21 +32,20 @@ def test_several_architectures_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS)
-@pytest.mark.parametrize("cohort", [EVERYONE, [20, 7]], ids=["all", "two"])
-def test_a_model_up_and_a_model_down(name: str, cohort: list[int]) -> None:
+def test_a_model_up_and_a_model_down(name: str) -> None:
     """Float32 of 4*9 + 4 weights, BatchNorm's four times 4, and 36*3 + 3; no counter, no public data."""
     fed, method = toy.alike("conv", public_transport="float32"), create(name)
-    state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
-    _, report = method.round(state, cohort, 2, fed)
-    size = 4 * (40 + 16 + 111)
-    assert report.traffic == dict.fromkeys(cohort, Traffic(parameters_up=size, parameters_down=size))
+    state, size = method.init(fed), 4 * (40 + 16 + 111)
+    for t, cohort in ((1, EVERYONE), (2, [20, 7])):
+        state, report = method.round(state, cohort, t, fed)
+        assert report.traffic == dict.fromkeys(cohort, Traffic(parameters_up=size, parameters_down=size))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_test_images_are_for_the_evaluation_alone(name: str) -> None:
     """Others there change neither a state nor a personal model; others to train on change both."""
-    fed, method = toy.alike("both"), create(name)
-    found = {}
+    fed, method = toy.alike("both", 3), create(name)
+    everyone, found = EVERYONE[:3], {}
     for split in ("none", "test", "train"):
         clients = tuple(
             replace(client, **({} if split == "none" else {split: toy.samples(len(getattr(client, split)), seed=99)}))
@@ -55,7 +54,7 @@ def test_test_images_are_for_the_evaluation_alone(name: str) -> None:
         these = toy.again(fed, clients=clients)
         state = method.init(these)
         for t in (1, 2):
-            state, _ = method.round(state, EVERYONE, t, these)
-        found[split] = state, method.personal(state, EVERYONE, these)
+            state, _ = method.round(state, everyone, t, these)
+        found[split] = state, method.personal(state, everyone, these)
     assert toy.same(found["none"], found["test"])
     assert not toy.same(found["none"][1], found["train"][1])

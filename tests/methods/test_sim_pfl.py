@@ -80,9 +80,8 @@ class TestSimByHand:
 
 class TestMixtures:
     @pytest.mark.parametrize("method", MIXTURES, ids=str)
-    @pytest.mark.parametrize("n", [1, 2, 3, 5, 20])
-    def test_rows_are_distributions(self, method: SimPFL | TopKPFL, n: int) -> None:
-        for seed in range(3):
+    def test_rows_are_distributions(self, method: SimPFL | TopKPFL) -> None:
+        for n, seed in itertools.product((1, 2, 3, 20), range(3)):
             c = method.mixture(predictions(n, seed))
             assert c.shape == (n, n)
             assert c.dtype == torch.float64
@@ -107,11 +106,10 @@ class TestMixtures:
         assert torch.allclose(method.mixture(shuffled), method.mixture(z), rtol=0, atol=1e-14)
 
     @pytest.mark.parametrize("weights", ["minmax", "direct"])
-    @pytest.mark.parametrize("n", [1, 2, 5, 50])
-    def test_identical_clients_weigh_the_same(self, weights: str, n: int) -> None:
-        z = predictions(1).expand(n, -1, -1)
-        c = SimPFL(weights=weights).mixture(z)
-        assert torch.allclose(c, torch.full_like(c, 1 / n), rtol=0, atol=1e-14)
+    def test_identical_clients_weigh_the_same(self, weights: str) -> None:
+        for n in (1, 2, 50):
+            c = SimPFL(weights=weights).mixture(predictions(1).expand(n, -1, -1))
+            assert torch.allclose(c, torch.full_like(c, 1 / n), rtol=0, atol=1e-14)
 
     def test_the_predictions_given_are_left_as_they_were(self) -> None:
         for method in MIXTURES:
@@ -149,15 +147,15 @@ class TestTopK:
     def test_k_of_one_is_oneself(self) -> None:
         assert torch.equal(TopKPFL(k=1).mixture(predictions(6)), torch.eye(6, dtype=torch.float64))
 
-    @pytest.mark.parametrize("k", [5, 6, 1000])
+    @pytest.mark.parametrize("k", [5, 1000])
     def test_k_of_all_is_fedmd(self, k: int) -> None:
         """Bit for bit over rounds."""
-        schedule = Schedule(rounds=3)
+        schedule = Schedule(rounds=2)
         topk, fedmd = (engine.run(method, toy.federation(), schedule) for method in (TopKPFL(k=k), FedMD()))
         assert toy.same(topk.state.models, fedmd.state.models)
         assert [record.loss for record in topk.history] == [record.loss for record in fedmd.history]
         assert topk.history[-1].traffic == fedmd.history[-1].traffic
-        assert torch.equal(topk.coefficients, torch.full((3, 5, 5), 0.2))
+        assert torch.equal(topk.coefficients, torch.full((2, 5, 5), 0.2))
 
     def test_k_of_the_cohort_is_fedmd_in_the_cohort(self) -> None:
         """1/3 and 0.2 / 0.6 may round differently: the tolerance of three rounds in float64."""
@@ -176,7 +174,7 @@ class TestTopK:
 
 
 @pytest.mark.parametrize("method", MIXTURES, ids=str)
-@pytest.mark.parametrize("cohort", [EVERYONE, [20, 3, 11], [12]], ids=["all", "three", "one"])
+@pytest.mark.parametrize("cohort", [[20, 3, 11], [12]], ids=["three", "one"])
 class TestRound:
     def test_step_by_step(self, method: Any, cohort: list[int]) -> None:
         """Of this round's predictions, at the temperatures of similarity and of distillation."""
