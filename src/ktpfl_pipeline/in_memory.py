@@ -38,6 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "training": {"epochs": 3, "batch_size": 16, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.05},
     "adversaries": {},
+    "knowledge": {},
     "pretrained": {},
     "compute": {},
 }

@@ -516,6 +516,32 @@ def test_methods_of_one_architecture_beside_several() -> None:
     checks.check_methods("mine", experiment, ["fedmd", "local"])
 
 
+class TestKnowledge:
+    def test_a_bare_word_is_the_encoding(self) -> None:
+        (word, group) = (
+            parsing.parse("mine", {**EXPERIMENT, "knowledge": given}).knowledge
+            for given in ("uint8", {"encoding": "uint8"})
+        )
+        assert word == group
+        assert (word.encoding, word.cache, word.select) == ("uint8", 0, 1.0)
+
+    @pytest.mark.parametrize(
+        "given",
+        [{"encoding": "int4"}, {"k": 0}, {"cache": -1}, {"select": 0.0}, {"select": 1.1}, {"bits": 8}, "zip", 8],
+    )
+    def test_what_cannot_be(self, given: Any) -> None:
+        with pytest.raises(InputError, match=r"mine\.knowledge"):
+            parsing.parse("mine", {**EXPERIMENT, "knowledge": given})
+
+    def test_where_models_are_exchanged(self) -> None:
+        given = {**EXPERIMENT, "architectures": ["mlp"], "exchange": "parameters"}
+        parsing.parse("mine", {**given, "knowledge": "float32"})
+        with pytest.raises(
+            InputError, match=r"^mine\.knowledge\.cache says how predictions travel, and mine\.exchange is"
+        ):
+            parsing.parse("mine", {**given, "knowledge": {"cache": 2}})
+
+
 class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 

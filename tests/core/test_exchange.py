@@ -1,19 +1,30 @@
 """The exchange of soft predictions: what goes up, what is mixed, what comes down, and how many bytes that is."""
 
 import copy
+import math
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core import engine, exchange
+from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.exchange import Upload
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Distillation
 from ktpfl_pipeline.core.weights import select
+from ktpfl_pipeline.methods import create
 
 COHORT = [20, 3, 11]  # rows 4, 0 and 2 of the federation
 ROWS = [4, 0, 2]
@@ -125,3 +136,129 @@ class TestTeachMixtures:
         upload = exchange.train_and_predict(fed, models, COHORT, 1)
         after, _ = exchange.teach_mixtures(fed, PersonalState(models), upload, torch.eye(3).double(), 1)
         assert toy.distance(select(after.models, COHORT), upload.models) < 1e-14
+
+
+LEAN = {
+    "float16": Knowledge("float16"),
+    "uint8": Knowledge("uint8"),
+    "sign": Knowledge("sign"),
+    "top_k": Knowledge("top_k", k=2),
+    "cached": Knowledge("uint8", cache=1),
+    "selected": Knowledge(select=0.3),
+    "all": Knowledge("sign", cache=2, select=0.5),
+}
+FAMILY = ("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "ds_fl", "comet")
+
+
+def lean(name: str, **settings: Any) -> Federation:
+    return toy.federation(knowledge=LEAN[name], **settings)
+
+
+class TestLeanKnowledge:
+    """13 public images of 24, three classes: 39 numbers."""
+
+    @pytest.mark.parametrize(("name", "size"), [("float16", 78), ("uint8", 47), ("sign", 9), ("top_k", 130)])
+    def test_bytes_by_hand(self, state: PersonalState, name: str, size: int) -> None:
+        fed = lean(name)
+        upload = exchange.train_and_predict(fed, state.models, COHORT, 2)
+        _, report = exchange.teach(fed, state, upload, upload.soft, 2)
+        expected = Traffic(predictions_up=size, predictions_down=size, public_down=832)
+        assert report.traffic == dict.fromkeys(COHORT, expected)
+
+    @pytest.mark.parametrize("name", FAMILY)
+    def test_the_family_has_it_for_free(self, name: str) -> None:
+        """Each method learns from what was decoded, and its bytes are those of what was encoded."""
+        method, schedule = create(name), Schedule(rounds=2, participation=0.6)
+        plain = engine.run(method, toy.federation(), schedule)
+        for way in ("uint8", "all"):
+            run = engine.run(method, lean(way), schedule)
+            assert toy.finite(run.state), way
+            assert not toy.same(run.state.models, plain.state.models), way
+            for own, other in zip(run.history, plain.history, strict=True):
+                assert sum(own.traffic["knowledge_up"]) < sum(other.traffic["knowledge_up"]), way
+                assert own.traffic["public_down"] == other.traffic["public_down"]
+
+    def test_the_server_has_what_was_decoded(self, fed: Federation, state: PersonalState, upload: Upload) -> None:
+        coarse = toy.again(fed, knowledge=Knowledge("uint8"))
+        found = exchange.train_and_predict(coarse, state.models, COHORT, 2)
+        assert toy.same(found.models, upload.models)
+        assert not torch.equal(found.soft, upload.soft)
+        assert (found.soft - upload.soft).abs().max() < 0.02
+        assert torch.allclose(torch.softmax(found.logits.double() / 2.0, dim=2), found.soft, rtol=0, atol=1e-12)
+
+    def test_clients_learn_from_what_was_decoded(self, state: PersonalState) -> None:
+        """With one class a sample, everybody's teacher is: that class, and equal parts of the rest for the others."""
+        fed = toy.federation(knowledge=Knowledge("top_k", k=1))
+        upload = exchange.train_and_predict(fed, state.models, COHORT, 2)
+        teachers = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64).repeat(3, 13, 1)
+        after, _ = exchange.teach(fed, state, upload, teachers, 2)
+        arrived = torch.tensor([0.25, 0.5, 0.25], dtype=torch.float64).repeat(3, 13, 1)
+        assert toy.same(select(after.models, COHORT), fed.distill(upload.models, arrived, upload.batch, 2))
+
+    def test_a_teacher_that_is_none_is_refused_before_it_is_encoded(self, state: PersonalState) -> None:
+        fed = lean("uint8")
+        upload = exchange.train_and_predict(fed, state.models, COHORT, 2)
+        with pytest.raises(InputError, match="The teacher of 20 is no distribution"):
+            exchange.teach(fed, state, upload, 2 * upload.soft, 2)
+
+    def test_adversaries_lie_before_it_is_encoded(self, state: PersonalState) -> None:
+        told, true = (
+            exchange.train_and_predict(fed, state.models, list(toy.IDS), 2)
+            for fed in (lean("uint8", adversaries=Adversaries(0.4, "flipped")), lean("uint8"))
+        )
+        liars = toy.federation(adversaries=Adversaries(0.4)).adversary_ids
+        for row, n in enumerate(toy.IDS):
+            expected = true.soft[row].flip(-1) if n in liars else true.soft[row]
+            assert (told.soft[row] - expected).abs().max() < 0.02
+
+    @pytest.mark.parametrize("name", ["sign", "cached", "all"])
+    def test_resume_and_workers_equal_one_straight_run(self, name: str, tmp_path: Path) -> None:
+        """What is fed back, and what is cached, crosses rounds in the checkpoint."""
+        method, schedule, file = create("kt_pfl"), Schedule(rounds=4, participation=0.6), tmp_path / "run.ckpt"
+        straight = engine.run(method, lean(name), schedule)
+        engine.run(method, lean(name), replace(schedule, rounds=2), checkpoint_file=file)
+        resumed = engine.run(method, lean(name), schedule, checkpoint_file=file)
+        with closing(WorkersExecutor(2)) as workers:
+            beside = engine.run(method, lean(name, executor=workers), schedule)
+        for other in (resumed, beside):
+            assert toy.same(other.state, straight.state)
+            assert [record.traffic for record in other.history] == [record.traffic for record in straight.history]
+
+    def test_a_round_that_is_begun_again_forgets_what_was_kept_in_it(self) -> None:
+        """A client that diverges in distilling sits the round out, and nobody remembers what it sent."""
+        fed = lean("sign", on_divergence="skip", executor=toy.Diverging(11, "distill"))
+        engine.run(create("fedmd"), fed, Schedule(rounds=1))
+        assert [*fed.client_states.kept["upload"]] == [3, 7, 12, 20]
+
+
+class TestSelectedSamples:
+    """Three clients and four samples, of which each sends the two that it is sure of: 0 1, 1 2 and 0 1."""
+
+    @pytest.fixture
+    def logits(self) -> Tensor:
+        z = torch.zeros(3, 4, 3)
+        for n, places in enumerate([(0, 1), (1, 2), (0, 1)]):
+            z[n, list(places), n] = torch.tensor([4.0, 3.0])
+        return z
+
+    @pytest.fixture
+    def told(self, logits: Tensor) -> Federation:
+        return toy.federation(3, public_batch_size=4, knowledge=Knowledge(select=0.5), executor=toy.Script(logits))
+
+    def test_teachers_are_of_those_who_sent(self, told: Federation, logits: Tensor) -> None:
+        upload = exchange.train_and_predict(told, told.initial_models(), [3, 7, 11], 1)
+        s = torch.softmax(logits.double(), dim=2)
+        assert torch.equal(upload.batch, told.public_batch(1)[:3])  # nobody sent the last one
+        means = torch.stack([(s[0, 0] + s[2, 0]) / 2, (s[0, 1] + s[1, 1] + s[2, 1]) / 3, s[1, 2]])
+        assert torch.allclose(upload.soft.mean(dim=0), means, rtol=0, atol=1e-15)
+        assert torch.allclose(upload.soft[1, 0], means[0], rtol=0, atol=1e-15)  # client 7 did not send it
+        assert torch.equal(upload.soft[0, :2], s[0, :2])
+        assert upload.sizes == dict.fromkeys([3, 7, 11], 2 * 3 * 4 + 1)
+
+    def test_a_sample_that_nobody_sent_is_not_taught(self, told: Federation) -> None:
+        method = create("fedmd")
+        _, report = method.round(method.init(told), [3, 7, 11], 1, told)
+        taught: Any = told.executor
+        assert all(teacher.shape == (3, 3) for teacher in taught.teachers.values())
+        down = 3 * 3 * 4 + math.ceil(4 / 8)  # a bit a sample says which
+        assert {traffic.predictions_down for traffic in report.traffic.values()} == {down}

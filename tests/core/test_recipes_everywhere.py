@@ -9,13 +9,13 @@ import pytest
 import toy
 
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.optimizer_states import OptimizerStates
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.methods import METHODS, create
@@ -79,7 +79,7 @@ class TestBits:
         plain = toy.again(plain, training=replace(plain.training, augmentation=(), schedule=RateSchedule(warm_up=3)))
         models = rich.initial_models()
         for fed, apart in ((rich, 0.0), (plain, 1e-6)):
-            stacked = toy.again(fed, executor=StackedExecutor(5), optimizers=OptimizerStates())
+            stacked = toy.again(fed, executor=StackedExecutor(5), client_states=ClientStates())
             assert toy.distance(stacked.train(models, 1), fed.train(models, 1)) <= apart
 
     def test_kept_state_makes_a_difference_from_the_second_round_on(self) -> None:
@@ -107,15 +107,15 @@ class TestDivergence:
         return fed
 
     def test_a_restored_client_has_its_state_of_before(self) -> None:
-        before = self.left("stop", SerialExecutor(), 1).optimizers.kept["train"]
-        after = self.left("restore", Once()).optimizers.kept["train"]
+        before = self.left("stop", SerialExecutor(), 1).client_states.kept["train"]
+        after = self.left("restore", Once()).client_states.kept["train"]
         assert toy.same(after[7], before[7])
         assert not toy.same(after[3], before[3])
 
     def test_a_skipped_client_has_its_state_of_before_and_others_are_not_trained_twice(self) -> None:
-        undisturbed = self.left("stop", SerialExecutor()).optimizers.kept["train"]
-        after = self.left("skip", Once()).optimizers.kept["train"]
-        before = self.left("stop", SerialExecutor(), 1).optimizers.kept["train"]
+        undisturbed = self.left("stop", SerialExecutor()).client_states.kept["train"]
+        after = self.left("skip", Once()).client_states.kept["train"]
+        before = self.left("stop", SerialExecutor(), 1).client_states.kept["train"]
         assert toy.same(after[7], before[7])
         assert toy.same({n: after[n] for n in (3, 11, 12, 20)}, {n: undisturbed[n] for n in (3, 11, 12, 20)})
 
@@ -123,16 +123,16 @@ class TestDivergence:
         """With it Adam's steps are zero, so that the weights stay numbers."""
         fed = federation(RECIPES["adam"], ())
         models = fed.train({3: fed.initial_models()[3]}, 1)
-        left = fed.optimizers.before("train", 3)
-        fed.optimizers.kept = {"train": {3: {**left, "0.exp_avg_sq": left["0.exp_avg_sq"] + float("inf")}}}
-        fed.optimizers.start_attempt()
+        left = fed.client_states.before("train", 3)
+        fed.client_states.kept = {"train": {3: {**left, "0.exp_avg_sq": left["0.exp_avg_sq"] + float("inf")}}}
+        fed.client_states.start_attempt()
         with pytest.raises(DivergedError, match="3"):
             fed.train(models, 2)
 
     def test_who_is_not_in_the_cohort_keeps_its_state(self) -> None:
         fed = federation(RECIPES["momentum"], ())
         found: list[dict[int, Any]] = []
-        seen = engine.Observer(round=lambda record: found.append(dict(fed.optimizers.kept["train"])))
+        seen = engine.Observer(round=lambda record: found.append(dict(fed.client_states.kept["train"])))
         history = engine.run(create("local"), fed, SCHEDULE, observer=seen).history
         for record, before, after in zip(history[1:], found, found[1:], strict=False):
             changed = {n for n in after if n not in before or after[n] is not before[n]}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.config.schema import ALL, Experiment, Knowledge
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 
@@ -142,6 +142,7 @@ def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> 
     check_adversaries(name, experiment, methods)
     check_private_methods(name, experiment, methods)
     check_steps(name, experiment, methods)
+    check_knowledge(name, experiment, methods)
 
 
 def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
@@ -219,3 +220,22 @@ def check_steps(name: str, experiment: Experiment, methods: Iterable[str]) -> No
             f"{name}.training.{changes[0]}, and {', '.join(own)} prescribe{'s' * (len(own) == 1)} how a step goes, "
             "which that would change: leave it out, or run other methods."
         )
+
+
+def check_knowledge(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+    """Check that predictions travel at all where it is said how, and beside methods that prescribe a part of it."""
+    from ktpfl_pipeline.methods import find
+
+    given = {key: value for key, value in experiment.knowledge if value != Knowledge.model_fields[key].default}
+    if given and experiment.exchange == "parameters":
+        raise InputError(
+            f"{name}.knowledge.{next(iter(given))} says how predictions travel, and {name}.exchange is parameters, of "
+            "methods that send none: leave it out, or put exchange to predictions."
+        )
+    for method in methods:
+        if own := find(method).kind.own_knowledge.intersection(given):
+            setting = min(own)
+            raise InputError(
+                f"{name}.knowledge.{setting} is {given[setting]}, and {method} has a rule of its own for that: leave "
+                "it out, or run other methods."
+            )

@@ -224,6 +224,19 @@ class Adversaries(Settings):
     kind: Literal["random", "flipped", "scaled"] = "flipped"
 
 
+class Knowledge(Settings):
+    """How predictions travel."""
+
+    encoding: Literal["float32", "float16", "uint8", "sign", "top_k"] = "float32"
+    k: Count = 3
+    cache: Epochs = 0
+    select: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+def _as_knowledge(value: Any) -> Any:
+    return {"encoding": value} if isinstance(value, str) else value
+
+
 def _number_of_workers(value: Any) -> Any:
     if value != "auto" and not (type(value) is int and 1 <= value <= 256):
         raise ValueError("should be auto or a whole number from 1 to 256")
@@ -263,6 +276,7 @@ class Experiment(Settings):
     partition: Partition = Partition()
     training: Training = Training()
     distillation: Distillation = Distillation()
+    knowledge: Annotated[Knowledge, BeforeValidator(_as_knowledge)] = Knowledge()
     compute: Compute = Compute()
     hyperparameters: Literal["configured", "tuned"] = "configured"
     compare: Names = [ALL]

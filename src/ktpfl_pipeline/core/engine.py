@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint, evaluation, privacy
+from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
-from ktpfl_pipeline.core.optimizer_states import OptimizerStates
 from ktpfl_pipeline.core.weights import opened
 
 State = TypeVar("State")
@@ -145,9 +145,9 @@ def _run(
             history[-1] = replace(record, epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             matrices = [*matrices, report.coefficients.float().cpu()]
-        fed.optimizers.end_round()
+        fed.client_states.end_round()
         if checkpoint_file is not None:
-            _save(checkpoint_file, settings, state, history, matrices, fed.optimizers)
+            _save(checkpoint_file, settings, state, history, matrices, fed.client_states)
         tell(history[-1])
     state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
@@ -168,7 +168,7 @@ def _round(
     skipped: list[int] = []
     while True:
         rest = [n for n in cohort if n not in skipped]
-        fed.optimizers.start_attempt()
+        fed.client_states.start_attempt()
         try:
             state, report = method.round(before, rest, t, fed)
         except DivergedError as error:
@@ -215,14 +215,14 @@ def _save(
     state: Any,
     history: list[RoundRecord],
     matrices: list[Tensor],
-    optimizers: OptimizerStates,
+    client_states: ClientStates,
 ) -> None:
     content = {
         "settings": settings,
         "state": _entries(state),
         "history": [asdict(record) for record in history],
         "coefficients": matrices,
-        "optimizers": opened(optimizers.kept),
+        "client_states": opened(client_states.kept),
     }
     checkpoint.save(file, content)
 
@@ -237,7 +237,7 @@ def _restore(
 ) -> tuple[State, list[RoundRecord], list[Tensor]]:
     state = method.init(fed)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
-    fed.optimizers.kept = {} if content is None else content["optimizers"]
+    fed.client_states.kept = {} if content is None else content["client_states"]
     if content is None:
         return state, [], []
     restored: State = replace(state, **content["state"])  # type: ignore[type-var]

@@ -1,16 +1,21 @@
 """What travels. The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
 
-A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`. Where models travel,
+A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`. Predictions travel as
+`knowledge` says (`knowledge/`): a method has what arrived, and bytes are those that were sent. Where models travel,
 `both_ways` counts their bytes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
+from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.matrix.blocks import among
-from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, select, wire_bytes
@@ -18,33 +23,80 @@ from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """What the cohort's clients have after local training.
+    """What the cohort's clients have after local training, and what arrived of it.
+
+    A sample that nobody gave a prediction of is not in the batch. Where some did, the mean of theirs stands in the
+    place of a client's that did not.
 
     Attributes:
         models: their trained models.
         batch: (B,) indices of the round's public samples D_r.
         logits: (|S|, B, K) their predictions z there, which is all that leaves them.
         soft: (|S|, B, K) float64, s = softmax(z / T).
+        sizes: bytes that each client sent.
     """
 
     models: Models
     batch: Tensor
     logits: Tensor
     soft: Tensor
+    sizes: dict[int, int] = field(default_factory=dict)
 
 
-def train_and_predict(fed: Federation, models: Models, cohort: list[int], t: int) -> Upload:
-    """Train the cohort's models locally and predict the round's public batch with each."""
-    batch = fed.public_batch(t)
+def train_and_predict(
+    fed: Federation,
+    models: Models,
+    cohort: list[int],
+    t: int,
+    batch: Tensor | None = None,
+    chosen: Tensor | None = None,
+) -> Upload:
+    """Train the cohort's models locally, predict public samples with each, and upload the predictions.
+
+    Args:
+        fed: the federation.
+        models: of the round before, by client.
+        cohort: who takes part.
+        t: the round.
+        batch: (B,) indices of the samples, where they are not the round's public batch.
+        chosen: (|S|, B) which of them each client sends; None leaves it to ``knowledge.select``.
+    """
+    batch = fed.public_batch(t) if batch is None else batch
     trained = fed.train(select(models, cohort), t)
-    logits = fed.logits(trained, batch, t)
-    return Upload(trained, batch, logits, soft_predictions(logits, fed.distillation.temperature))
+    if not len(batch):
+        nothing = torch.zeros(len(cohort), 0, fed.classes, dtype=torch.float64, device=fed.device)
+        return Upload(trained, batch, nothing, nothing, dict.fromkeys(cohort, 0))
+    return _uploaded(fed, trained, batch, fed.logits(trained, batch, t), t, chosen)
 
 
-def teach(fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int) -> PersonalRound:
-    """Distil the teachers into the cohort's models, and end the round.
+def _uploaded(
+    fed: Federation, models: Models, batch: Tensor, logits: Tensor, t: int, chosen: Tensor | None = None
+) -> Upload:
+    """Return what arrives of the logits, (|S|, B, K), of these models; see `train_and_predict`."""
+    temperature = fed.distillation.temperature
+    if fed.knowledge.plain and chosen is None:
+        sizes = dict.fromkeys(models, logits[0].float().nbytes)
+        return Upload(models, batch, logits, soft_predictions(logits, temperature), sizes)
 
-    One prediction of B·K float32 goes up and one comes down per client, and the public batch comes down.
+    def message(row: int) -> Message:
+        return Message(logits[row], True, batch, t, len(fed.public), chosen=None if chosen is None else chosen[row])
+
+    found = _delivered(fed, "upload", models, message)
+    known = torch.stack([each.known for each in found])  # (|S|, B)
+    some = known.any(dim=0)
+    logits, known = torch.stack([each.values for each in found])[:, some], known[:, some]
+    soft = _filled(soft_predictions(logits, temperature), known)
+    sizes = {n: each.size for n, each in zip(models, found, strict=True)}
+    return Upload(models, batch[some.to(batch.device)], _filled(logits, known), soft, sizes)
+
+
+def teach(
+    fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int, since: Tensor | None = None
+) -> PersonalRound:
+    """Send the teachers, distil what arrives into the cohort's models, and end the round.
+
+    A prediction of each sample goes up and one comes down per client, and the public batch comes down; which of its
+    samples are taught comes too, a bit each, where not all are.
 
     Args:
         fed: the federation.
@@ -52,12 +104,44 @@ def teach(fed: Federation, state: PersonalState, upload: Upload, teachers: Tenso
         upload: what the cohort has.
         teachers: (|S|, B, K) one for each client, or (B, K) one for all: probabilities.
         t: the round.
+        since: (B,) the round in which each teacher was made, where that is not this one: a client that has it from then
+            on is not sent it again. None leaves that to ``knowledge.cache``.
     """
-    distilled = fed.distill(upload.models, teachers.expand_as(upload.soft), upload.batch, t)
-    predictions = 4 * fed.public_batch_size * fed.classes
-    traffic = Traffic(predictions_up=predictions, predictions_down=predictions, public_down=fed.public_bytes())
-    report = RoundReport(upload.models, dict.fromkeys(upload.models, traffic))
-    return PersonalState({**state.models, **distilled}), report
+    models = upload.models
+    learned = teachers.expand(len(models), *teachers.shape[-2:])
+    sizes = dict.fromkeys(models, learned[:1].float().nbytes)
+    if not fed.knowledge.plain or since is not None:
+        check_teachers(learned, list(models))
+
+        def message(row: int) -> Message:
+            return Message(learned[row], False, upload.batch, t, len(fed.public), since)
+
+        found = _delivered(fed, "teachers", models, message)
+        learned = torch.stack([each.values for each in found])
+        sizes = {n: each.size for n, each in zip(models, found, strict=True)}
+    distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
+    whole = fed.public_batch(t)
+    mask = b"" if len(upload.batch) == len(whole) else pack(torch.isin(whole, upload.batch.cpu()))
+    traffic = {
+        n: Traffic(predictions_up=upload.sizes[n], predictions_down=size + len(mask), public_down=fed.public_bytes())
+        for n, size in sizes.items()
+    }
+    return PersonalState({**state.models, **distilled}), RoundReport(models, traffic)
+
+
+def _delivered(fed: Federation, way: str, models: Models, message: Callable[[int], Message]) -> list[Delivery]:
+    """Send each client's message, by its row, and let both ends remember what they must."""
+    states = [fed.client_states.before(way, n) for n in models]
+    found = [deliver(fed.knowledge, message(row), kept) for row, kept in enumerate(states)]
+    fed.client_states.add(way, {n: each.kept for n, each in zip(models, found, strict=True)})
+    return found
+
+
+def _filled(values: Tensor, known: Tensor) -> Tensor:
+    """Return values, (|S|, B, K), with the mean of the known ones, (|S|, B), in the place of the others."""
+    count = known[..., None].to(values)
+    mean = (values * count).sum(dim=0) / count.sum(dim=0)
+    return torch.where(known[..., None], values, mean)
 
 
 def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:

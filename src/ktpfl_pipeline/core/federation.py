@@ -14,13 +14,13 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.optimizers import Remembering
+from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, diverged
 from ktpfl_pipeline.core.executors.contract import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
-from ktpfl_pipeline.core.optimizer_states import OptimizerStates
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
@@ -71,12 +71,12 @@ class Federation(Setting):
 
     Attributes:
         executor: how an operation visits many clients.
-        optimizers: what their optimizers keep across rounds, where recipes say so.
+        client_states: what these keep across rounds beside models, where settings say so.
         log: of the round that is going on.
     """
 
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
-    optimizers: OptimizerStates = field(default_factory=OptimizerStates, repr=False, compare=False)
+    client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
     log: RoundLog = field(default_factory=RoundLog, repr=False, compare=False)
 
     def run(self, phase: str, operation: Operation[Value], calls: Calls[Key], uses: str = "") -> dict[Key, Value]:
@@ -228,11 +228,11 @@ class Federation(Setting):
             DivergedError: if somebody diverged, unless all of them are restored.
         """
         if (recipe or self.training).keeps and not thrown_away:
-            states = {n: self.optimizers.before(phase, n) for n in calls}
+            states = {n: self.client_states.before(phase, n) for n in calls}
             given: Calls[Key] = {n: (states[n], calls[n]) for n in calls}
             old = {n: (value, states[n]) for n, value in before.items()}
             pairs = self._trained(phase, Remembering(operation), given, old, uses, thrown_away)
-            self.optimizers.add(phase, {n: state for n, (_, state) in pairs.items()})
+            self.client_states.add(phase, {n: state for n, (_, state) in pairs.items()})
             return {n: value for n, (value, _) in pairs.items()}
         return self._trained(phase, operation, calls, before, uses, thrown_away)
 

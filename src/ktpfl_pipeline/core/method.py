@@ -57,6 +57,7 @@ class Method(ABC, Generic[State]):
         one_architecture: whether all clients need the same architecture.
         own_step: whether it prescribes how a step of local training goes (`client/rules.py`), so that the optimizer of
             `training` cannot.
+        own_knowledge: which settings of how predictions travel (`knowledge`) it prescribes itself.
         paper_name: what the tables of the KT-pFL paper call it; None where they do not have it.
     """
 
@@ -65,6 +66,7 @@ class Method(ABC, Generic[State]):
     private_data: ClassVar[str] = TRAINING
     one_architecture: ClassVar[bool] = False
     own_step: ClassVar[bool] = False
+    own_knowledge: ClassVar[frozenset[str]] = frozenset()
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.augmentation import Augmentation
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.privacy import Privacy, check_delta, check_possible, load_opacus
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
@@ -106,10 +107,11 @@ class Setting:
             ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
             training.
         adversaries: how many clients upload false predictions, and which.
+        knowledge: how predictions travel.
 
     Raises:
-        InputError: if ids repeat, the public batch exceeds the public set, or augmentation or private training is
-            impossible.
+        InputError: if ids repeat, the public batch exceeds the public set, or encoding, augmentation or private
+            training are impossible.
     """
 
     clients: tuple[Client, ...]
@@ -125,6 +127,7 @@ class Setting:
     public_transport: PublicTransport = "uint8"
     on_divergence: OnDivergence = "stop"
     adversaries: Adversaries = field(default_factory=Adversaries)
+    knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
         """Check ids, public batch, augmentation and privacy; load now what workers that are forked later need."""
@@ -135,6 +138,7 @@ class Setting:
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
                 f"{len(self.public)} samples of the public set."
             )
+        self.knowledge.check(self.classes)
         for client in self.clients[:1]:
             augmentation.check(self.training.augmentation, client.train.inputs)
         if not (self.training.plain and self.distillation.plain):

@@ -174,7 +174,7 @@ class TestRun:
             recipe: dict[str, Any] = {"optimizer": "adam", "optimizer_state": "kept", "label_smoothing": 0.1}
             training = LocalTraining(2, ALL, 0.05, privacy=privacy, **recipe, **changes)
             fed = federation(None, training=training, rounds=2)
-            return engine.run(create("local"), fed, Schedule(2)).state, fed.optimizers.kept["train"]
+            return engine.run(create("local"), fed, Schedule(2)).state, fed.client_states.kept["train"]
 
         (plain, _), (private, moments) = trained(None), trained(Privacy(0.0, HUGE))
         assert toy.distance(private.models, plain.models) < 1e-6

@@ -137,16 +137,16 @@ class TestState:
     def test_without_an_epoch_it_stays(self) -> None:
         fed = toy.alike(training=LocalTraining(2, 8, 0.1, momentum=0.9, optimizer_state="kept"))
         models = fed.train({N: fed.initial_models()[N]}, 1)
-        left = fed.optimizers.before("train", N)
+        left = fed.client_states.before("train", N)
         still = toy.again(fed, training=LocalTraining(0, 8, 0.1, momentum=0.9, optimizer_state="kept"))
         still.train(models, 2)
-        assert toy.same(dict(still.optimizers.before("train", N)), dict(left))
+        assert toy.same(dict(still.client_states.before("train", N)), dict(left))
 
     def test_models_that_are_thrown_away_start_anew_and_leave_none(self) -> None:
         fed = toy.alike(training=LocalTraining(2, 8, 0.1, momentum=0.9, optimizer_state="kept"))
         models = {N: fed.initial_models()[N]}
         fresh = fed.fine_tune(models)
         fed.train(models, 1)
-        left = fed.optimizers.before("train", N)
+        left = fed.client_states.before("train", N)
         assert toy.same(fed.fine_tune(models), fresh)
-        assert fed.optimizers.before("train", N) is left
+        assert fed.client_states.before("train", N) is left

@@ -19,13 +19,13 @@ import toy
 
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.optimizer_states import OptimizerStates
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, Setting
 from ktpfl_pipeline.core.weights import opened, wire_bytes
@@ -172,10 +172,10 @@ class TestSameResult:
         training = LocalTraining(1, 8, 0.02, label_smoothing=0.1, augmentation=changes, **recipe)
         fed = toy.federation(rounds=3, training=training, distillation=Distillation(1, 8, 0.02, **recipe))
         expected = engine.run(KTpFL(), fed, SCHEDULE)
-        remote = toy.again(fed, executor=executor, optimizers=OptimizerStates())
+        remote = toy.again(fed, executor=executor, client_states=ClientStates())
         assert_same_run(engine.run(KTpFL(), remote, SCHEDULE), expected)
-        assert all(isinstance(state, RemoteParams) for state in remote.optimizers.kept["distill"].values())
-        assert toy.same(opened(remote.optimizers.kept), fed.optimizers.kept)
+        assert all(isinstance(state, RemoteParams) for state in remote.client_states.kept["distill"].values())
+        assert toy.same(opened(remote.client_states.kept), fed.client_states.kept)
 
     @pytest.mark.parametrize("policy", ["skip", "restore"])
     def test_where_a_client_diverges(self, executor: ClusterExecutor, policy: Any) -> None:

@@ -8,6 +8,7 @@ from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data.federated import FederatedData
 
@@ -43,5 +44,6 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
         adversaries=Adversaries(**experiment.adversaries.model_dump()),
+        knowledge=Knowledge(**experiment.knowledge.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )

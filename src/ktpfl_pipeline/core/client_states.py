@@ -1,4 +1,8 @@
-"""What clients' optimizers keep from round to round: it belongs to the client, and is in the checkpoint."""
+"""What clients keep from round to round beside their models: it belongs to the client, and is in the checkpoint.
+
+Optimizers' moments, by phase of training; and of predictions on their way (`knowledge/channel.py`), what is cached and
+what is fed back.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +15,7 @@ States = dict[str, dict[Any, Params]]
 
 
 @dataclass
-class OptimizerStates:
+class ClientStates:
     """The states, of which those of the round that is going on count when it ends; a client outside keeps its own.
 
     Attributes:
@@ -23,7 +27,7 @@ class OptimizerStates:
     fresh: States = field(default_factory=dict)
 
     def before(self, phase: str, n: int | str) -> Params:
-        """Return what n's training starts from; empty before its first."""
+        """Return what n starts a phase from; empty before its first."""
         kept = self.kept.get(phase, {}).get(n, {})
         return self.fresh.get(phase, {}).get(n, kept)
 

@@ -1,0 +1,125 @@
+"""The way of one client's predictions, up or down: what is due, what is sent of it, and what both ends remember.
+
+Both ends know when a prediction was sent last, so that a cached one costs nothing, as with SCARLET's synchronized
+caches (https://arxiv.org/abs/2504.19602). What they remember belongs to the client (`ClientStates`).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.knowledge.encodings import encoding_of, pack
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.matrix.updates import project
+from ktpfl_pipeline.core.weights import Params
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """What the receiver has of one client's predictions in a round.
+
+    Attributes:
+        values: (B, K) decoded, or of an earlier round; 0 where nothing is known.
+        known: (B,) which of the samples it knows a prediction of.
+        size: bytes that were sent.
+        kept: what both ends remember of it.
+    """
+
+    values: Tensor
+    known: Tensor
+    size: int
+    kept: Params
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """One client's predictions of a round, before anything is sent.
+
+    Attributes:
+        values: (B, K) logits, or distributions.
+        logits: which of these.
+        batch: (B,) of which public samples.
+        t: the round.
+        public: M, public samples in all.
+        since: the round since which an earlier prediction serves still, or (B,) of each sample; None is that of
+            `knowledge.cache`.
+        chosen: (B,) which of the due ones the sender gives; None is all.
+    """
+
+    values: Tensor
+    logits: bool
+    batch: Tensor
+    t: int
+    public: int
+    since: Tensor | None = None
+    chosen: Tensor | None = None
+
+
+def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
+    """Encode, send, decode, and remember; `kept` is of the client's rounds before, empty at first."""
+    batch, t = message.batch.cpu(), message.t
+    values, kept = message.values.cpu(), {name: part.cpu() for name, part in kept.items()}
+    rounds = kept.get("rounds", torch.zeros(message.public, dtype=torch.int32))
+    since = torch.tensor(t - knowledge.cache) if message.since is None else message.since.cpu()
+    due = (rounds[batch] == 0) | (rounds[batch] < since)
+    chosen = message.chosen
+    if chosen is None and message.logits and knowledge.select < 1.0:
+        chosen = most_confident(values, due, knowledge.select)
+    sent = due if chosen is None else due & chosen.cpu()
+    mask = b"" if chosen is None else pack(sent[due])
+    empty, places = torch.zeros(message.public, values.shape[1], dtype=values.dtype), batch[sent]
+    residuals = kept.get("residuals", empty)
+    decoded, size, lost = transmit(knowledge, values[sent], message.logits, residuals[places])
+    state: dict[str, Tensor] = {}
+    if lost is not None:
+        state["residuals"] = residuals.index_put((places,), lost.to(residuals))
+    known, found = sent, torch.zeros_like(values)
+    found[sent] = decoded
+    if knowledge.cache or message.since is not None:
+        state["values"] = kept.get("values", empty).index_put((places,), decoded)
+        state["rounds"] = rounds.index_put((places,), torch.tensor(t, dtype=torch.int32))
+        found, known = state["values"][batch], state["rounds"][batch] > 0
+    device = message.values.device
+    return Delivery(found.to(device), known.to(device), size + len(mask), state)
+
+
+def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
+    """Return the `share` of the samples `due`, at least one, with the largest probability, (B,) bool; ties in order."""
+    confidence = torch.softmax(logits.double(), dim=1).amax(dim=1).masked_fill(~due, -1.0)
+    first = confidence.sort(descending=True, stable=True).indices[: math.ceil(share * int(due.sum()))]
+    return torch.zeros_like(due).index_fill(0, first, True)
+
+
+def transmit(
+    knowledge: Knowledge, values: Tensor, logits: bool, residuals: Tensor
+) -> tuple[Tensor, int, Tensor | None]:
+    """Return values as the receiver has them, how many bytes that took, and what is lost, if it is fed back.
+
+    Logits are known up to a constant of each sample, and a distribution is the nearest one to what arrived.
+
+    Args:
+        knowledge: names the encoding.
+        values: (n, K) logits or distributions.
+        logits: which of these.
+        residuals: (n, K), what was lost when the same samples were sent last.
+    """
+    encoding = encoding_of(knowledge)
+    if encoding is None or not len(values):
+        return values, values.float().nbytes, None
+    given = values.double()
+    if logits:
+        given = torch.softmax(given, dim=1) if encoding.of_probabilities else given - given.amax(dim=1, keepdim=True)
+    if encoding.feeds_back:
+        given = given + residuals
+        given = given - given.mean(dim=1, keepdim=True)
+    buffers = encoding.encode(given)
+    decoded = encoding.decode(buffers, *values.shape)
+    lost = given - decoded if encoding.feeds_back else None
+    if encoding.of_probabilities:
+        decoded = decoded.clamp_min(TINY).log() if logits else decoded
+    elif not logits:
+        decoded = project(decoded)
+    return decoded.to(values), sum(map(len, buffers)), lost

@@ -1,0 +1,169 @@
+"""Encodings of predictions: from numbers to the bytes that travel, and from these to what the receiver has.
+
+- ``float16``: IEEE half precision.
+- ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantises so (Sattler, Marban, Rischke,
+  Samek: Communication-Efficient Federated Distillation, 2020, https://arxiv.org/abs/2012.00632).
+- ``sign``: one bit a class, whether it is above the sample's mean, and one scale for all (Seide et al., Interspeech
+  2014). What is lost is added to what is sent next (`channel`), without which it would not converge: Karimireddy,
+  Rebjock, Stich, Jaggi, ICML 2019, https://arxiv.org/abs/1901.09847.
+- ``top_k``: the k largest probabilities of a sample with their classes; what they leave of 1 is the others', in equal
+  parts.
+
+What softmax and a distribution's sum do not see need not travel: a sample's values are known up to a constant.
+
+Arguments that encodings share: `values`, (B, K) real numbers on the CPU, a row a sample, B at least 1; `buffers`, what
+`encode` made of B = `samples` of K = `classes`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
+
+Buffers = tuple[bytes, ...]
+LARGEST = float(np.finfo("<f2").max)
+
+
+class Encoding(ABC):
+    """From values to bytes and back.
+
+    Attributes:
+        of_probabilities: whether values must be distributions, and are when they come back.
+        feeds_back: whether what is lost is added to what is sent next.
+    """
+
+    of_probabilities: ClassVar[bool] = False
+    feeds_back: ClassVar[bool] = False
+
+    @abstractmethod
+    def encode(self, values: Tensor) -> Buffers:
+        """Return the bytes that travel."""
+
+    @abstractmethod
+    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
+        """Return what they say, (B, K) float64.
+
+        Raises:
+            InputError: if the bytes are not of so many samples and classes.
+        """
+
+
+class Float16(Encoding):
+    """Half precision: 2 B K bytes."""
+
+    def encode(self, values: Tensor) -> Buffers:
+        """Return the values rounded to half precision; one too large for it becomes the largest."""
+        return (values.clamp(-LARGEST, LARGEST).numpy().astype("<f2").tobytes(),)
+
+    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
+        """Return the rounded values."""
+        return _tensor(_read(buffers[0], "<f2", samples * classes), samples)
+
+
+class UInt8(Encoding):
+    """256 steps: B K + 8 bytes. A value moves by half a step at most."""
+
+    def encode(self, values: Tensor) -> Buffers:
+        """Return the smallest value and the step, in float32, and the number of steps of each value."""
+        grid = np.array([values.min(), (values.max() - values.min()) / 255], "<f4")
+        low, step = grid.astype(float)
+        steps = ((values.double() - low) / (step or 1.0)).round().clamp(0, 255)
+        return grid.tobytes(), steps.numpy().astype("u1").tobytes()
+
+    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
+        """Return the nearest points of the grid."""
+        low, step = _read(buffers[0], "<f4", 2).astype(float)
+        return _tensor(low + step * _read(buffers[1], "u1", samples * classes), samples)
+
+
+class Sign(Encoding):
+    """One bit a class: ⌈B K / 8⌉ + 4 bytes.
+
+    With s = ‖v‖₁ / ‖Pb‖² of the signs b of centred values v, P the centring, ‖v - sPb‖² = ‖v‖² - ‖v‖₁² / ‖Pb‖²: the
+    contraction that error feedback needs.
+    """
+
+    feeds_back = True
+
+    def encode(self, values: Tensor) -> Buffers:
+        """Return the scale of least squared error, in float32, and which values are above their sample's mean."""
+        above = values >= values.mean(dim=1, keepdim=True)
+        signs = _centred_signs(above)
+        scale = (values * signs).sum() / signs.square().sum().clamp_min(1.0)  # at least 1, unless all is equal
+        return np.array([scale], "<f4").tobytes(), pack(above.flatten())
+
+    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
+        """Return one of two values for each class of a sample, whose mean is 0."""
+        scale = float(_read(buffers[0], "<f4", 1)[0])
+        return _centred_signs(unpack(buffers[1], samples * classes).view(samples, classes)).mul_(scale)
+
+
+@dataclass(frozen=True)
+class TopK(Encoding):
+    """The k largest probabilities: B k (4 + 1) bytes; 4 + 2 with more than 256 classes."""
+
+    of_probabilities = True
+
+    k: int
+
+    def encode(self, values: Tensor) -> Buffers:
+        """Return the probabilities in float32, and their classes."""
+        largest = values.sort(dim=1, descending=True, stable=True)
+        classes = largest.indices[:, : self.k].numpy().astype(_class_type(values.shape[1]))
+        return largest.values[:, : self.k].numpy().astype("<f4").tobytes(), classes.tobytes()
+
+    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
+        """Return distributions."""
+        chosen = _tensor(_read(buffers[1], _class_type(classes), samples * self.k).astype(np.int64), samples)
+        if int(chosen.max()) >= classes:
+            raise InputError(f"Encoded predictions name class {int(chosen.max())}, and there are {classes}: {SAME}")
+        largest = _tensor(_read(buffers[0], "<f4", samples * self.k).astype(float), samples)
+        rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, classes - self.k)
+        found = rest.expand(samples, classes).scatter(1, chosen, largest)
+        return found / found.sum(dim=1, keepdim=True)
+
+
+SAME = "both ends must have the same knowledge settings."
+
+
+def encoding_of(knowledge: Knowledge) -> Encoding | None:
+    """Return the encoding of an experiment; None for float32, in which everything is computed."""
+    known: dict[str, Encoding] = {"float16": Float16(), "uint8": UInt8(), "sign": Sign(), "top_k": TopK(knowledge.k)}
+    return known.get(knowledge.encoding)
+
+
+def pack(flags: Tensor) -> bytes:
+    """Return flags, (n,) bool, as bits: ⌈n / 8⌉ bytes."""
+    return np.packbits(flags.cpu().numpy()).tobytes()
+
+
+def unpack(buffer: bytes, number: int) -> Tensor:
+    """Return what `pack` made of so many flags, (number,) bool."""
+    return torch.from_numpy(np.unpackbits(_read(buffer, "u1", (number + 7) // 8), count=number)).bool()
+
+
+def _centred_signs(above: Tensor) -> Tensor:
+    signs = 2.0 * above.double() - 1.0
+    return signs - signs.mean(dim=1, keepdim=True)
+
+
+def _class_type(classes: int) -> Any:
+    return np.min_scalar_type(classes - 1).newbyteorder("<")
+
+
+def _read(buffer: bytes, kind: Any, number: int) -> Any:
+    """Return `number` values from a buffer, which must have as many."""
+    if len(buffer) != (needed := np.dtype(kind).itemsize * number):
+        raise InputError(f"Encoded predictions have {len(buffer)} bytes where {needed} belong: {SAME}")
+    return np.frombuffer(buffer, kind)
+
+
+def _tensor(values: Any, samples: int) -> Tensor:
+    kind = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
+    return torch.from_numpy(values.astype(kind)).view(samples, -1)
