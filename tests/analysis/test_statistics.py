@@ -9,6 +9,7 @@ from ktpfl_pipeline.analysis.statistics import (
     benign,
     difference,
     final,
+    holm,
     mean_over_clients,
     seeds_to_decide,
 )
@@ -39,8 +40,52 @@ class TestInterval:
         assert difference([]) is None
 
     def test_equal_with_every_seed(self):
-        assert difference([0.0, 0.0, 0.0]) == Difference(0.0, 0.0, 0.0, 0.0, 3)
+        assert difference([0.0, 0.0, 0.0]) == Difference(0.0, 0.0, 0.0, 0.0, 3, p=1.0)
         assert difference([0.0, 0.0, 0.0]).sign == 0
+
+
+P = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}
+
+
+class TestHolm:
+    @pytest.fixture
+    def found(self):
+        """Two seeds a point around a mean: t is the mean, and P(|T| > t) = 1 - 2 atan(t) / π."""
+        means = {name: 1 / math.tan(math.pi * p / 2) for name, p in P.items()}
+        return {name: difference([mean - 1, mean + 1]) for name, mean in means.items()}
+
+    def test_a_hand_example(self, found):
+        """0.005 ≤ 0.05 / 4 and 0.01 ≤ 0.05 / 3, but 0.03 > 0.05 / 2, so that 0.04 ≤ 0.05 is not tested."""
+        assert {name: each.p for name, each in found.items()} == pytest.approx(P)
+        assert [each.sign for each in found.values()] == [1, 1, 1, 1]
+        corrected = holm(found)
+        assert list(corrected) == list(found)
+        assert {name: each.sign for name, each in corrected.items()} == {"a": 1, "b": 0, "c": 0, "d": 1}
+        assert {name: each.p for name, each in corrected.items()} == pytest.approx(
+            {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
+        )
+
+    @pytest.mark.parametrize(("name", "divisor"), [("d", 4), ("a", 3), ("c", 2), ("b", 2)])
+    def test_an_interval_has_the_level_of_its_test(self, found, name, divisor):
+        each = holm(found)[name]
+        half = math.tan((1 - 0.05 / divisor) * math.pi / 2)
+        assert (each.low, each.high) == (pytest.approx(each.mean - half), pytest.approx(each.mean + half))
+        assert (each.family, each.confidence) == (4, pytest.approx(1 - 0.05 / divisor))
+
+    def test_alone_nothing_changes(self):
+        alone = difference([0.05, 0.01])
+        assert holm({"x": alone})["x"].ends == pytest.approx(alone.ends)
+
+    def test_what_cannot_be_tested_does_not_count(self):
+        one, alone = difference([0.5]), difference([0.11, 0.10, 0.09])
+        corrected = holm({"one seed": one, "none": None, "three": alone})
+        assert (corrected["one seed"], corrected["none"]) == (one, None)
+        assert (corrected["three"].family, corrected["three"].ends) == (1, pytest.approx(alone.ends))
+
+    def test_the_seeds_that_would_decide_are_of_the_corrected_test(self):
+        """Of two alike, the first is tested at 97.5 %: t(n - 1) / √n is 1.004 with eight seeds, 0.92 with nine."""
+        alike = difference([0.01 * (1 + 0.5**0.5), 0.01 * (1 - 0.5**0.5)])
+        assert seeds_to_decide(holm({"a": alike, "b": alike})["a"]) == 9
 
 
 class TestMeans:

@@ -81,7 +81,8 @@ def alone(result, settings):
 class TestSummary:
     def test_above(self, study):
         assert comparison.summary(study) == (
-            "KT-pFL is 2.0 points above local-only after transfer, 95 % interval [+2.0, +2.0] over 3 seeds. "
+            "KT-pFL is 2.0 points above local-only after transfer, 95 % interval [+2.0, +2.0] over 3 seeds, "
+            "corrected for 2 methods. "
             "Below local-only: FedMD (−8.0)."
         )
 
@@ -110,8 +111,8 @@ class TestSummary:
     def test_a_better_baseline_is_named(self, result):
         results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.9), result("local", 0.7, 0.7)]
         assert comparison.summary(results) == (
-            "KT-pFL is 10.0 points above local-only after transfer, 95 % interval [+10.0, +10.0] over 2 seeds. The "
-            "highest mean is FedMD's; it is 10.0 points above KT-pFL's, [+10.0, +10.0]. "
+            "KT-pFL is 10.0 points above local-only after transfer, 95 % interval [+10.0, +10.0] over 2 seeds, "
+            "corrected for 2 methods. The highest mean is FedMD's; it is 10.0 points above KT-pFL's, [+10.0, +10.0]. "
             "Above local-only: FedMD (+20.0)."
         )
 
@@ -287,7 +288,8 @@ class TestOtherForms:
         assert "02-fedmd" in built.markdown
 
     def test_latex(self, built):
-        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 8  # accuracy, differences, traffic, time
+        tables = 6  # accuracy, fairness, work, differences, traffic, time
+        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2 * tables
         assert r"\label{tab:compare-hetero-digits}" in built.latex
         assert r"\label{tab:compare-hetero-digits-differences}" in built.latex
         assert built.latex.isascii()
@@ -315,7 +317,7 @@ class TestOtherForms:
         for each in (built, alone):
             assert not {"theorem", "matrix_over_rounds"} & each.figures.keys()
             assert "Theorem 1" not in each.html + each.markdown + each.latex
-        assert "minus each method" not in alone.html + alone.markdown
+        assert "minus each rival" not in alone.html + alone.markdown
 
     def test_other_matrices_share_a_figure(self, run, settings):
         results = [

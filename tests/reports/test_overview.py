@@ -40,24 +40,30 @@ def two(content):
 
 class TestDifference:
     def test_the_interval_of_three_seeds(self, columns, content):
-        """KT-pFL 89, 90, 91 and FedMD 78, 80, 82: differences 11, 10, 9, so 10 ± 4.303 · 1 / √3."""
+        """FedMD 78, 80, 82 and local-only 87, 88, 89: -8 ± 4.303 · 1 / √3, as the second of two that are tested."""
         (only,) = columns(a=content()).values()
-        difference = only.difference("kt_pfl", "fedmd")
+        difference = only.differences["fedmd", "local"]
         half = 4.303 * 0.01 / 3**0.5
-        assert (difference.mean, difference.low) == pytest.approx((0.10, 0.10 - half), rel=1e-4)
-        assert difference.sign == 1
-        assert only.difference("fedmd", "kt_pfl").sign == -1
+        assert (difference.mean, difference.low) == pytest.approx((-0.08, -0.08 - half), rel=1e-4)
+        assert [found.sign for found in only.differences.values()] == [1, -1]
+
+    def test_all_of_a_comparison_are_corrected_together(self, columns, content, result):
+        """The first of three is tested at 5 % / 3, and fails; so all intervals have that level."""
+        pair = [result(name, 0.80, 0.83, 0.86) for name in ("kt_pfl", "sim_pfl")]
+        (only,) = columns(a=content([*pair, result("local", 0.8, 0.8, 0.8)])).values()
+        levels = [(found.family, found.confidence) for found in only.differences.values()]
+        assert levels == [(3, pytest.approx(1 - 0.05 / 3))] * 3
+        assert list(only.differences) == [("kt_pfl", "local"), ("sim_pfl", "local"), ("kt_pfl", "sim_pfl")]
 
     def test_one_seed_has_no_interval(self, columns, content, result):
         (only,) = columns(a=content([result("kt_pfl", 0.9), result("local", 0.8)])).values()
-        assert only.difference("kt_pfl", "local") == Difference(pytest.approx(0.1), None, None, None, 1)
-        assert only.difference("kt_pfl", "local").sign == 0
+        assert only.differences == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
+        assert only.differences["kt_pfl", "local"].sign == 0
         assert clear_best(list(only.methods.values())) is None
 
     def test_only_common_seeds_count(self, columns, content, result):
         (only,) = columns(a=content([result("kt_pfl", 0.9, 0.8), result("local", 0.8)])).values()
-        assert only.difference("kt_pfl", "local") == Difference(pytest.approx(0.1), None, None, None, 1)
-        assert only.difference("kt_pfl", "fedmd") is None
+        assert only.differences == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
 
 
 class TestTitles:
@@ -217,7 +223,7 @@ class TestOneArchitecture:
         said = overview.summary(columns(**both))
         assert said.startswith("KT-pFL is above local-only in 1 of 1 comparison,")
         assert "KT-pFL (parameters) is above local-only in 0 of 2 comparisons" in said
-        assert "above FedAvg + FT in 0 of 2 comparisons" in said
+        assert "above FedAvg in 0 of 2 comparisons" in said
 
     def test_without_the_others(self, both):
         del both["compare_hetero"]

@@ -1,12 +1,14 @@
 """Means over clients and seeds, and differences with their intervals. Accuracies are in 0..1."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, pstdev, stdev
+from typing import TypeVar
 
 CONFIDENCE = 0.95
 """Of the intervals of differences."""
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class Difference:
         low: lower end of the interval; None with one seed.
         high: upper end.
         seeds: how many seeds both have.
+        p: two-sided, of the t test that the mean is zero; None with one seed.
+        family: how many differences interval and p are corrected for (`holm`); 1 is uncorrected.
+        confidence: of the interval: above 95 % where it is corrected.
     """
 
     mean: float
@@ -53,6 +58,9 @@ class Difference:
     low: float | None
     high: float | None
     seeds: int
+    p: float | None = None
+    family: int = 1
+    confidence: float = CONFIDENCE
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -126,8 +134,30 @@ def difference(values: Sequence[float]) -> Difference | None:
     mean, std = fmean(values), std_over_seeds(values)
     if std is None:
         return Difference(mean, None, None, None, 1)
-    half = _half(std, len(values))
-    return Difference(mean, std, mean - half, mean + half, len(values))
+    return _at(Difference(mean, std, None, None, len(values), _p(mean, std, len(values))), CONFIDENCE)
+
+
+def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
+    """Return differences that stand together, with intervals and p corrected for their number by Holm's step-down.
+
+    Holm (1979): of m p values in ascending order the i-th is tested at 5 % / (m - i + 1), and after the first that
+    fails none succeeds: the chance of one false success or more is 5 % at most, however the differences depend on each
+    other. An interval has the level at which its difference was tested, those after the first failure have that one's:
+    so it excludes zero exactly where Holm's test does. p is the smallest error rate at which the test would succeed.
+    What has no interval is returned as it is.
+    """
+    tested = sorted(((each, name) for name, each in found.items() if each and each.p is not None), key=_by_p)
+    corrected, rate, largest, failed = dict(found), 1 - CONFIDENCE, 0.0, False
+    for place, (each, name) in enumerate(tested):
+        left, p = len(tested) - place, each.p or 0.0
+        rate = rate if failed else (1 - CONFIDENCE) / left
+        largest, failed = max(largest, min(1.0, left * p)), failed or p > rate
+        corrected[name] = replace(_at(each, 1 - rate), p=largest, family=len(tested))
+    return corrected
+
+
+def _by_p(entry: tuple[Difference, object]) -> float:
+    return entry[0].p or 0.0
 
 
 def seeds_to_decide(found: Difference, most: int = 100) -> int | None:
@@ -135,11 +165,26 @@ def seeds_to_decide(found: Difference, most: int = 100) -> int | None:
     std = found.std
     if std is None:
         return None
-    return next((n for n in range(2, most + 1) if abs(found.mean) > _half(std, n)), None)
+    return next((n for n in range(2, most + 1) if abs(found.mean) > _half(std, n, found.confidence)), None)
 
 
-def _half(std: float, n: int) -> float:
+def _at(found: Difference, confidence: float) -> Difference:
+    """Return the difference with the interval of another confidence."""
+    half = _half(found.std or 0.0, found.seeds, confidence)
+    return replace(found, low=found.mean - half, high=found.mean + half, confidence=confidence)
+
+
+def _half(std: float, n: int, confidence: float) -> float:
     """Return half the width of the t interval of n values."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * std / math.sqrt(n)
+    return float(stdtrit(n - 1, 0.5 + confidence / 2)) * std / math.sqrt(n)
+
+
+def _p(mean: float, std: float, n: int) -> float:
+    """Return the two-sided p value of the t test that n values of this mean and deviation have the mean zero."""
+    from scipy.special import stdtr
+
+    if std == 0:
+        return float(mean == 0)
+    return 2 * float(stdtr(n - 1, -abs(mean) / std * math.sqrt(n)))

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, paired_difference, subject
+from ktpfl_pipeline.analysis.contrasts import against, ahead, rivals
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.analysis.statistics import Difference, seeds_to_decide
 from ktpfl_pipeline.reports.figures.forest import VERDICTS
 from ktpfl_pipeline.reports.figures.traffic import sent
@@ -24,15 +25,16 @@ def summary(results: Sequence[MethodResult]) -> str:
     if local is None:
         first = f"{main.title} reaches {reached} % after transfer; {ALONE}"
     else:
-        first = _verdict(main, local) + _other_point(main, local)
-    return " ".join(filter(None, (first, _the_best(highest(results), main, local), _the_others(results, main, local))))
+        first = _verdict(main, against(local, results)[main.method]) + _other_point(results, main, local)
+    return " ".join(filter(None, (first, _the_best(results, main, local), _the_others(results, main, local))))
 
 
-def _the_best(best: MethodResult, main: MethodResult, local: MethodResult | None) -> str:
+def _the_best(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
     """Say how the highest mean stands to the subject's, where it is that of a third."""
+    best = highest(results)
     if best is main or best is local:
         return ""
-    found = paired_difference(best, main)
+    found = against(main, rivals(results))[best.method]
     if found is None:
         return f"The highest mean is {best.title}'s, over other seeds."
     alike = found.ends and not found.sign
@@ -45,7 +47,8 @@ def _the_others(results: Sequence[MethodResult], main: MethodResult, local: Meth
     """Name the other methods that are above or below local-only with an interval that excludes zero."""
     if local is None:
         return ""
-    others = [(each.title, paired_difference(each, local)) for each in results if each not in (main, local)]
+    found_by = against(local, results)
+    others = [(each.title, found_by[each.method]) for each in results if each not in (main, local)]
     told = {
         side: ", ".join(f"{title} ({points(found.mean)})" for title, found in others if found and found.sign == sign)
         for side, sign in (("Above", 1), ("Below", -1))
@@ -58,11 +61,11 @@ def highest(results: Sequence[MethodResult]) -> MethodResult:
     return max(results, key=lambda result: result.final[HEADLINE].mean)
 
 
-def _verdict(main: MethodResult, local: MethodResult) -> str:
-    found = paired_difference(main, local)
+def _verdict(main: MethodResult, found: Difference | None) -> str:
     if found is None:
         return f"{main.title} and local-only have no seed in common, so they cannot be compared."
-    over = f"95 % interval {between(found)} over {found.seeds} seeds"
+    together = f", corrected for {found.family} methods" if found.family > 1 else ""
+    over = f"95 % interval {between(found)} over {found.seeds} seeds{together}"
     if found.ends and not found.sign:
         level = f"{main.title} and local-only cannot be told apart after transfer:"
         return f"{level} {points(found.mean)} points, {over}."
@@ -73,9 +76,9 @@ def _verdict(main: MethodResult, local: MethodResult) -> str:
     return f"{main.title} is {stands} local-only after transfer, {over}."
 
 
-def _other_point(main: MethodResult, local: MethodResult) -> str:
+def _other_point(results: Sequence[MethodResult], main: MethodResult, local: MethodResult) -> str:
     """Add the comparison after local training where it says something else."""
-    headline, other = (paired_difference(main, local, point) for point in (HEADLINE, "after_local"))
+    headline, other = (against(local, results, point)[main.method] for point in (HEADLINE, "after_local"))
     if headline is None or other is None:
         return ""
     one = headline.low is None  # seed: then the means say it
@@ -87,12 +90,13 @@ def _other_point(main: MethodResult, local: MethodResult) -> str:
 def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     """Return the highest mean, the subject's and local-only's, each with how it stands to local-only."""
     best, local = highest(results), local_only(results)
+    gained = against(local, results) if local else {}
     roles = {"highest mean": best, "subject of this report": subject(results), "training alone": local}
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
-        against = paired_difference(result, local) if local and result is not local else None
+        beside = gained.get(result.method)
         role = ", ".join(role for role, whose in roles.items() if whose is result)
-        note = "what the others are measured by" if result is local else _beside(against) if against else ""
+        note = "what the others are measured by" if result is local else _beside(beside) if beside else ""
         found.append(Tile(result.title, role, f"{accuracy(result.final[HEADLINE])} %", note))
     return found
 
@@ -104,7 +108,8 @@ def _beside(found: Difference) -> str:
 def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     """Answer what a reader asks next, as far as these runs do: which method, at what price, how many more seeds."""
     best, main, local = highest(results), subject(results), local_only(results)
-    level = [result for result in results if result is not best and not _apart(best, result)]
+    lead = ahead(best, results)
+    level = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
     cheapest = min([best, *level], key=sent)
     which = f"{best.title} has the highest mean"
     if len(results[0].seeds) == 1:
@@ -119,10 +124,11 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     told = {"Which method": which}
     if local is None or main is local:
         return told
-    prices = {each.title: _price(each, local) for each in (main, best) if each is not local}
-    needed = {f"{main.title} and local-only": _seeds(paired_difference(main, local))}
+    gained = against(local, results)
+    prices = {each.title: _price(each, gained[each.method]) for each in (main, best) if each is not local}
+    needed = {f"{main.title} and local-only": _seeds(gained[main.method])}
     if best not in (main, local):
-        needed[f"{best.title} and {main.title}"] = _seeds(paired_difference(best, main))
+        needed[f"{best.title} and {main.title}"] = _seeds(against(main, rivals(results))[best.method])
     return {
         **told,
         "What a point costs": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
@@ -131,13 +137,7 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     }
 
 
-def _apart(a: MethodResult, b: MethodResult) -> bool:
-    found = paired_difference(a, b)
-    return found is not None and found.sign != 0
-
-
-def _price(result: MethodResult, local: MethodResult) -> str:
-    found = paired_difference(result, local)
+def _price(result: MethodResult, found: Difference | None) -> str:
     if found is None or found.sign < 1:
         return f"{megabytes(sent(result))} MB, for which no gain over local-only is shown"
     each = megabytes(sent(result) / (100 * found.mean))

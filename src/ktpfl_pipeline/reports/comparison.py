@@ -9,12 +9,13 @@ from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, local_only, paired_difference, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
-from ktpfl_pipeline.reports import figures, paper, skew, tables, words
+from ktpfl_pipeline.reports import figures, measures, paper, skew, tables, words
 from ktpfl_pipeline.reports.answer import ALONE, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
@@ -24,7 +25,7 @@ from ktpfl_pipeline.reports.style import architecture_title, look
 from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
-TERMINAL = ("Spread over clients (points)", "Paper (%)")
+TERMINAL = ("Paper (%)",)
 """Columns that the terminal does not show."""
 SOURCES = {**paper.DATASETS, "digits": "handwritten digits", "mnist": "MNIST", "cifar100": "CIFAR-100"}
 """What private data is called in a title."""
@@ -56,7 +57,9 @@ def build(
     shown = "Paper (%)" in main.columns
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
-        Section("All methods", [main, Notes({**said, **(beside if shown else {})})], files=["runs.csv"]),
+        Section("Accuracy", [main, Notes({**said, **(beside if shown else {})})], files=["runs.csv"]),
+        Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
+        Section("Generalisation and calibration", measures.quality(results), files=["clients.csv"]),
         *_sections(results),
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results, settings), folded=True),
@@ -127,7 +130,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
 def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
     """Return what the columns of the main table mean, by column; and first whatever makes the rows unequal."""
     seeds, unequal = len(results[0].seeds), inequalities(results)
-    worst = plural(max(1, results[0].clients // 10), "client")
+    fitted = ", ".join(result.title for result in results if tables.fits_on_validation(result))
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
     return {
@@ -138,9 +141,12 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         f"far apart: compare methods at one of them.{one}",
         "Final values": f"{words.averaged(seeds)} The best round is recorded with the results and never the headline.",
         **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
-        "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.INTERVAL}",
-        "Spread over clients, worst decile": f"standard deviation over the {results[0].clients} clients, and mean over "
-        f"the {worst} of lowest accuracy, after transfer; each in every seed{over_seeds(seeds)}.",
+        "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
+        **(
+            {tables.FITTED: f"fits on the clients' validation samples, which others leave alone: {fitted}."}
+            if fitted
+            else {}
+        ),
         "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
         f"{over_seeds(seeds)}.",
     }
@@ -178,8 +184,8 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
     """Return the differences to local-only as a figure, where there are some, and what follows from them."""
     local = local_only(results)
-    caption = f"Mean test accuracy after transfer minus that of local-only, {words.INTERVAL}"
-    shown = local and any(paired_difference(result, local) for result in results if result is not local)
+    caption = f"Mean test accuracy after transfer minus that of local-only, {words.CORRECTED}"
+    shown = local and any(against(local, results).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []
     return [*drawn, Notes(advice(results))] if len(results) > 1 else []
 
@@ -206,7 +212,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         f"Test accuracy after transfer by round, one panel a method. Thin: clients{mean}; the band is their middle "
         "half, the thick line their mean. All panels have one axis, which need not begin at 0."
     )
-    gained = f"{main.title} minus each other method, after transfer and after local training, {words.INTERVAL}"
+    gained = f"{main.title} minus each rival, after transfer and after local training, {words.CORRECTED}"
     time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
     return [
         Section(
@@ -218,9 +224,9 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
             "Accuracy by client", [Picture("clients", figures.client_accuracy(results), clients)], files=["clients.csv"]
         ),
         Section("Who learns from whom", _matrix(results)),
-        Section("Accuracy and traffic", _communication(results, mean), files=["runs.csv"]),
+        Section("Work and traffic", [*measures.work(results), *_communication(results, mean)], files=["runs.csv"]),
         Section(
-            f"{main.title} minus each method",
+            f"{main.title} minus each rival",
             _captioned(tables.difference_table, results, caption=gained),
             folded=True,
             files=["differences.csv"],

@@ -81,6 +81,11 @@ class Table:
         rows = [[row[place] for place in kept] for row in self.rows]
         return replace(self, columns=[self.columns[place] for place in kept], rows=rows)
 
+    def filled(self) -> "Table":
+        """Return the table without the columns in which no row has anything."""
+        empty = zip(self.columns, zip(*self.rows, strict=True), strict=bool(self.rows))
+        return self.without(*(column for column, entries in empty if all(each is None for each in entries)))
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:

@@ -1,9 +1,10 @@
 """Numbers as reports write them: a mean with its spread or its interval, bytes, times."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from ktpfl_pipeline.analysis.statistics import Difference, Final
+from ktpfl_pipeline.analysis.statistics import Difference, Final, std_over_seeds
 
 NONE = "–"
 MINUS = "−"
@@ -56,6 +57,11 @@ def percent(mean: float, std: float | None = None, bold: bool = False) -> Number
 def accuracy(final: Final | None, bold: bool = False) -> Number | None:
     """Return the mean of a final accuracy in percent with its standard deviation over seeds."""
     return None if final is None else percent(final.mean, final.seed_std, bold)
+
+
+def mean(values: Sequence[float], written: Callable[[float], str] | None = None) -> Number | None:
+    """Return the mean over seeds with its standard deviation, in percent if not `written` else; None without values."""
+    return Number(fmean(values), written or _percent, std_over_seeds(values)) if values else None
 
 
 def points(difference: float) -> Number:

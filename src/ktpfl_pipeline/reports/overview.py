@@ -8,10 +8,11 @@ with several, its Table 1: but for local-only they run other methods.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, compared, paired_difference
-from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.analysis.statistics import Difference, holm
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
@@ -25,7 +26,7 @@ ONE = ", one architecture"
 """What headings and titles of comparisons with one architecture end with."""
 
 # Pairs of which every column states the difference, after each method's to local-only: KT-pFL and its simplest rival.
-_RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg_ft"))
+_RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
 
 ACCURACY = "Mean test accuracy over all clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
 TRAFFIC = (
@@ -63,10 +64,12 @@ class Comparison:
         """Whether all clients have one."""
         return paper.one_architecture(self.settings)
 
-    def difference(self, a: str, b: str) -> Difference | None:
-        """Return method `a` minus method `b`; None where one of them is missing or they have no common seed."""
-        known = {a, b} <= self.methods.keys()
-        return paired_difference(self.methods[a], self.methods[b]) if known else None
+    @cached_property
+    def differences(self) -> dict[tuple[str, str], Difference | None]:
+        """Each method minus local-only, and KT-pFL minus its simplest rival, corrected for their number."""
+        pairs = [*((method, "local") for method in self.methods if method != "local"), *_RIVALS]
+        known = [pair for pair in pairs if {*pair} <= self.methods.keys()]
+        return holm({(a, b): paired_difference(self.methods[a], self.methods[b]) for a, b in known})
 
 
 Columns = Mapping[str, Comparison]
@@ -164,12 +167,12 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
     rows: list[dict[str, Entry]] = [
         {
             "Minus local-only": names[a] if b == "local" else f"{names[a]} minus {names[b]}",
-            **{f"{column} (points)": interval(each.difference(a, b)) for column, each in columns.items()},
+            **{f"{column} (points)": interval(each.differences.get((a, b))) for column, each in columns.items()},
         }
         for a, b in [*((method, "local") for method in names if method != "local"), *_RIVALS]
-        if any(each.difference(a, b) for each in columns.values())
+        if any(each.differences.get((a, b)) for each in columns.values())
     ]
-    return Table.of(name, rows, f"Accuracy minus that of local-only training, {words.INTERVAL} {summary(columns)}")
+    return Table.of(name, rows, f"Accuracy minus that of local-only training, {words.CORRECTED} {summary(columns)}")
 
 
 def paper_table(columns: Columns) -> Table:
@@ -217,9 +220,7 @@ def _brief(comparison: Comparison) -> Table:
         {
             "Method": result.title,
             "After transfer (%)": accuracy(result.final[HEADLINE]),
-            "Minus local-only (points)": interval(comparison.difference(method, "local"))
-            if method != "local"
-            else None,
+            "Minus local-only (points)": interval(comparison.differences.get((method, "local"))),
         }
         for method, result in comparison.methods.items()
     ]
@@ -237,7 +238,7 @@ def summary(columns: Columns) -> str:
 
 
 def _verdict(columns: Columns, a: str, b: str, name: str) -> str:
-    found = [one for each in columns.values() if (one := each.difference(a, b))]
+    found = [one for each in columns.values() if (one := each.differences.get((a, b)))]
     signs, of = Counter(one.sign for one in found), plural(len(found), "comparison")
     return f"above {name} in {signs[1]} of {of}, below it in {signs[-1]}, undecided in {signs[0]}" if found else ""
 
@@ -249,7 +250,7 @@ def notes(columns: Columns) -> dict[str, str]:
     return {
         "Accuracy": f"{words.HEADLINE} {words.averaged(2)}",
         "Bold": words.BOLD,
-        "Differences": words.INTERVAL,
+        "Differences": words.CORRECTED,
         "Columns": "comparisons may have other settings than each other, see below. Compare methods within a column.",
         **({"Paper": words.LANDMARK} if len(differing) < len(columns) else {}),
         **({"Not the paper's setting": _list(differing, every)} if differing else {}),

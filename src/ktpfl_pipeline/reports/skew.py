@@ -5,11 +5,10 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
-from ktpfl_pipeline.analysis.statistics import std_over_seeds
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.figures.accuracy import client_title
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, Number
+from ktpfl_pipeline.reports.numbers import Entry, mean
 from ktpfl_pipeline.reports.words import over_seeds, plain
 
 MEASURES = {
@@ -20,6 +19,7 @@ MEASURES = {
     "sizes": ("Spread of sizes", "standard deviation of the clients' numbers of samples, in units of their mean"),
 }
 """Title and meaning of each measure of `LabelSkew`."""
+HUNDREDTHS = "{:.2f}".format
 
 
 def blocks(result: MethodResult) -> list[Block]:
@@ -48,12 +48,7 @@ def table(runs: Sequence[FinishedRun]) -> Table:
     """Return one row a measure of skew, over the seeds, with what it means."""
     skews = [label_skew(run.label_counts)._asdict() for run in runs]
     rows: list[dict[str, Entry]] = [
-        {"Measure": title, "Value": mean([skew[name] for skew in skews]), "Meaning": meaning}
+        {"Measure": title, "Value": mean([skew[name] for skew in skews], HUNDREDTHS), "Meaning": meaning}
         for name, (title, meaning) in MEASURES.items()
     ]
     return Table.of("skew", rows)
-
-
-def mean(values: Sequence[float]) -> Number:
-    """Return the mean over seeds with its spread."""
-    return Number(fmean(values), "{:.2f}".format, std_over_seeds(values))

@@ -18,7 +18,7 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust
 from ktpfl_pipeline.reports import figures, skew, words
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, accuracy, interval, percent, weight
+from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, accuracy, interval, mean, percent, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
 from ktpfl_pipeline.reports.words import plural, point_title, setting
@@ -131,7 +131,8 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     """Return one row for each method and value; `title` is what the setting is called."""
     after = point_title(HEADLINE)
-    found = Table.of(
+    skewed = _skewed(rows)
+    return Table.of(
         "table",
         [
             {
@@ -140,38 +141,35 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
                 f"{after} (%)": accuracy(row.result.final[HEADLINE]),
                 "Validation (%)": accuracy(row.result.final.get(VALIDATION)),
                 "Minus local-only (points)": interval(row.minus_local),
-                "Chosen": "chosen" if row.chosen else "",
+                "Chosen": ("chosen" if row.chosen else "") if any(one.chosen for one in rows) else None,
                 TRUST: weight(trust(row.result)),
-                SKEW: _skew(row),
+                SKEW: _skew(row) if skewed else None,
             }
             for row in rows
         ],
         latex,
-    )
-    found = found if any(row.chosen for row in rows) else found.without("Chosen")
-    found = found if any(trust(row.result) for row in rows) else found.without(TRUST)
-    return found if _skewed(rows) else found.without(SKEW)
+    ).filled()
 
 
-def _skew(row: Row) -> Number:
+def _skew(row: Row) -> Number | None:
     """Return how unlike the clients' labels are, over the seeds."""
-    return skew.mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs])
+    return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], skew.HUNDREDTHS)
 
 
 def _skewed(rows: Sequence[Row]) -> bool:
     """Say whether the setting decides how unlike the clients' labels are."""
-    return len({_skew(row).main for row in rows}) > 1
+    return len({str(_skew(row)) for row in rows}) > 1
 
 
 def run_table(rows: Sequence[Row], title: str) -> Table:
     """Return one row a run: its method, value, seed and accuracy, and what finds it in MLflow."""
     found: list[dict[str, Entry]] = [
         {
-            **{"Method": row.result.title, title: row.value, "Seed": str(run.seed), "Test (%)": percent(mean)},
+            **{"Method": row.result.title, title: row.value, "Seed": str(run.seed), "Test (%)": percent(reached)},
             **{"MLflow run": run.run_id or NONE, "Settings key": run.key},
         }
         for row in rows
-        for run, mean in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
+        for run, reached in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
     ]
     return Table.of("runs", found)
 

@@ -4,55 +4,76 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
-from ktpfl_pipeline.analysis import results as analysis
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, local_only, paired_difference, subject
-from ktpfl_pipeline.analysis.statistics import benign, std_over_seeds, worst_decile
+from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, local_only, subject
+from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
+from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import numbers, paper
 from ktpfl_pipeline.reports.model import Table
-from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, megabytes, percent
+from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, mean, megabytes, percent
 from ktpfl_pipeline.reports.words import plain, point_title
 
+FITTED = "†"
+"""Sign of a method that fits on validation samples."""
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
 
 
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
-    """Return one row a method, the best first: accuracy at both points, gain over local-only, spread, traffic, time.
+    """Return one row a method, the best first: accuracy at both points, gain over local-only, traffic, time.
 
     The paper's numbers stand beside ours where the settings let them; `latex` is the caption there, as below.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
     local, rows = local_only(results), []
+    gained = contrasts.against(local, results) if local else {}
     cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
-    for result in sorted(results, key=lambda result: -result.final[HEADLINE].mean):
-        final = result.final[HEADLINE]
+    for result in ranked(results):
         rows.append(
             {
-                "Method": result.title,
+                "Method": marked(result),
                 **{
                     f"{point_title(point)} (%)": numbers.accuracy(result.final.get(point), best is result)
                     for point, best in points.items()
                 },
-                "Minus local-only (points)": (
-                    None if local is None or result is local else interval(paired_difference(result, local))
-                ),
-                "Spread over clients (points)": percent(final.client_std, final.client_std_spread),
-                "Worst decile (%)": percent(final.worst_decile, final.worst_decile_spread),
+                "Minus local-only (points)": interval(gained.get(result.method)),
                 "Traffic (MB)": megabytes(sum(result.traffic.values())),
                 "Time": duration(result.time),
                 **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
         )
-    return Table.of("table", rows, latex, [result.title for result in (subject(results), local) if result])
+    return Table.of("table", rows, latex, tinted(results))
+
+
+def ranked(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the methods, the highest mean first."""
+    return sorted(results, key=lambda result: -result.final[HEADLINE].mean)
+
+
+def marked(result: MethodResult) -> str:
+    """Return a method's title, with a sign where it fits on validation samples, which the others leave alone."""
+    return f"{result.title} {FITTED}" if fits_on_validation(result) else result.title
+
+
+def fits_on_validation(result: MethodResult) -> bool:
+    """Say whether a method fits on validation samples."""
+    preset = METHODS.get(result.method)
+    return preset is not None and "validation" in preset.kind.private_data
+
+
+def tinted(results: Sequence[MethodResult]) -> list[str]:
+    """Return the names of the rows that tables set off: of the report's subject and of local-only."""
+    return [marked(result) for result in (subject(results), local_only(results)) if result]
 
 
 def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
-    """Return what the report's subject gains over each other method, in points, paired by seed; one row a method."""
-    main = subject(results)
+    """Return what the report's subject gains over each rival, in points, paired by seed; one row a rival."""
+    main, rivals = subject(results), contrasts.rivals(results)
+    points = [contrasts.ahead(main, rivals, point) for point in (HEADLINE, "after_local")]
     rows: list[dict[str, Entry]] = []
-    for result in (result for result in results if result is not main):
-        found, before = (paired_difference(main, result, point) for point in (HEADLINE, "after_local"))
+    for result in (result for result in rivals if result is not main):
+        found, before = (by_method[result.method] for by_method in points)
         rows.append(
             {
                 f"{main.title} minus": result.title,
@@ -76,11 +97,9 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
     rows: list[dict[str, Entry]] = [
         {
             "Mixture": mixture.capitalize(),
-            "Loss, fitted half (nats)": _over_seeds([fmean(check.fit[mixture]) for check in checks], "{:.3f}"),
-            "Loss, other half (nats)": _over_seeds([fmean(check.test[mixture]) for check in checks], "{:.3f}"),
-            "Accuracy, other half (%)": _over_seeds(
-                [100 * fmean(check.accuracy[mixture]) for check in checks], "{:.1f}"
-            ),
+            "Loss, fitted half (nats)": mean([fmean(check.fit[mixture]) for check in checks], "{:.3f}".format),
+            "Loss, other half (nats)": mean([fmean(check.test[mixture]) for check in checks], "{:.3f}".format),
+            "Accuracy, other half (%)": mean([fmean(check.accuracy[mixture]) for check in checks]),
             "No worse, fitted half (clients)": _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
             "No worse, other half (clients)": _no_worse(
                 mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]
@@ -90,10 +109,6 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
         if checks and all(mixture in check.fit for check in checks)
     ]
     return Table.of("theorem", rows, latex)
-
-
-def _over_seeds(values: Sequence[float], written: str) -> Number:
-    return Number(fmean(values), written.format, std_over_seeds(values))
 
 
 def _no_worse(mixture: str, losses: Sequence[tuple[Mapping[str, Sequence[float]], Sequence[float]]]) -> str | None:
@@ -161,22 +176,29 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
 
-    ``runs.csv`` has the final values, bytes and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
-    round, ``clients.csv`` the final accuracy of every client, ``theorem.csv`` the check of Theorem 1 by client and
-    mixture, and ``differences.csv`` the paired differences of the report's subject to each other method and of each
-    to local-only, with the runs of both. Accuracies and differences are in 0..1, losses in nats. A file without rows is
-    left out.
+    ``runs.csv`` has the final values, bytes, work and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
+    round, ``clients.csv`` the final accuracy of every client and what else is measured of its model,
+    ``theorem.csv`` the check of Theorem 1 by client and mixture, and ``differences.csv`` the paired differences of the
+    report's subject to each rival and of each method to local-only, with the runs of both. Accuracies and differences
+    are in 0..1, losses in nats. A file without rows is left out.
     """
-    names = ("runs.csv", "rounds.csv", "clients.csv", "theorem.csv")
-    files: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for run in (run for result in results for run in result.runs):
+    kinds = ("runs.csv", "rounds.csv", "clients.csv", "theorem.csv")
+    files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
+    for run, points in ((run, list(result.final)) for result in results for run in result.runs):
         ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
-        finals = {point: run.final(point) for point in analysis.ORDER if point in run.evaluated[0].accuracy}
+        finals = {point: run.final(point) for point in points}
+        measures = dict.fromkeys(name for t in run.evaluated for name in t.measures)
+        beside = {name: contrasts.measured(run, name) or [] for name in measures}
+        means = {name: mean_over_clients(values, run.adversaries) for name, values in beside.items() if values}
+        spent = {
+            name: contrasts.work(run, name) for name in dict.fromkeys(name for t in run.history for name in t.work)
+        }
         for point, values in finals.items():
             clients = benign(values, run.adversaries)
             deviation, worst = pstdev(clients), worst_decile(clients)
             accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
-            cost = {**_bytes(run.traffic), "seconds": run.seconds("round")}
+            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **spent}
+            cost |= means if point == HEADLINE else {}
             files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
         for t in run.history:
             traffic = {category: sum(t.traffic.get(category, [])) for category in run.traffic}
@@ -184,26 +206,20 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             files["rounds.csv"].append({**ids, **row})
         check: Any = run.theorem
         for client, architecture in enumerate(run.architectures):
-            own = {point: values[client] for point, values in finals.items()}
+            own = {name: values[client] for name, values in {**finals, **beside}.items() if values}
             named = {"owner": run.names[client]} if run.names else {}
             files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
             for mixture in check.fit if check else ():
                 loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
                 more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}
                 files["theorem.csv"].append({**ids, "client": client, "mixture": mixture, **loss, **more})
-    main, local = subject(results), local_only(results)
-    pairs = [(main, result) for result in results] + [
-        (result, local) for result in results if local and result is not main
-    ]
     files["differences.csv"] = [
         {
             **{"method": one.method, "minus": other.method, "point": point, **vars(found)},
             **{"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)},
         }
-        for one, other in pairs
-        if one is not other
-        for point in one.final
-        if (found := paired_difference(one, other, point))
+        for point in dict.fromkeys(point for result in results for point in result.final)
+        for one, other, found in contrasts.stated(results, point)
     ]
     return {name: to_csv(rows) for name, rows in files.items() if rows}
 

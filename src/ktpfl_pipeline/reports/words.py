@@ -12,9 +12,14 @@ INTERVAL = (
     "paired by seed, with the 95 % t interval over the seeds; bold where it excludes zero. One seed has no interval, "
     "and intervals are not corrected for their number."
 )
+CORRECTED = (
+    "paired by seed, with its t interval over the seeds. The differences of a column are tested together, at 95 % for "
+    "all of them by Holm's step-down, so that their intervals are wider than 95 %; bold where one excludes zero. One "
+    "seed has no interval."
+)
 BOLD = (
     "the best accuracy of a column, where the 95 % t interval of its difference to the runner-up, paired by seed, "
-    "excludes zero; a difference, where its own does. No bold: the seeds do not decide."
+    "excludes zero; a difference, where its corrected one does. No bold: the seeds do not decide."
 )
 LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "

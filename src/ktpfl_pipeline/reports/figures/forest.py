@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ktpfl_pipeline.analysis.results import MethodResult, local_only, paired_difference, subject
+from ktpfl_pipeline.analysis.contrasts import against
+from ktpfl_pipeline.analysis.results import MethodResult, local_only, subject
 from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
@@ -21,17 +22,15 @@ FAR = 4
 
 @styled
 def differences(results: Sequence[MethodResult]) -> Figure:
-    """Draw each method's difference to local-only with its 95 % interval, the highest above, and write it beside.
+    """Draw each method's difference to local-only with its corrected interval, the highest above, and write it beside.
 
     Raises:
         ValueError: without local-only, or without another method that has a seed in common with it.
     """
     local, main = local_only(results), subject(results)
-    others = [result for result in results if result is not local]
-    found = {result.title: paired_difference(result, local) for result in others} if local else {}
-    ranked = sorted(
-        ((title, each) for title, each in found.items() if each is not None), key=lambda pair: -pair[1].mean
-    )
+    titles = {result.method: result.title for result in results}
+    found = against(local, results) if local else {}
+    ranked = sorted(((titles[name], each) for name, each in found.items() if each), key=lambda pair: -pair[1].mean)
     if not ranked:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
     figure, axes = single(0.22 * len(ranked) + 1.15, width=6.0)
@@ -64,5 +63,6 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         for sign, (name, colour) in VERDICTS.items()
         if sign in signs
     }
-    head(axes, "Difference to local-only, 95 % interval", handles)
+    corrected = "" if ranked[0][1].family == 1 else " of all together"
+    head(axes, f"Difference to local-only, 95 % intervals{corrected}", handles)
     return figure

@@ -1,0 +1,128 @@
+"""How the methods of a comparison stand to one another: seed by seed, client by client, and for the work they take.
+
+Every value is taken in each seed and then told over the seeds. Accuracies are in 0..1; adversaries count in none.
+"""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from ktpfl_pipeline.analysis.results import (
+    HEADLINE,
+    LAST,
+    FinishedRun,
+    MethodResult,
+    local_only,
+    paired_difference,
+    subject,
+)
+from ktpfl_pipeline.analysis.statistics import (
+    Difference,
+    benign,
+    holm,
+    mean_by_place,
+    mean_over_clients,
+)
+
+Differences = dict[str, Difference | None]
+"""By method; None where there is no common seed."""
+
+
+def against(reference: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
+    """Return each other result minus the reference, paired by seed and corrected for their number."""
+    return holm({each.method: paired_difference(each, reference, point) for each in results if each is not reference})
+
+
+def ahead(main: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
+    """Return one result minus each other, by the other's method, as `against` does."""
+    return holm({each.method: paired_difference(main, each, point) for each in results if each is not main})
+
+
+def rivals(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the methods but local-only, unless that is what the results are about."""
+    main = subject(results)
+    return [result for result in results if result is main or result is not local_only(results)]
+
+
+def stated(
+    results: Sequence[MethodResult], point: str = HEADLINE
+) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
+    """Yield what a report states at a point: its subject minus each rival, and each method minus local-only."""
+    main, local, known = subject(results), local_only(results), {result.method: result for result in results}
+    pairs = [(main, known[name], found) for name, found in ahead(main, rivals(results), point).items()]
+    pairs += [(known[name], local, found) for name, found in (against(local, results, point) if local else {}).items()]
+    return ((one, other, found) for one, other, found in pairs if found)
+
+
+def measured(run: FinishedRun, name: str) -> list[float] | None:
+    """Return a measure of each client's model, (N,), the mean over the last five evaluations, of those that have it."""
+    found = [record.measures[name] for record in run.evaluated[-LAST:] if name in record.measures]
+    return mean_by_place(found) if found else None
+
+
+def means(result: MethodResult, name: str) -> list[float]:
+    """Return the mean of the same over the clients by seed, without the seeds that do not have it."""
+    known = [(values, run.adversaries) for run in result.runs if (values := measured(run, name))]
+    return [mean_over_clients(values, adversaries) for values, adversaries in known]
+
+
+def harmed(result: MethodResult, local: MethodResult) -> list[float]:
+    """Return by common seed the share of the clients whose final accuracy is below theirs with local-only."""
+    found = []
+    for run, alone in _common(result, local):
+        both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)
+        found.append(mean_over_clients([float(own < without) for own, without in both], run.adversaries))
+    return found
+
+
+def of_clients(result: MethodResult, sampled: bool) -> list[float]:
+    """Return by seed the mean final accuracy of the clients that were ever in a cohort, or of those that never were.
+
+    A seed without such clients has no value.
+    """
+    found = []
+    for run in result.runs:
+        others = {n for n in range(len(run.architectures)) if (n in seen(run)) is not sampled}
+        found.append(benign(run.final(HEADLINE), {*run.adversaries, *others}))
+    return [fmean(values) for values in found if values]
+
+
+def seen(run: FinishedRun) -> set[int]:
+    """Return the places of the clients that were ever in a round's cohort."""
+    return {n for record in run.history for n in record.cohort}
+
+
+class Reached(NamedTuple):
+    """When a run first had some accuracy: after how many rounds, and how many bytes of all clients, up and down."""
+
+    rounds: int
+    sent: int
+
+
+def to_local_only(result: MethodResult, local: MethodResult) -> list[Reached | None]:
+    """Return by common seed when the mean accuracy first was local-only's final one; None where it never was."""
+    return [
+        reached(run, mean_over_clients(alone.final(HEADLINE), alone.adversaries))
+        for run, alone in _common(result, local)
+    ]
+
+
+def reached(run: FinishedRun, target: float) -> Reached | None:
+    """Return the first evaluated round whose mean accuracy is at least the target, and the bytes until its end."""
+    sent = 0
+    for record in run.history:
+        sent += sum(map(sum, record.traffic.values()))
+        if record.accuracy and run.means(record)[HEADLINE] >= target:
+            return Reached(record.round, sent)
+    return None
+
+
+def work(run: FinishedRun, name: str) -> float:
+    """Return what all clients computed over the rounds: ``samples`` that were backpropagated, or their ``flops``."""
+    return sum(sum(record.work.get(name, ())) for record in run.history)
+
+
+def _common(result: MethodResult, other: MethodResult) -> Iterator[tuple[FinishedRun, FinishedRun]]:
+    """Yield the runs of both with each seed that both have."""
+    beside = {run.seed: run for run in other.runs}
+    return ((run, beside[run.seed]) for run in result.runs if run.seed in beside)

@@ -1,0 +1,130 @@
+"""What a comparison says beside the mean accuracy: one small table a subject, with what its columns mean.
+
+Arguments that the functions share: `results`, the methods of one comparison. Each function returns no blocks where
+nothing of its subject was measured.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
+from ktpfl_pipeline.reports.model import Block, Notes, Table
+from ktpfl_pipeline.reports.numbers import Entry, Number, mean, percent, three_digits
+from ktpfl_pipeline.reports.tables import marked, ranked, tinted
+from ktpfl_pipeline.reports.words import over_seeds, plural
+
+QUALITY = {
+    "balanced_accuracy": (
+        "Balanced accuracy (%)",
+        "mean over the classes of a client's test samples of the share recognised; rare classes count like frequent.",
+    ),
+    "macro_f1": ("Macro F1 (%)", "mean over the same classes of the harmonic mean of precision and recall."),
+    "global_accuracy": (
+        "Global accuracy (%)",
+        "each client's model on test samples of all clients together: what it knows beyond its own task.",
+    ),
+    "calibration_error": (
+        "Calibration error (%)",
+        "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
+        "their samples. 0: of predictions made with 80 % confidence 80 % are right.",
+    ),
+}
+"""Column and meaning of each measure of the models that a round's record may have."""
+
+
+def fairness(results: Sequence[MethodResult]) -> list[Block]:
+    """Return how evenly accuracy is spread over the clients, and who loses by taking part."""
+    local, clients, seeds = local_only(results), results[0].clients, len(results[0].seeds)
+
+    def row(result: MethodResult) -> dict[str, Entry]:
+        final = result.final[HEADLINE]
+        return {
+            "Spread over clients (points)": percent(final.client_std, final.client_std_spread),
+            "Worst decile (%)": percent(final.worst_decile, final.worst_decile_spread),
+            "Harmed (%)": mean(contrasts.harmed(result, local)) if local and result is not local else None,
+            "Sampled (%)": mean(contrasts.of_clients(result, True)),
+            "Never sampled (%)": mean(contrasts.of_clients(result, False)),
+        }
+
+    table = _table("fairness", results, row, "How evenly accuracy after transfer is spread over the clients.")
+    table = table if "Never sampled (%)" in table.columns else table.without("Sampled (%)")
+    notes = {
+        "Spread over clients": "standard deviation over the clients, in every seed.",
+        "Worst decile": f"mean over the {plural(max(1, clients // 10), 'client')} of lowest accuracy, in every seed.",
+        "Harmed": "share of the clients whose accuracy is below theirs with local-only and the same seed, by however "
+        "little. Of a method that does neither good nor harm that is about half.",
+        "Sampled, never sampled": "clients that were in at least one round's cohort, and the others, which have what "
+        "the server would send them today.",
+    }
+    shown = [*notes][: None if "Never sampled (%)" in table.columns else 3]
+    means = f"all columns are of accuracy after transfer{over_seeds(seeds)}."
+    return [table, Notes({name: notes[name] for name in shown if local or name != "Harmed"} | {"Means": means})]
+
+
+def quality(results: Sequence[MethodResult]) -> list[Block]:
+    """Return what else is known of the predictions: by class, beyond the client's own task, and of their confidence."""
+
+    def row(result: MethodResult) -> dict[str, Entry]:
+        return {title: mean(contrasts.means(result, name)) for name, (title, _) in QUALITY.items()}
+
+    table = _table("quality", results, row, "Balanced accuracy, generalisation and calibration after transfer.")
+    return _explained(table, dict(QUALITY.values()))
+
+
+def work(results: Sequence[MethodResult]) -> list[Block]:
+    """Return what the accuracy took: steps, arithmetic, memory, and rounds and bytes until it was local-only's."""
+    local, clients = local_only(results), results[0].clients
+    usual = fmean(contrasts.work(run, "samples") for run in local.runs) if local else 0.0
+
+    def row(result: MethodResult) -> dict[str, Entry]:
+        done, flops = ([contrasts.work(run, name) for run in result.runs] for name in ("samples", "flops"))
+        return {
+            SAMPLES: mean([each / usual for each in done], "{:.2f}".format) if usual and any(done) else None,
+            FLOPS: mean([each / clients / 1e9 for each in flops], three_digits) if any(flops) else None,
+            **(_reached(result, local) if local and result is not local else {}),
+        }
+
+    table = _table("work", results, row, "What the accuracy took: see the columns' notes in the report.")
+    return _explained(table, WORK)
+
+
+SAMPLES, FLOPS = "Samples backpropagated (× local-only)", "FLOPs (10⁹ a client)"
+ROUNDS, BYTES = "Rounds to local-only's accuracy", "Traffic to local-only's accuracy (MB)"
+WORK = {
+    SAMPLES: "private and public samples that the clients took steps on, over all rounds, in units of local-only's.",
+    FLOPS: "floating-point operations of these steps, over all rounds, mean over clients; estimated from the layers.",
+    ROUNDS: "the first round whose mean accuracy was at least local-only's final one with the same seed, mean over the "
+    "seeds that came so far; in brackets how many did.",
+    BYTES: "what all clients had sent and received by then.",
+}
+"""What the columns of `work` mean."""
+
+
+def _reached(result: MethodResult, local: MethodResult) -> dict[str, Entry]:
+    """Return after how many rounds and how much traffic a method first was as accurate as local-only ends."""
+    by_seed = contrasts.to_local_only(result, local)
+    found = [each for each in by_seed if each]
+    if not found:
+        return {ROUNDS: "not reached", BYTES: "not reached"}
+    part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
+
+    def megabytes(value: float) -> str:
+        return f"{three_digits(value)}{part}"
+
+    rounds, sent = fmean(each.rounds for each in found), fmean(each.sent for each in found) / 1e6
+    return {ROUNDS: Number(rounds, f"{{:.0f}}{part}".format), BYTES: Number(sent, megabytes)}
+
+
+def _table(
+    name: str, results: Sequence[MethodResult], row: Callable[[MethodResult], Mapping[str, Entry]], latex: str
+) -> Table:
+    """Return a row a method, the best first, without the columns in which nothing stands."""
+    rows = [{"Method": marked(result), **row(result)} for result in ranked(results)]
+    return Table.of(name, rows, latex, tinted(results)).filled()
+
+
+def _explained(table: Table, meanings: Mapping[str, str]) -> list[Block]:
+    """Return a table with what its columns mean; nothing where it has no columns but names."""
+    notes = {title.partition(" (")[0]: text for title, text in meanings.items() if title in table.columns}
+    return [table, Notes(notes)] if notes else []

@@ -1,0 +1,92 @@
+"""Who loses by taking part, who was never there, and when local-only's accuracy was reached, by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.contrasts import Reached
+from ktpfl_pipeline.analysis.results import summarise
+
+
+@pytest.fixture
+def rounds(run):
+    """Make a method's result of three clients, one run a seed, from each client's accuracy by round."""
+
+    def make(method, *by_seed, **changes):
+        runs = [run(method, seed, after_transfer=accuracy) for seed, accuracy in enumerate(by_seed)]
+        return summarise([replace(each, **changes) for each in runs], {})
+
+    return make
+
+
+def told(run, **entries):
+    """Return the run with these entries in the record of every round."""
+    return replace(run, history=[replace(record, **entries) for record in run.history])
+
+
+class TestTogether:
+    def test_each_minus_the_reference_and_the_subject_minus_each(self, study):
+        main, fedmd, local = study
+        assert {name: each.mean for name, each in contrasts.against(local, study).items()} == pytest.approx(
+            {"kt_pfl": 0.02, "fedmd": -0.08}
+        )
+        assert contrasts.ahead(main, [main, fedmd])["fedmd"].mean == pytest.approx(0.1)
+        assert contrasts.rivals(study) == [main, fedmd]
+        assert contrasts.rivals([local]) == [local]
+
+    def test_what_a_report_states_stands_once(self, study):
+        """To local-only with the others that stand beside it, not among the rivals as well."""
+        pairs = [(one.method, other.method) for one, other, _ in contrasts.stated(study)]
+        assert pairs == [("kt_pfl", "fedmd"), ("kt_pfl", "local"), ("fedmd", "local")]
+        assert {found.family for *_, found in contrasts.stated(study)} == {1, 2}
+
+
+class TestClients:
+    def test_harmed_is_any_loss_with_the_same_seed(self, rounds):
+        local = rounds("local", [(0.5, 0.6, 0.7)], [(0.7, 0.6, 0.5)])
+        fedmd = rounds("fedmd", [(0.5, 0.5, 0.8)], [(0.6, 0.5, 0.5)])
+        assert contrasts.harmed(fedmd, local) == pytest.approx([1 / 3, 2 / 3])
+        assert contrasts.harmed(local, local) == [0, 0]
+
+    def test_adversaries_are_not_counted(self, rounds):
+        local = rounds("local", [(0.5, 0.6, 0.7)], adversaries=[0])
+        fedmd = rounds("fedmd", [(0.4, 0.5, 0.8)], adversaries=[0])
+        assert contrasts.harmed(fedmd, local) == [0.5]
+        assert contrasts.of_clients(fedmd, True) == pytest.approx([0.65])
+
+    def test_sampled_and_never(self, run):
+        runs = [told(run("fedavg", seed, [(0.2, 0.6, 0.7)] * 2), cohort=[1, 2][: 2 - seed]) for seed in (0, 1)]
+        result = summarise(runs, {})
+        assert contrasts.of_clients(result, True) == pytest.approx([0.65, 0.6])
+        assert contrasts.of_clients(result, False) == pytest.approx([0.2, 0.45])
+        assert contrasts.of_clients(summarise([run()], {}), False) == []
+
+
+class TestToLocalOnly:
+    def test_the_first_evaluated_round_that_is_as_accurate(self, run):
+        """Two clients send 5 bytes each in a round: local-only's 0.6 is reached in the third."""
+        finished = run("fedmd", 0, [(0.5, 0.5), None, (0.6, 0.6), (0.4, 0.4)], knowledge=5)
+        assert contrasts.reached(finished, 0.6) == Reached(3, 30)
+        assert contrasts.reached(finished, 0.61) is None
+
+    def test_the_target_is_of_the_same_seed(self, rounds):
+        local = rounds("local", [(0.5, 0.5, 0.5)], [(0.9, 0.9, 0.9)])
+        fedmd = rounds("fedmd", [(0.6, 0.6, 0.6)], [(0.6, 0.6, 0.6)])
+        assert contrasts.to_local_only(fedmd, local) == [Reached(1, 3_000_000), None]
+
+
+class TestMeasures:
+    def test_the_mean_of_those_of_the_last_evaluations_that_have_it(self, run):
+        finished = told(run("fedmd", 0, [(0.5, 0.7)] * 2), measures={"macro_f1": [0.2, 0.4]})
+        last = replace(finished.history[-1], measures={"macro_f1": [0.4, 0.6], "global_accuracy": [0.1, 0.3]})
+        finished = replace(finished, history=[finished.history[0], last])
+        assert contrasts.measured(finished, "macro_f1") == pytest.approx([0.3, 0.5])
+        assert contrasts.measured(finished, "global_accuracy") == pytest.approx([0.1, 0.3])
+        assert contrasts.measured(finished, "balanced_accuracy") is None
+        assert contrasts.means(summarise([finished], {}), "macro_f1") == pytest.approx([0.4])
+
+    def test_work_is_summed_over_cohorts_and_rounds(self, run):
+        finished = told(run("fedmd", 0, [(0.5, 0.7)] * 3), work={"samples": [10, 20]})
+        assert contrasts.work(finished, "samples") == 90
+        assert contrasts.work(finished, "flops") == 0
