@@ -50,7 +50,8 @@ def stated(
     """Yield what a report states at a point: its subject minus each rival, and each method minus local-only."""
     main, local, known = subject(results), local_only(results), {result.method: result for result in results}
     pairs = [(main, known[name], found) for name, found in ahead(main, rivals(results), point).items()]
-    pairs += [(known[name], local, found) for name, found in (against(local, results, point) if local else {}).items()]
+    if local:
+        pairs += [(known[name], local, found) for name, found in against(local, results, point).items()]
     return ((one, other, found) for one, other, found in pairs if found)
 
 
