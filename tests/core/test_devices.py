@@ -9,13 +9,13 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client import operations, stacked
+from ktpfl_pipeline.core.client import features, operations, stacked
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
-from ktpfl_pipeline.methods import create, fedproto
+from ktpfl_pipeline.methods import create
 
 HYPERPARAMETERS = {"fml": {"common": "linear"}}
 
@@ -23,7 +23,7 @@ HYPERPARAMETERS = {"fml": {"common": "linear"}}
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Replace what the pretended device cannot see: inference mode, and tensors made of lists."""
-    for module in (operations, fedproto, stacked):
+    for module in (operations, features, stacked):
         monkeypatch.setattr(module, "predict", torch.no_grad()(module.predict.__wrapped__))
     monkeypatch.setattr(torch, "tensor", pretend.tensor)
     with pretend.Device():

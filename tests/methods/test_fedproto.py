@@ -8,13 +8,13 @@ import torch
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import common_head, engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.methods import create, fedproto
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.local import Local
 
@@ -83,7 +83,7 @@ class TestPrototypes:
     def test_are_shared_between_architectures(self) -> None:
         fed, method = toy.federation(), FedProto(dimension=8)
         after, report = method.round(method.init(fed), EVERYONE, 1, fed)
-        means, counts = fedproto.upload_means(fed, report.after_local, 8)
+        means, counts = common_head.upload_means(fed, report.after_local, 8)
         assert (counts > 0).all()
         assert torch.allclose(after.prototypes, means.mean(dim=0), rtol=0, atol=1e-14)
         assert after.prototypes.shape == (3, 8)
@@ -145,7 +145,7 @@ class TestTraining:
             training = LocalTraining(epochs=4, batch_size=8, learning_rate=0.05)
             fed = toy.federation(architectures=("mlp",), training=training)
             run = engine.run(FedProto(weight, dimension=12), fed, Schedule(rounds=4))
-            means, _ = fedproto.upload_means(fed, run.state.models, 12)
+            means, _ = common_head.upload_means(fed, run.state.models, 12)
             spreads.append(float(means.var(dim=0).mean()))
         assert spreads[0] > spreads[1] > spreads[2]
 

@@ -81,6 +81,8 @@ ANY_ARCHITECTURES = {
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
     "fedproto": Preset(".fedproto:FedProto"),
+    "lg_fedavg": Preset(".lg_fedavg:LGFedAvg"),
+    "fd": Preset(".fd:FD"),
     "fml": Preset(".fml:FML"),
     "local": Preset(".local:Local"),
 }

@@ -1,0 +1,123 @@
+"""A model as an extractor and a head: the head is its last linear layer, and what enters that is the feature.
+
+Features of different architectures meet in a common dimension F: neighbours are averaged. This pooling is a matrix P,
+so that a common head (W, b) on pooled features is the layer (W P, b) of an architecture: a model that wears it is a
+model like any other.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.weights import Params, params_of
+
+
+def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
+    """Return the head of a model, its last linear layer, and its name there.
+
+    Raises:
+        InputError: if there is none.
+    """
+    layers = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not layers:
+        raise InputError(
+            f"{type(module).__name__} has no linear layer to be its head, whose input would be its feature: give it "
+            "one, or leave out the methods on features and heads (fedproto, lg_fedavg and others; docs/methods.md)."
+        )
+    return layers[-1]
+
+
+@contextmanager
+def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
+    """Yield a list to which every forward pass of `module` adds its features, (b, F)."""
+    seen: list[Tensor] = []
+    pool = nn.AdaptiveAvgPool1d(dimension)
+    with head_of(module)[1].register_forward_pre_hook(lambda _, inputs: seen.append(pool(inputs[0].flatten(1)))):
+        yield seen
+
+
+@contextmanager
+def wearing(module: nn.Module, head: Params) -> Iterator[nn.Linear]:
+    """Put a common head on pooled features in the place of the model's own, and yield it; the own one comes back.
+
+    Inside, the common head's parameters are the module's, and those of its own are not.
+
+    Args:
+        module: a model.
+        head: ``weight`` (K, F) and ``bias`` (K,).
+    """
+    name, own = head_of(module)
+    parent, _, last = name.rpartition(".")
+    place, common = module.get_submodule(parent), linear(head)
+    setattr(place, last, nn.Sequential(nn.AdaptiveAvgPool1d(common.in_features), common))
+    try:
+        yield common
+    finally:
+        setattr(place, last, own)
+
+
+def linear(head: Params) -> nn.Linear:
+    """Return a linear layer with the weights of a head, (K, F) and (K,)."""
+    weight = head["weight"]
+    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
+    layer.load_state_dict(head)
+    return layer
+
+
+def fitted(params: Params, name: str, head: Params) -> Params:
+    """Return a model that wears a common head, (W P, b), in the place of its own, which is called `name`.
+
+    Raises:
+        InputError: if its own has no bias.
+    """
+    if f"{name}.bias" not in params:
+        raise InputError(
+            f"The last linear layer, {name}, of a client's model has no bias, which a common head has: give it one, "
+            "or leave out the methods with a common head (docs/methods.md)."
+        )
+    own = params[f"{name}.weight"]  # (K, f)
+    pooling = F.adaptive_avg_pool1d(torch.eye(own.shape[1], device=own.device, dtype=own.dtype), head["weight"].shape[1])
+    return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
+
+
+def train_wearing(space: Workspace, n: int, params: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:
+    """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
+
+    Returns:
+        The model with the head as it is then, and that head.
+    """
+    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    module = space.module(n, params).train()
+    name, _ = head_of(module)
+    with wearing(module, head) as common, rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+
+        def loss(batch: Tensor) -> Tensor:
+            return own.loss(module(own.inputs(batch)), batch)
+
+        value = descend(space, module, loss, len(own), setting.training, t, setting.stream("private shuffle", t, n))
+        trained = params_of(common)
+    return Outcome((fitted(params_of(module), name, trained), trained), value)
+
+
+def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:
+    """Return the mean feature of each class over client n's training samples, (K, F), and their numbers, (K,).
+
+    In eval mode and float64; zeros for a class of which the client has no sample.
+    """
+    samples, module = space.split(n, "train"), space.module(n, params)
+    with features(module, dimension) as seen:
+        predict(space, module, samples.inputs)
+    found = torch.cat(seen).double()  # (D_n, F)
+    member = F.one_hot(samples.labels, space.setting.classes).to(found)  # (D_n, K)
+    counts = member.sum(dim=0)
+    return Outcome((member.T @ found / counts.clamp_min(1.0)[:, None], counts))

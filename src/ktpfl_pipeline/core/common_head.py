@@ -1,0 +1,44 @@
+"""What methods share that look at features and heads: class means of the clients, and one head for all of them.
+
+Clients may have different architectures; see `core/client/features.py`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import features
+from ktpfl_pipeline.core.federation import Federation, check_finite
+from ktpfl_pipeline.core.setting import DTYPES
+from ktpfl_pipeline.core.weights import Models, Params, params_of
+
+
+def initial(fed: Federation, dimension: int) -> Params:
+    """Return a head on F = `dimension` features before the first round, as torch draws linear layers."""
+    with rng.seeded(rng.derive(fed.seed, "initialisation", "common head")):
+        layer = nn.Linear(dimension, fed.classes)
+    return params_of(layer.to(fed.device, DTYPES[fed.compute.dtype]))
+
+
+def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models, Models]:
+    """Return each model, trained with the common head in the place of its own, and the head as that client left it."""
+    calls = {n: (params, head, t) for n, params in models.items()}
+    before = {n: (params, head) for n, params in models.items()}
+    found = fed.run_training("train", features.train_wearing, calls, before, uses="trains with a common head")
+    return {n: params for n, (params, _) in found.items()}, {n: own for n, (_, own) in found.items()}
+
+
+def worn(fed: Federation, models: Models, head: Params) -> Models:
+    """Return each model with the common head in the place of its own."""
+    architectures = {fed.by_id[n].architecture for n in models}
+    with rng.seeded(0):
+        names = {architecture: features.head_of(fed.build(architecture))[0] for architecture in architectures}
+    return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}
+
+
+def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
+    """Return each client's mean feature by class, (|S|, K, F), and its training samples by class, (|S|, K)."""
+    calls = {n: (params, dimension) for n, params in models.items()}
+    found = fed.run("prototypes", features.class_means, calls, uses="shares mean features of private samples")
+    check_finite("prototypes", {n: means for n, (means, _) in found.items()})
+    return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])

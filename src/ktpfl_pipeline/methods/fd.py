@@ -1,0 +1,118 @@
+"""FD: clients share their mean prediction of each class, and each learns from the others' means of its labels.
+
+Jeong, Oh, Kim, Park, Bennis, Kim: Communication-Efficient On-Device Machine Learning: Federated Distillation and
+Augmentation under Non-IID Private Data, 2018, Algorithm 1, https://arxiv.org/abs/1811.11479
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.weights import Params, params_of
+
+
+@dataclass(frozen=True, eq=False)
+class FDState(PersonalState):
+    """What crosses rounds: each client's model, and what it uploaded last.
+
+    Attributes:
+        means: (N, K, K) float64, a client's mean probabilities over its samples of each class; zeros without one.
+        owned: (N, K) bool, of which classes it had one.
+    """
+
+    means: Tensor
+    owned: Tensor
+
+
+@dataclass(frozen=True)
+class FD(Personal):
+    """Key idea: K mean predictions, one a class, say what models know, without any public data.
+
+    Attributes:
+        weight: γ of the cross-entropy with the others' mean prediction; the paper gives no value.
+    """
+
+    title = "FD"
+    exchanges = frozenset({"prototypes"})
+    private_data = "its own training rule and class means"
+
+    weight: Annotated[float, Ge(0)] = 1.0
+
+    def init(self, fed: Federation) -> FDState:
+        """Start from the common initial models, with no means."""
+        empty = torch.zeros(len(fed.clients), fed.classes, fed.classes, dtype=torch.float64, device=fed.device)
+        return FDState(fed.initial_models(), empty, empty.new_zeros(empty.shape[:2], dtype=torch.bool))
+
+    def round(self, state: FDState, cohort: list[int], t: int, fed: Federation) -> tuple[FDState, RoundReport]:
+        """Send each client the others' means, train with them, upload the own means of this training."""
+        rows = fed.positions(cohort)
+        others = state.owned.sum(dim=0) - state.owned[rows].long()  # (|S|, K) how many others have the class
+        teachers = (state.means.sum(dim=0) - state.means[rows]) / others.clamp_min(1)[..., None]  # (|S|, K, K)
+        models = {n: state.models[n] for n in cohort}
+        calls = {
+            n: (models[n], teacher, known, self.weight, t)
+            for n, teacher, known in zip(cohort, teachers, others > 0, strict=True)
+        }
+        before = {n: (models[n], state.means[row], state.owned[row]) for n, row in zip(cohort, rows, strict=True)}
+        found = fed.run_training("train", train_client, calls, before, uses="shares mean predictions of private samples")
+        trained = {n: params for n, (params, _, _) in found.items()}
+        means, owned = state.means.clone(), state.owned.clone()
+        means[rows] = torch.stack([found[n][1] for n in cohort])
+        owned[rows] = torch.stack([found[n][2] for n in cohort])
+        vector = 4 * fed.classes
+        traffic = {
+            n: Traffic(prototypes_up=own * vector, prototypes_down=fed.classes * vector)
+            for n, own in zip(cohort, owned[rows].sum(dim=1).tolist(), strict=True)
+        }
+        return FDState({**state.models, **trained}, means, owned), RoundReport(trained, traffic)
+
+
+def train_client(
+    space: Workspace, n: int, params: Params, teacher: Tensor, known: Tensor, weight: float, t: int
+) -> Outcome[tuple[Params, Tensor, Tensor]]:
+    """Train E epochs on CE(label) + γ·CE(the others' mean prediction of the label) over client n's data.
+
+    With γ = 0 this is local training, to the bit. A sample whose class nobody else has counts zero in the second term.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        params: its weights.
+        teacher: (K, K) probabilities, a row for each class.
+        known: (K,) bool, which classes others have.
+        weight: γ.
+        t: the round, which names the streams.
+
+    Returns:
+        The trained model; its mean probabilities by class, (K, K) float64, over all forward passes of this training;
+        and which classes there were, (K,) bool.
+    """
+    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    module = space.module(n, params).train()
+    targets, counted = teacher.to(space.device, space.dtype), known.to(space.device, space.dtype)
+    sums = torch.zeros(setting.classes, setting.classes, dtype=torch.float64, device=space.device)
+    counts = sums.new_zeros(setting.classes)
+
+    def loss(batch: Tensor) -> Tensor:
+        labels = own.labels[batch]
+        logits = module(own.inputs(batch))
+        spoken = torch.log_softmax(logits, dim=1)
+        sums.index_add_(0, labels, spoken.detach().double().exp())
+        counts.index_add_(0, labels, torch.ones_like(labels, dtype=counts.dtype))
+        listened = -(targets[labels] * spoken).sum(dim=1)  # (b,) cross-entropy with the mean
+        return own.loss(logits, batch) + weight * (listened * counted[labels]).mean()
+
+    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+        value = descend(space, module, loss, len(own), setting.training, t, setting.stream("private shuffle", t, n))
+    return Outcome((params_of(module), sums / counts.clamp_min(1.0)[:, None], counts > 0), value)

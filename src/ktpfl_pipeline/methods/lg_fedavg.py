@@ -1,0 +1,55 @@
+"""LG-FedAvg: every client has its own extractor of features, and all share the head on top of it.
+
+Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally, Act Globally: Federated Learning with
+Local and Global Representations, 2020, Algorithm 1, https://arxiv.org/abs/2001.01523. The global part is the last
+linear layer; what enters it is brought to a common dimension F by averaging neighbours.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge
+
+from ktpfl_pipeline.core import common_head, exchange
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models, Params, average, select
+
+
+@dataclass(frozen=True, eq=False)
+class CommonHeadState(PersonalState):
+    """What crosses rounds: each client's model, of which only the extractor is its own; and the common head."""
+
+    head: Params
+
+
+@dataclass(frozen=True)
+class LGFedAvg(Method[CommonHeadState]):
+    """Key idea: what samples look like is a client's own affair, and what to make of it is common.
+
+    Attributes:
+        dimension: F, the common dimension of the features.
+    """
+
+    title = "LG-FedAvg"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+
+    dimension: Annotated[int, Ge(1)] = 64
+
+    def init(self, fed: Federation) -> CommonHeadState:
+        """Start from the common initial models and one head."""
+        return CommonHeadState(fed.initial_models(), common_head.initial(fed, self.dimension))
+
+    def round(
+        self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[CommonHeadState, RoundReport]:
+        """Send the head, train it together with the own extractors, average it by the clients' numbers of samples."""
+        trained, heads = common_head.train(fed, select(state.models, cohort), state.head, t)
+        head = average([heads[n] for n in cohort], fed.data_weights(cohort))
+        return CommonHeadState({**state.models, **trained}, head), RoundReport(trained, exchange.both_ways(heads))
+
+    def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the clients' own extractors with the common head."""
+        return common_head.worn(fed, select(state.models, clients), state.head)
