@@ -80,9 +80,11 @@ ANY_ARCHITECTURES = {
     "pfeddf": Preset(".feddf:PFedDF"),
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
-    "fedproto": Preset(".fedproto:FedProto"),
-    "lg_fedavg": Preset(".lg_fedavg:LGFedAvg"),
     "fd": Preset(".fd:FD"),
+    "fedproto": Preset(".fedproto:FedProto"),
+    "fedtgp": Preset(".fedtgp:FedTGP"),
+    "lg_fedavg": Preset(".lg_fedavg:LGFedAvg"),
+    "fedgh": Preset(".fedgh:FedGH"),
     "fml": Preset(".fml:FML"),
     "local": Preset(".local:Local"),
 }

@@ -69,7 +69,8 @@ def wearing(module: nn.Module, head: Params) -> Iterator[nn.Linear]:
 def linear(head: Params) -> nn.Linear:
     """Return a linear layer with the weights of a head, (K, F) and (K,)."""
     weight = head["weight"]
-    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
+    with rng.seeded(0):  # overwritten at once; the global generator stays as it was
+        layer = nn.Linear(weight.shape[1], len(weight)).to(weight)
     layer.load_state_dict(head)
     return layer
 

@@ -1,0 +1,74 @@
+"""FedGH: the server trains one head on the class means of all clients, and it takes the place of theirs.
+
+Yi, Wang, Liu, Shi, Yu: FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM MM 2023, Algorithm 1,
+https://arxiv.org/abs/2303.13137. A class mean, their local averaged representation, is of features brought to a common
+dimension F by averaging neighbours.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch.nn.functional as F
+from annotated_types import Ge, Gt
+from torch import Tensor
+
+from ktpfl_pipeline.core import common_head
+from ktpfl_pipeline.core.client.features import linear
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.weights import Params, params_of, select, wire_bytes
+from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
+
+
+@dataclass(frozen=True)
+class FedGH(LGFedAvg):
+    """Key idea: a head that has seen every client's classes generalises where the own one knows a few.
+
+    Attributes:
+        dimension: F, the common dimension of the features.
+        rate: the server's step size.
+        steps: of the server in a round, each on all uploaded means.
+    """
+
+    title = "FedGH"
+    exchanges = frozenset({"parameters", "prototypes"})
+    private_data = "its own training rule and class means"
+
+    rate: Annotated[float, Gt(0)] = 0.1
+    steps: Annotated[int, Ge(1)] = 100
+
+    def round(
+        self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[CommonHeadState, RoundReport]:
+        """Train with the head in the place of the own one, upload class means, train the head on them."""
+        trained, _ = common_head.train(fed, select(state.models, cohort), state.head, t)
+        means, counts = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
+        owned = counts > 0
+        labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded means
+        recipe = Recipe(self.steps, len(labels), self.rate)
+        calls = {"head": (state.head, means[owned], labels, recipe, t)}
+        head = fed.run_training("fuse", train_head, calls, {"head": state.head}, recipe=recipe)["head"]
+        traffic = {
+            n: Traffic(prototypes_up=4 * self.dimension * own, parameters_down=wire_bytes(state.head))
+            for n, own in zip(cohort, owned.sum(dim=1).tolist(), strict=True)
+        }
+        return CommonHeadState({**state.models, **trained}, head), RoundReport(trained, traffic)
+
+
+def train_head(
+    space: Workspace, name: str, head: Params, means: Tensor, labels: Tensor, recipe: Recipe, t: int
+) -> Outcome[Params]:
+    """Train the server's head on the cross-entropy of class means, (M, F), with their classes, (M,)."""
+    module, inputs = linear(head), means.to(space.device, space.dtype)
+    targets = labels.to(space.device)
+
+    def loss(batch: Tensor) -> Tensor:
+        return F.cross_entropy(module(inputs[batch]), targets[batch])
+
+    value = descend(space, module, loss, len(labels), recipe, t, space.setting.stream("server shuffle", t))
+    return Outcome(params_of(module), value)

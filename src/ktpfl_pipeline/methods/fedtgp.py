@@ -1,0 +1,124 @@
+"""FedTGP: the server trains the class prototypes, so that they stay apart where averages of them draw together.
+
+Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data and
+Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/2401.03230. The clients' part is FedProto's.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, cast
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge, Gt
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.weights import Params, params_of
+from ktpfl_pipeline.methods.fedproto import FedProto, FedProtoState
+
+
+@dataclass(frozen=True, eq=False)
+class FedTGPState(FedProtoState):
+    """What crosses rounds: each client's model, the global prototypes, and what the server makes them with.
+
+    Attributes:
+        generator: weights of `generator_of`.
+    """
+
+    generator: Params
+
+
+@dataclass(frozen=True)
+class FedTGP(FedProto):
+    """Key idea: prototypes that are trained to be near their own class's and far from others' guide better than means.
+
+    Attributes:
+        weight: λ of the squared distance to the prototype in the local loss.
+        dimension: F, the common dimension of the features.
+        threshold: τ, the largest margin.
+        rate: the server's step size.
+        steps: S, of the server in a round, each on all uploaded prototypes.
+    """
+
+    title = "FedTGP"
+
+    threshold: Annotated[float, Ge(0)] = 100.0
+    rate: Annotated[float, Gt(0)] = 0.1
+    steps: Annotated[int, Ge(1)] = 100
+
+    def init(self, fed: Federation) -> FedTGPState:
+        """Start from the common initial models and a generator, with no prototypes."""
+        with rng.seeded(rng.derive(fed.seed, "initialisation", "prototypes")):
+            generator = generator_of(fed.classes, self.dimension)
+        start = super().init(fed)
+        given = {entry.name: getattr(start, entry.name) for entry in fields(start)}
+        return FedTGPState(**given, generator=params_of(generator.to(fed.device)))
+
+    def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
+        """Return the state with the prototypes that the generator, trained on the uploaded ones, makes."""
+        before = cast(FedTGPState, state)
+        labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded prototypes
+        recipe = Recipe(self.steps, len(labels), self.rate)
+        delta = margin(super().aggregate(state, means, owned, t, fed).prototypes[owned.any(dim=0)], self.threshold)
+        calls = {"prototypes": (before.generator, means[owned], labels, delta, recipe, t)}
+        found = fed.run_training("fuse", train_generator, calls, {"prototypes": before.generator}, recipe=recipe)
+        known = state.known | owned.any(dim=0)
+        with torch.no_grad():
+            made = loaded(found["prototypes"])(torch.arange(fed.classes, device=fed.device))
+            prototypes = torch.where(known[:, None], made, 0.0)
+        return FedTGPState(state.models, prototypes, known, found["prototypes"])
+
+
+def generator_of(classes: int, dimension: int) -> nn.Module:
+    """Return what makes a prototype, (F,), from a class: a trainable vector of its own, and two layers; float64."""
+    layers = [nn.Linear(dimension, dimension), nn.ReLU(), nn.Linear(dimension, dimension)]
+    return nn.Sequential(nn.Embedding(classes, dimension), *layers).double()
+
+
+def loaded(params: Params) -> nn.Module:
+    """Return the generator with these weights, where they are."""
+    vectors = params["0.weight"]  # (K, F)
+    with rng.seeded(0):
+        module = generator_of(*vectors.shape).to(vectors.device)
+    module.load_state_dict(params)
+    return module
+
+
+def margin(centres: Tensor, threshold: float) -> float:
+    """Return δ = min(max_{c≠c'} ‖Q_c - Q_c'‖, τ) of the classes' mean prototypes Q, (C, F) (FedTGP Eq. 6)."""
+    return min(float(torch.pdist(centres).max()), threshold) if len(centres) > 1 else threshold
+
+
+def train_generator(
+    space: Workspace, name: str, params: Params, uploaded: Tensor, labels: Tensor, delta: float, recipe: Recipe, t: int
+) -> Outcome[Params]:
+    """Train the generator by contrast with a margin: -log softmax(-(d + δ·[own class])) at the own class, mean over M.
+
+    d are the Euclidean distances of an uploaded prototype, (M, F), from the generated ones.
+
+    Args:
+        space: the process's workspace.
+        name: of the model.
+        params: the generator's weights.
+        uploaded: (M, F) prototypes of the cohort's clients.
+        labels: (M,) their classes.
+        delta: δ.
+        recipe: how the server descends.
+        t: the round.
+    """
+    setting = space.setting
+    module = loaded(params)
+    everything = torch.arange(setting.classes, device=space.device)
+    own = F.one_hot(labels, setting.classes).to(uploaded)  # (M, K)
+
+    def loss(batch: Tensor) -> Tensor:
+        distances = torch.cdist(uploaded[batch], module(everything), compute_mode="donot_use_mm_for_euclid_dist")
+        return F.cross_entropy(-(distances + delta * own[batch]), labels[batch])
+
+    value = descend(space, module, loss, len(labels), recipe, t, setting.stream("server shuffle", t))
+    return Outcome(params_of(module), value)

@@ -1,0 +1,88 @@
+"""FedGH: a head that the server trains on class means, and that takes the place of the clients'."""
+
+from dataclasses import replace
+
+import by_hand
+import pytest
+import torch
+import toy
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear, one_hot, softmax
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.methods.fedgh import FedGH
+
+EVERYONE = list(toy.IDS)
+
+
+def test_a_round_is_that_of_a_plain_implementation() -> None:
+    """The server's steps in closed form: the gradient of the mean cross-entropy is (softmax - one-hot) ⊗ mean / M."""
+    fed, method, cohort = toy.federation(architectures=("linear", "conv"), dtype="float64"), FedGH(8, 0.3, 7), [3, 7, 12]
+    state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+    after, report = method.round(state, cohort, 2, fed)
+    means, classes = [], []
+    for n in cohort:
+        module, samples = by_hand.module(fed, n, state.models[n]), fed.by_id[n].train
+        weight, bias = (state.head[name].clone().requires_grad_() for name in ("weight", "bias"))
+        for batch in by_hand.batches(fed, n, 2):
+            feature = adaptive_avg_pool1d(module[:-1](by_hand.pixels(samples)[batch]), 8)
+            loss = cross_entropy(linear(feature, weight, bias), samples.labels[batch])
+            by_hand.descend([*module[:-1].parameters(), weight, bias], loss, 0.1)
+        with torch.no_grad():
+            feature = adaptive_avg_pool1d(module.eval()[:-1](by_hand.pixels(samples)), 8)
+            found = by_hand.module(fed, n, report.after_local[n]).eval()(by_hand.pixels(samples))
+            assert torch.allclose(found, linear(feature, weight, bias), rtol=0, atol=1e-12)
+        for label in range(3):
+            means.append(feature[samples.labels == label].mean(dim=0))
+            classes.append(label)
+    weight, bias = trained(state.head, torch.stack(means), torch.tensor(classes), 0.3, 7)
+    assert torch.allclose(after.head["weight"], weight, rtol=0, atol=1e-12)
+    assert torch.allclose(after.head["bias"], bias, rtol=0, atol=1e-12)
+    assert by_hand.differ(after.head, state.head) > 1e-3
+    for n in EVERYONE:
+        image = by_hand.pixels(fed.by_id[n].test)
+        module = by_hand.module(fed, n, after.models[n]).eval()
+        expected = linear(adaptive_avg_pool1d(module[:-1](image), 8), weight, bias)
+        found = by_hand.module(fed, n, method.personal(after, [n], fed)[n]).eval()(image)
+        assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def trained(head: dict[str, Tensor], means: Tensor, classes: Tensor, rate: float, steps: int) -> tuple[Tensor, Tensor]:
+    weight, bias = head["weight"], head["bias"]
+    for _ in range(steps):
+        error = softmax(linear(means, weight, bias), dim=1) - one_hot(classes, 3)
+        weight, bias = weight - rate * error.T @ means / len(means), bias - rate * error.mean(dim=0)
+    return weight, bias
+
+
+def test_the_server_learns_the_clients_classes() -> None:
+    """Where no client knows more than one class, the head learns all of them from their means."""
+    fed, method = toy.federation(3, architectures=("linear",)), FedGH(64, 0.1, 300)
+    for row, client in enumerate(fed.clients):
+        own = client.train.take((client.train.labels == row).nonzero()[:, 0])
+        fed = with_training(fed, client.id, own)
+    state, report = method.round(method.init(fed), [3, 7, 11], 1, fed)
+    personal = method.personal(state, [3, 7, 11], fed)
+    local, common = (fed.evaluate(models, "test") for models in (report.after_local, personal))
+    for n in personal:
+        assert local[n].accuracy <= 0.8 < 0.9 < common[n].accuracy
+
+
+def with_training(fed: Federation, n: int, samples: LabelledDataset) -> Federation:
+    clients = tuple(replace(client, train=samples) if client.id == n else client for client in fed.clients)
+    return toy.again(fed, clients=clients)
+
+
+@pytest.mark.parametrize("dimension", [2, 64])
+def test_means_go_up_and_the_head_comes_down(dimension: int) -> None:
+    fed = toy.federation()
+    first = fed.by_id[3].train
+    fed = with_training(fed, 3, first.take((first.labels != 1).nonzero()[:, 0]))
+    _, report = FedGH(dimension).round(FedGH(dimension).init(fed), [3, 20], 1, fed)
+    down = 4 * (3 * dimension + 3)
+    assert report.traffic == {
+        3: Traffic(prototypes_up=2 * 4 * dimension, parameters_down=down),
+        20: Traffic(prototypes_up=3 * 4 * dimension, parameters_down=down),
+    }
