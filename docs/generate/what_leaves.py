@@ -28,7 +28,12 @@ from ktpfl_pipeline.methods import METHODS, create
 
 DOCUMENT = Path(__file__).parents[1] / "privacy.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
-HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}, "fedfomo": {"candidates": 4}}
+FEATURE = 32  # another number than any toy model has
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {
+    "fml": {"common": "linear"},
+    "fedfomo": {"candidates": 4},
+    **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh")},
+}
 COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
 PAPER = {"lenet": 44_426, "alexnet": 20_125_386, "resnet18": 11_172_810 + 9_600, "shufflenet_v2": 1_263_422 + 16_180}
 ALIKE = {"mcmahan_cnn": 1_663_370}
@@ -44,7 +49,7 @@ class Sizes:
         pixels: of a public image, a byte each.
         classes: K.
         owned: classes of which the client has training images.
-        feature: F, of FedProto's prototypes.
+        feature: F, of class means and common heads.
         clients: N.
         cohort: models of the cohort's members, |S|.
         candidates: M', models that FedFomo sends a client.
@@ -71,7 +76,12 @@ class Sizes:
 Formula = Callable[[Sizes], int]
 FORMULAS: dict[str, dict[str, Formula]] = {
     "predictions": {"4BK": lambda s: 4 * s.public * s.classes},
-    "prototypes": {"4FK": lambda s: 4 * s.feature * s.classes, "4F · its classes": lambda s: 4 * s.feature * s.owned},
+    "prototypes": {
+        "4FK": lambda s: 4 * s.feature * s.classes,
+        "4F · its classes": lambda s: 4 * s.feature * s.owned,
+        "4KK": lambda s: 4 * s.classes * s.classes,
+        "4K · its classes": lambda s: 4 * s.classes * s.owned,
+    },
     "coefficients": {"4|S|": lambda s: 4 * s.cohort, "4(M' + 1)": lambda s: 4 * (s.candidates + 1)},
     "parameters": {
         "4d": lambda s: 4 * s.own,
@@ -80,6 +90,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4dM'": lambda s: 4 * s.own * s.candidates,
         "4d of the body": lambda s: 4 * s.body,
         "4d of the common model": lambda s: 4 * s.common,
+        "4(F + 1)K": lambda s: 4 * (s.feature + 1) * s.classes,
     },
     "public": {"B · pixels": lambda s: s.public * s.pixels},
 }
@@ -159,7 +170,7 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     others = sum(numbers[m] for m in COHORT if m != n)
     common = 64 * toy.CLASSES + toy.CLASSES
     own = numbers[n]
-    return Sizes(13, 64, toy.CLASSES, owned, 64, len(fed.clients), len(COHORT), 3, own, others, own - head, common)
+    return Sizes(13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3, own, others, own - head, common)
 
 
 def paper_sizes(*, alike: bool) -> list[Sizes]:

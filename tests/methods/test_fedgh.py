@@ -19,7 +19,11 @@ EVERYONE = list(toy.IDS)
 
 def test_a_round_is_that_of_a_plain_implementation() -> None:
     """The server's steps in closed form: the gradient of the mean cross-entropy is (softmax - one-hot) ⊗ mean / M."""
-    fed, method, cohort = toy.federation(architectures=("linear", "conv"), dtype="float64"), FedGH(8, 0.3, 7), [3, 7, 12]
+    fed, method, cohort = (
+        toy.federation(architectures=("linear", "conv"), dtype="float64"),
+        FedGH(8, 0.3, 7),
+        [3, 7, 12],
+    )
     state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
     after, report = method.round(state, cohort, 2, fed)
     means, classes = [], []

@@ -1,18 +1,16 @@
 """Class prototypes: features, their means by hand, and training toward them."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 import toy
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import common_head
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Compute, LocalTraining
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods.fedproto import FedProto
 

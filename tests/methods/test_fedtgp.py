@@ -4,8 +4,8 @@ import math
 
 import by_hand
 import pytest
-import toy
 import torch
+import toy
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, cross_entropy
 

@@ -42,5 +42,3 @@ def descend(parameters: list[Tensor], loss: Tensor, rate: float) -> None:
 def differ(one: Params, other: Params) -> float:
     """Return the largest difference between two models' numbers."""
     return toy.distance({0: dict(one)}, {0: dict(other)})
-
-

@@ -65,7 +65,9 @@ class FD(Personal):
             for n, teacher, known in zip(cohort, teachers, others > 0, strict=True)
         }
         before = {n: (models[n], state.means[row], state.owned[row]) for n, row in zip(cohort, rows, strict=True)}
-        found = fed.run_training("train", train_client, calls, before, uses="shares mean predictions of private samples")
+        found = fed.run_training(
+            "train", train_client, calls, before, uses="shares mean predictions of private samples"
+        )
         trained = {n: params for n, (params, _, _) in found.items()}
         means, owned = state.means.clone(), state.owned.clone()
         means[rows] = torch.stack([found[n][1] for n in cohort])

@@ -61,7 +61,7 @@ class FedTGP(FedProto):
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
         """Return the state with the prototypes that the generator, trained on the uploaded ones, makes."""
-        before = cast(FedTGPState, state)
+        before = cast("FedTGPState", state)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded prototypes
         recipe = Recipe(self.steps, len(labels), self.rate)
         delta = margin(super().aggregate(state, means, owned, t, fed).prototypes[owned.any(dim=0)], self.threshold)

@@ -52,7 +52,10 @@ class TestFeatures:
 
     def test_a_model_without_a_linear_layer_is_refused(self) -> None:
         module = nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten())
-        with pytest.raises(InputError, match="Sequential has no linear layer to be its head"), features.features(module, 4):
+        with (
+            pytest.raises(InputError, match="Sequential has no linear layer to be its head"),
+            features.features(module, 4),
+        ):
             pass
 
 
@@ -114,9 +117,15 @@ class TestClassMeans:
 class TestCommonHead:
     @pytest.mark.parametrize("dimension", [1, 7, 12, 64])
     @pytest.mark.parametrize("architecture", FOUR)
-    def test_a_model_that_wears_it_says_what_it_says_of_pooled_features(self, architecture: str, dimension: int) -> None:
+    def test_a_model_that_wears_it_says_what_it_says_of_pooled_features(
+        self, architecture: str, dimension: int
+    ) -> None:
         fed = toy.federation(architectures=(architecture,), dtype="float64")
-        head, module, images = common_head.initial(fed, dimension), toy.build(architecture).double().eval(), toy.samples(5, 1)
+        head, module, images = (
+            common_head.initial(fed, dimension),
+            toy.build(architecture).double().eval(),
+            toy.samples(5, 1),
+        )
         module.load_state_dict(common_head.worn(fed, {3: fed.initial_models()[3]}, head)[3])
         pixels = images.inputs.double() / 127.5 - 1
         found = module(pixels)

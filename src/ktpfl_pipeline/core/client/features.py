@@ -87,7 +87,9 @@ def fitted(params: Params, name: str, head: Params) -> Params:
             "or leave out the methods with a common head (docs/methods.md)."
         )
     own = params[f"{name}.weight"]  # (K, f)
-    pooling = F.adaptive_avg_pool1d(torch.eye(own.shape[1], device=own.device, dtype=own.dtype), head["weight"].shape[1])
+    pooling = F.adaptive_avg_pool1d(
+        torch.eye(own.shape[1], device=own.device, dtype=own.dtype), head["weight"].shape[1]
+    )
     return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
 
 
