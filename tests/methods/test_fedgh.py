@@ -71,7 +71,7 @@ def test_the_server_learns_the_clients_classes() -> None:
     personal = method.personal(state, [3, 7, 11], fed)
     local, common = (fed.evaluate(models, "test") for models in (report.after_local, personal))
     for n in personal:
-        assert local[n].accuracy <= 0.8 < 0.9 < common[n].accuracy
+        assert local[n].accuracy + 0.1 < common[n].accuracy
 
 
 def with_training(fed: Federation, n: int, samples: LabelledDataset) -> Federation:

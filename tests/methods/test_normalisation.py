@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, create
 
-FOR_HEADS = ("lg_fedavg", "fedproto", "fedrep")
+FOR_HEADS = ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedrep")
 """Methods that look for a linear layer."""
 
 
@@ -69,5 +69,5 @@ def test_a_convolution_may_be_the_head(method: str) -> None:
 @pytest.mark.parametrize("method", FOR_HEADS)
 def test_methods_that_need_a_linear_layer_say_so(method: str) -> None:
     """Torchvision's SqueezeNet has none."""
-    with pytest.raises(InputError, match="has no linear layer to be its head.* leave (out|fedrep)"):
+    with pytest.raises(InputError, match=r"has no linear layer to be its head.* leave (out|fedrep)"):
         after_a_round(method, federation("convolutional"))

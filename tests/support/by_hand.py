@@ -36,7 +36,7 @@ def descend(parameters: list[Tensor], loss: Tensor, rate: float) -> None:
     gradients = torch.autograd.grad(loss, parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter -= rate * gradient
+            parameter.sub_(rate * gradient)
 
 
 def differ(one: Params, other: Params) -> float:

@@ -1,8 +1,8 @@
 """FedGH: the server trains one head on the class means of all clients, and it takes the place of theirs.
 
-Yi, Wang, Liu, Shi, Yu: FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM MM 2023, Algorithm 1,
-https://arxiv.org/abs/2303.13137. A class mean, their local averaged representation, is of features brought to a common
-dimension F by averaging neighbours.
+Yi, Wang, Liu, Shi, Yu: FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM MM 2023,
+Algorithm 1, https://arxiv.org/abs/2303.13137. A class mean, their local averaged representation, is of features brought
+to a common dimension F by averaging neighbours.
 """
 
 from dataclasses import dataclass

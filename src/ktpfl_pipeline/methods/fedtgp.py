@@ -1,7 +1,8 @@
 """FedTGP: the server trains the class prototypes, so that they stay apart where averages of them draw together.
 
-Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data and
-Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/2401.03230. The clients' part is FedProto's.
+Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data
+and Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/2401.03230. The clients' part is
+FedProto's.
 """
 
 from dataclasses import dataclass, fields

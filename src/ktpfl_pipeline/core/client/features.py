@@ -87,9 +87,8 @@ def fitted(params: Params, name: str, head: Params) -> Params:
             "or leave out the methods with a common head (docs/methods.md)."
         )
     own = params[f"{name}.weight"]  # (K, f)
-    pooling = F.adaptive_avg_pool1d(
-        torch.eye(own.shape[1], device=own.device, dtype=own.dtype), head["weight"].shape[1]
-    )
+    everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
+    pooling = F.adaptive_avg_pool1d(everything, head["weight"].shape[1])  # (f, F), P transposed
     return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
 
 
