@@ -125,6 +125,7 @@ def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> F
         seed=fed.seed,
         architectures=[client.architecture for client in fed.clients],
         names=[client.name for client in fed.clients if client.name],
+        ids=list(fed.by_id),
         label_counts=counts.tolist(),
         history=done.history,
         coefficients=None if weights is None else weights[-1].tolist(),

@@ -200,3 +200,50 @@ class TestAdversaries:
         assert (final.worst_decile, final.client_std, final.best) == pytest.approx((0.5, 0.1, 0.6))
         assert result.curve[HEADLINE].by_seed == [pytest.approx([0.6, 0.6])]
         assert FinishedRun.from_dict(liar.to_dict()) == liar
+
+
+class TestWhoTookPart:
+    """Twenty clients, of whom a round has as many more as are said; each round's accuracy is its number in percent."""
+
+    def made(self, run, *cohorts: int):
+        rounds = [[t / 100] * 20 for t in range(1, len(cohorts) + 1)]
+        finished = run(after_transfer=rounds)
+        return replace(
+            finished,
+            history=[replace(r, cohort=list(range(n))) for r, n in zip(finished.history, cohorts, strict=True)],
+        )
+
+    def test_evaluations_count_from_the_round_in_which_95_percent_have_taken_part(self, run):
+        finished = self.made(run, 5, 18, 19, 5, 5, 5)
+        assert [record.round for record in finished.counted] == [3, 4, 5, 6]
+        assert finished.final(HEADLINE) == pytest.approx([0.045] * 20)
+        assert (finished.covered, finished.sampled) == (0.95, list(range(19)))
+
+    def test_the_last_five_of_these(self, run):
+        assert [record.round for record in self.made(run, *[20] * 7).counted] == [3, 4, 5, 6, 7]
+
+    def test_a_closing_round_counts_alone(self, run):
+        assert self.made(run, 5, 5, 5, 20).final(HEADLINE) == pytest.approx([0.04] * 20)
+
+    def test_where_so_many_never_do_the_last_five_count(self, run):
+        finished = self.made(run, *[18] * 6)
+        assert [record.round for record in finished.counted] == [2, 3, 4, 5, 6]
+        assert finished.covered == 0.9
+
+    def test_cohorts_name_clients_by_their_ids(self, run):
+        finished = replace(self.made(run, 5), ids=[n + 2 for n in range(20)])
+        assert finished.sampled == [0, 1, 2]
+
+    def test_points_after_adaptation_come_last_in_the_order_of_their_epochs(self, run):
+        """They are in the last evaluations alone, and have a final value and a curve of these."""
+        finished = self.made(run, *[20] * 7)
+        late = [
+            replace(r, accuracy={"adapted_10": [0.9] * 20, "adapted_2": [r.round / 10] * 20, **r.accuracy})
+            for r in finished.history[-5:]
+        ]
+        result = summarise([replace(finished, history=[*finished.history[:2], *late])], {})
+        assert list(result.final) == [HEADLINE, "after_local", "adapted_2", "adapted_10"]
+        assert result.final["adapted_2"].mean == pytest.approx(0.5)
+        assert result.curve["adapted_2"].rounds == [3, 4, 5, 6, 7]
+        assert result.curve[HEADLINE].rounds == [1, 2, 3, 4, 5, 6, 7]
+        assert result.client_curves("adapted_10")[0] == [3, 4, 5, 6, 7]

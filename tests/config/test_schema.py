@@ -27,6 +27,14 @@ def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "meant"),
+    [([0, 1, "E"], (1, 20)), ("0+3+E", (3, 20)), ([20, "E", 5], (5, 20)), (0, ()), ("E", (20,)), ([], ())],
+)
+def test_epochs_of_adaptation_are_numbers_in_their_order_and_zero_is_always_there(given: Any, meant: Any) -> None:
+    assert parsing.parse("mine", changed("evaluation", {"adapt_epochs": given})).evaluation.epochs(20) == meant
+
+
+@pytest.mark.parametrize(
     ("path", "given", "meant"),
     [
         ("seeds", 3, [3]),
@@ -411,7 +419,9 @@ class TestTune:
     def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
         experiment = parsing.parse("mine", EXPERIMENT)
         applied = self.parsed().applied(experiment)
-        assert applied.shared() == {**experiment.shared(), "seeds": [100], "theorem_samples": 0}
+        judged = {**experiment.shared()["evaluation"], "adapt_epochs": [0]}
+        expected = {"seeds": [100], "theorem_samples": 0, "evaluation": judged}
+        assert applied.shared() == {**experiment.shared(), **expected}
 
     @pytest.mark.parametrize(
         ("changes", "message"),

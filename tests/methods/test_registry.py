@@ -28,12 +28,12 @@ def test_every_method_has_a_title_of_its_own() -> None:
 def test_what_is_compared_and_in_which_order() -> None:
     assert compared(one_architecture=False) == (
         *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf", "feddf_soft", "pfeddf"),
+        *("fedmd", "feddf", "feddf_soft"),
         *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fml"),
         "local",
     )
     assert compared(one_architecture=True) == (
-        *("kt_pfl_params", "fedavg", "fedavg_ft", "per_fedavg", "pfedme"),
+        *("kt_pfl_params", "fedavg", "per_fedavg", "pfedme"),
         *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
         *("ditto", "fedrep", "apple"),
         "local",

@@ -30,6 +30,8 @@ OUT_OF_RANGE = [
     ("clients", -3, "greater than or equal to 1"),
     ("theorem_samples", -1, "greater than or equal to 0"),
     ("evaluate_every", 0, "greater than or equal to 1"),
+    ("evaluation.adapt_epochs", [0, -1], "whole numbers from 0, or E for training.epochs"),
+    ("evaluation.adapt_epochs", "0+F", "whole numbers from 0, or E for training.epochs"),
     ("participation", 0, "greater than 0"),
     ("participation", 1.5, "less than or equal to 1"),
     ("participation", math.nan, "finite"),

@@ -8,6 +8,7 @@ EXPERIMENT: dict[str, Any] = {
     "rounds": 3,
     "clients": 5,
     "participation": 0.8,
+    "evaluation": {"closing_round": False},
     "adversaries": {"share": 0.0},
     "architectures": ["lenet", "mlp"],
     "private": {"source": "digits", "classes": None},

@@ -2,8 +2,9 @@
 
 Accuracies are in 0..1, traffic is in bytes, times are in seconds. An evaluation point says when in a round the clients
 were evaluated: ``after_transfer`` is the headline, the personalized models at the round's end, after distillation (or
-aggregation); ``after_local`` comes before it, when no knowledge has come back yet. `ORDER` of the points is the order
-in which reports show them.
+aggregation); ``after_local`` comes before it, when no knowledge has come back yet; ``adapted_<e>`` after it, when each
+model was trained e epochs more to be evaluated and thrown away. `ORDER` of the points is the order in which reports
+show them; those after adaptation follow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +25,13 @@ from ktpfl_pipeline.analysis.statistics import (
 )
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
-from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, RoundRecord
 
 HEADLINE = "after_transfer"
 VALIDATION = "validation"
 ORDER = (HEADLINE, "after_local", VALIDATION)
-LAST = 5
-"""Evaluations whose mean is the final value of a run."""
+COVERED = 0.95
+"""Share of the clients that must have taken part before an evaluation counts in a final value."""
 
 
 class _Kept:
@@ -105,6 +106,7 @@ class FinishedRun(_Kept):
         shape: of one input; empty where it is not known.
         native: the same as the private source has it, before images were brought to a size; empty where they had many.
         names: (N,) what the source calls the clients; empty where a scheme dealt out its samples.
+        ids: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1.
     """
 
     experiment: str
@@ -126,15 +128,48 @@ class FinishedRun(_Kept):
     shape: list[int] = field(default_factory=list)
     native: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
 
     @property
     def evaluated(self) -> list[RoundRecord]:
         """The rounds that were evaluated."""
         return [record for record in self.history if record.accuracy]
 
+    @property
+    def counted(self) -> list[RoundRecord]:
+        """The evaluations that make the final value: the last five after 95 % of the clients have taken part.
+
+        Before that many have, some models are as they were initialised. Where that many never do, the last five.
+        """
+        seen: set[int] = set()
+        found = []
+        for record in self.history:
+            seen.update(record.cohort)
+            if record.accuracy and len(seen) / len(self.architectures) >= COVERED:
+                found.append(record)
+        return (found or self.evaluated)[-LAST:]
+
+    @property
+    def sampled(self) -> list[int]:
+        """Places of the clients that were ever in a cohort."""
+        seen = {n for record in self.history for n in record.cohort}
+        return [place for place, n in enumerate(self.ids or range(len(self.architectures))) if n in seen]
+
+    @property
+    def covered(self) -> float:
+        """Share of the clients that were ever in a cohort; below `COVERED`, the final value counts untrained models."""
+        return len(self.sampled) / len(self.architectures)
+
+    @property
+    def points(self) -> list[str]:
+        """The evaluation points that have a final value, in the order of reports."""
+        known = set.intersection(*(set(record.accuracy) for record in self.counted))
+        adapted = sorted((p for p in known if p.startswith(ADAPTED)), key=lambda p: int(p.removeprefix(ADAPTED)))
+        return [*(point for point in ORDER if point in known), *adapted]
+
     def final(self, point: str) -> list[float]:
-        """Return each client's accuracy at `point`, the mean of the last five evaluations, (N,)."""
-        return mean_by_place(record.accuracy[point] for record in self.evaluated[-LAST:])
+        """Return each client's accuracy at `point`, the mean over the evaluations that are `counted`, (N,)."""
+        return mean_by_place(record.accuracy[point] for record in self.counted)
 
     def means(self, record: RoundRecord) -> dict[str, float]:
         """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""
@@ -212,7 +247,7 @@ class MethodResult(_Kept):
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
         """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""
-        by_round = [{record.round: record.accuracy[point] for record in run.evaluated} for run in self.runs]
+        by_round = [{r.round: r.accuracy[point] for r in run.evaluated if point in r.accuracy} for run in self.runs]
         rounds = self.curve[point].rounds
         return rounds, [mean_by_place(accuracy[t] for accuracy in by_round) for t in rounds]
 
@@ -242,8 +277,7 @@ def summarise(
         raise ValueError(f"Runs to summarise must have one run a seed; the seeds are {seeds}.")
     if unevaluated := [run.seed for run in runs if not run.evaluated]:
         raise ValueError(f"{method} was never evaluated with seed {unevaluated[0]}.")
-    known = set.intersection(*(set(record.accuracy) for run in runs for record in run.evaluated))
-    curve = {point: _curve(runs, point) for point in ORDER if point in known}
+    curve = {point: _curve(runs, point) for point in runs[0].points if all(point in run.points for run in runs)}
     adversaries = [run.adversaries for run in runs]
     traffic = [run.traffic for run in runs]
     phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
@@ -267,7 +301,9 @@ def summarise(
 
 
 def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
-    means = [{record.round: run.means(record)[point] for record in run.evaluated} for run in runs]
+    means = [
+        {record.round: run.means(record)[point] for record in run.evaluated if point in record.accuracy} for run in runs
+    ]
     rounds = sorted(set.intersection(*map(set, means)))
     return Curve(rounds, [[by_round[t] for t in rounds] for by_round in means])
 

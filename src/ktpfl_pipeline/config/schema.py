@@ -237,6 +237,25 @@ def _as_knowledge(value: Any) -> Any:
     return {"encoding": value} if isinstance(value, str) else value
 
 
+def _as_epochs(value: Any) -> Any:
+    listed = value.split("+") if isinstance(value, str) else _as_list(value)
+    given = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in listed]
+    if not all(each == "E" or (type(each) is int and 0 <= each <= 2**31 - 1) for each in given):
+        raise ValueError("should be whole numbers from 0, or E for training.epochs")
+    return given
+
+
+class Evaluation(Settings):
+    """What is measured of every method's models beside their accuracy as they are."""
+
+    adapt_epochs: Annotated[list[int | Literal["E"]], BeforeValidator(_as_epochs)] = [0, 1, "E"]
+    closing_round: bool = False
+
+    def epochs(self, of_round: int) -> tuple[int, ...]:
+        """Return the numbers of further epochs above 0, ascending, where E is that `of_round`."""
+        return tuple(sorted({of_round if each == "E" else int(each) for each in self.adapt_epochs} - {0}))
+
+
 def _number_of_workers(value: Any) -> Any:
     if value != "auto" and not (type(value) is int and 1 <= value <= 256):
         raise ValueError("should be auto or a whole number from 1 to 256")
@@ -263,6 +282,7 @@ class Experiment(Settings):
     seeds: Seeds = [0]
     rounds: Count = 30
     evaluate_every: Count = 1
+    evaluation: Evaluation = Evaluation()
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
     clients: Count | None = 20  # None: all of the source
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -349,5 +369,6 @@ class Tune(Settings):
         }
 
     def applied(self, experiment: Experiment) -> Experiment:
-        """Return the experiment as its trials run it: with the tuning's seeds, and without the check of Theorem 1."""
-        return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0})
+        """Return the experiment as its trials run it: with the tuning's seeds, and nothing that only a report shows."""
+        judged = experiment.evaluation.model_copy(update={"adapt_epochs": [0]})
+        return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0, "evaluation": judged})

@@ -14,7 +14,7 @@ from ktpfl_pipeline.config.schema import TUNE, Experiment, Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
 
-FREE = ("seeds", "rounds", "evaluate_every", "theorem_samples", "compute")
+FREE = ("seeds", "rounds", "evaluate_every", "evaluation", "theorem_samples", "compute")
 """Settings in which a comparison may differ from what was tuned for: how much is run, and on what machine."""
 
 

@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
+from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.weights import opened
 
 State = TypeVar("State")
@@ -27,11 +27,22 @@ RECOVERIES = 3
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a run is and who takes part."""
+    """How long a run is, who takes part, and when what is measured."""
 
     rounds: int = 30
     participation: float = 1.0  # r: the share of clients in each round's cohort
     evaluate_every: int = 1  # rounds; the last round is always evaluated
+    adapt_epochs: tuple[int, ...] = ()  # further epochs after which models are evaluated too, in the last evaluations
+    closing_round: bool = False  # whether all clients take part in the last round
+
+    def share(self, t: int) -> float:
+        """Return the share of clients in round t's cohort."""
+        return 1.0 if self.closing_round and t == self.rounds else self.participation
+
+    @property
+    def evaluations(self) -> list[int]:
+        """The rounds that are evaluated."""
+        return [t for t in range(1, self.rounds + 1) if t % self.evaluate_every == 0 or t == self.rounds]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,23 +128,28 @@ def _run(
     tell: Callable[[RoundRecord], None],
 ) -> Run:
     """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
-    memory = evaluation.Memory()
+    memory, evaluations = evaluation.Memory(), schedule.evaluations
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
+    adapted = schedule.adapt_epochs
+    if adapted and fed.training.privacy is not None:
+        logger.warning("training.privacy is set: no model is adapted to be evaluated, which its ε would not cover.")
+        adapted = ()
     for record in history:
         tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
         fed.log.start_round()
         start = time.perf_counter()
-        cohort = sample_cohort(fed, schedule.participation, t)
+        cohort = sample_cohort(fed, schedule.share(t), t)
         before = state
         state, report, cohort, skipped = _round(method, before, cohort, t, fed)
         loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
         traffic = {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
         record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=traffic)
-        if t % schedule.evaluate_every == 0 or t == schedule.rounds:
+        if t in evaluations:
             earlier = history[-1].accuracy.get("after_transfer", []) if history else []
+            adapt = adapted if t in evaluations[-LAST:] else ()
             try:
-                record = evaluation.evaluate(record, method, before, state, report, fed, memory, earlier)
+                record = evaluation.evaluate(record, method, before, state, report, fed, memory, earlier, adapt)
             except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
                 raise diverged(error.found, t) from None
         spent = time.perf_counter() - start

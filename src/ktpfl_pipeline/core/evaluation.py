@@ -2,13 +2,14 @@
 
 import math
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ktpfl_pipeline.core.errors import diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import Evaluation, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, Evaluation, RoundRecord
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 
@@ -53,6 +54,7 @@ def evaluate(
     fed: Federation,
     memory: Memory,
     earlier: list[float],
+    adapt: Sequence[int] = (),
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
@@ -68,6 +70,8 @@ def evaluate(
         memory: of the evaluations before.
         earlier: the accuracy of all clients at the end of the round before, where that was evaluated: a client outside
             the cohort has it still.
+        adapt: epochs of local training after which models are evaluated too. No memory is asked for these: stacked
+            clients round by who is computed beside them, and a run that is resumed must equal one that was not.
 
     Raises:
         DivergedError: if a model's test loss is not finite, though its weights may be.
@@ -75,7 +79,12 @@ def evaluate(
     everyone = [client.id for client in fed.clients]
     stands = dict(zip(everyone, earlier, strict=bool(earlier)))
     validated = all(len(client.validation) for client in fed.clients)
-    points = ("after_local", "after_transfer", *(("validation",) if validated else ()))
+    points = (
+        "after_local",
+        "after_transfer",
+        *(("validation",) if validated else ()),
+        *(f"{ADAPTED}{e}" for e in adapt),
+    )
     accuracy: dict[str, list[float]] = {point: [] for point in points}
     loss: list[float] = []
     for start in range(0, len(everyone), AT_ONCE):
@@ -92,7 +101,18 @@ def evaluate(
         if validated:
             validation = memory.evaluate(fed, personal, "validation")
             accuracy["validation"] += [validation[n].accuracy for n in some]
+        for e in adapt:
+            accuracy[f"{ADAPTED}{e}"] += adapted(fed, personal, e)
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
     return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})
+
+
+def adapted(fed: Federation, models: Models, epochs: int) -> list[float]:
+    """Return each model's accuracy on its client's test split after `epochs` of local training, thrown away.
+
+    The same for every method: plain local training from the model that the client would use now, with the shuffles and
+    the learning rate of `Federation.fine_tune`.
+    """
+    return [found.accuracy for found in fed.evaluate(fed.fine_tune(models, epochs), "test").values()]

@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass, field
 
+LAST = 5
+"""Evaluations whose mean is the final value of a run, at most."""
+ADAPTED = "adapted_"
+"""What the evaluation points after further epochs begin with; their number follows."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -56,15 +61,15 @@ class RoundRecord:
         round: t, from 1.
         cohort: ids of the clients that took part.
         accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split), ``validation`` (validation
-            split, after transfer) and ``adapted_<e>`` (test split, after transfer and e further epochs of local
-            training, thrown away): one value in 0..1 per client of the federation, in order; empty in a round that was
-            not evaluated.
+            split, after transfer) and, in the last evaluations, ``adapted_<e>`` (test split, after transfer and e
+            further epochs of local training, thrown away): one value in 0..1 per client of the federation, in order;
+            empty in a round that was not evaluated.
         loss: mean loss of the phase by name: one value per cohort member, in cohort order (``train``, ``distill``), or
             one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the
             federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss there.
-        measures: what else is known of the models after transfer on their clients' test splits, in evaluated rounds, by
-            name: ``balanced_accuracy``, ``macro_f1`` and ``calibration_error``; and ``global_accuracy``, on all clients'
-            test splits. One value in 0..1 per client of the federation, in order.
+        measures: what else is known of the models after transfer on their clients' test splits, in evaluated rounds,
+            by name: ``balanced_accuracy``, ``macro_f1`` and ``calibration_error``; and ``global_accuracy``, on
+            all clients' test splits. One value in 0..1 per client of the federation, in order.
         traffic: bytes by ledger, one value per cohort member, in cohort order.
         work: what each cohort member computed, in cohort order: ``samples`` backpropagated, and their ``flops``.
         seconds: wall time by phase.

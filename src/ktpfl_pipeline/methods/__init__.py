@@ -77,7 +77,7 @@ ANY_ARCHITECTURES = {
     "fedmd": Preset(".fedmd:FedMD"),
     "feddf": Preset(".feddf:FedDF"),
     "feddf_soft": Preset(".feddf:FedDFSoft"),
-    "pfeddf": Preset(".feddf:PFedDF"),
+    "pfeddf": Preset(".feddf:PFedDF", compared=False),  # adaptation is a column of every method's
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
     "fd": Preset(".fd:FD"),
@@ -91,7 +91,7 @@ ANY_ARCHITECTURES = {
 ONE_ARCHITECTURE = {
     "kt_pfl_params": Preset(".kt_pfl_params:KTpFLParams"),
     "fedavg": Preset(".fedavg:FedAvg"),
-    "fedavg_ft": Preset(".fedavg:FedAvgFT"),
+    "fedavg_ft": Preset(".fedavg:FedAvgFT", compared=False),
     "per_fedavg": Preset(".per_fedavg:PerFedAvg"),
     # The Hessian-free version.
     "per_fedavg_hf": Preset(".per_fedavg:PerFedAvg", "Per-FedAvg (HF)", {"hessian": True}, compared=False),

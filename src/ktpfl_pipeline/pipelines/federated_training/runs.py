@@ -1,5 +1,6 @@
 """Running one method: each seed's federation through the engine, into the checkpoint and the tracker."""
 
+import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -11,7 +12,7 @@ import torch
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import FinishedRun, TheoremCheck, summarise
+from ktpfl_pipeline.analysis.results import COVERED, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
@@ -26,6 +27,8 @@ from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
+
+logger = logging.getLogger(__name__)
 
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
@@ -50,7 +53,13 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed), _dataset(job, seed)) as tracked,
         progress.run(seed) as shown,
     ):
-        schedule = engine.Schedule(experiment.rounds, experiment.participation, experiment.evaluate_every)
+        schedule = engine.Schedule(
+            experiment.rounds,
+            experiment.participation,
+            experiment.evaluate_every,
+            experiment.evaluation.epochs(experiment.training.epochs),
+            experiment.evaluation.closing_round,
+        )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
         file = folder and folder / "checkpoint.pt"
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
@@ -66,6 +75,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             architectures=[client.architecture for client in fed.clients],
             label_counts=counts.tolist(),
             names=[client.name for client in fed.clients if client.name],
+            ids=list(fed.by_id),
             history=result.history,
             coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],
@@ -77,6 +87,12 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             shape=list(job.data.private.shape),
             native=list(job.data.private.native or ()),
         )
+        if finished.covered < COVERED:
+            logger.warning(
+                "%s, seed %d: only %.0f %% of the clients took part in any round, so that the final accuracy counts "
+                "models that were never trained; run more rounds, or set evaluation.closing_round to true.",
+                *(job.method, seed, 100 * finished.covered),
+            )
         if not tracked.complete:
             kept = job.parent is None and seed == experiment.seeds[0]
             with kept_models(made, result, fed, job.data.seeds[seed]) if kept else nullcontext() as folder:
