@@ -10,8 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, LAST, MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
+from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import points
