@@ -8,6 +8,7 @@ from ktpfl_pipeline.analysis.results import clear_best, comparison
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import figures, overview
+from ktpfl_pipeline.reports.style import INK
 
 
 @pytest.fixture
@@ -172,6 +173,31 @@ class TestTables:
         assert len(found) == 2 * 3 * 3
         assert found[0] == ["Fashion-MNIST, two labels", "KT-pFL", "89.0", "0", "00-kt_pfl"]
         assert found[-1] == ["digits, all labels", "Local only", "89.0", "2", "02-local"]
+
+
+class TestRanks:
+    @pytest.fixture
+    def many(self, content):
+        """Ten settings with the same order: average ranks 1, 2 and 3, and a critical difference of 1.05."""
+        return {f"c{n}": content(private={"source": f"npz:{n}.npz"}) for n in range(10)}
+
+    def test_methods_that_are_told_apart(self, columns, many):
+        (picture,) = overview.ranks(columns(**many))
+        assert "over 10 settings" in picture.caption
+        assert "differ from 1.05 on" in picture.caption
+        assert "is rejected by Friedman's test" in picture.caption
+        (axes,) = picture.figure.axes
+        written = [text.get_text() for text in axes.texts]
+        assert {"KT-pFL  1.0", "Local only  2.0", "3.0  FedMD"} <= set(written)
+        bars = [line for line in axes.lines if line.get_color() == INK and len(line.get_xdata()) == 2]
+        assert [sorted(line.get_xdata()) for line in bars if max(line.get_ydata()) < 0] == [[1, 2], [2, 3]]
+
+    def test_with_too_few_a_sentence_says_why(self, columns, two, content, study):
+        told = "Ranks take 3 comparisons with 3 methods in common at least; there are"
+        assert overview.ranks(columns(**two))[0].text == f"{told} 2 comparisons with 3 methods in common."
+        pair = content(study[:2], private={"source": "cifar10"})
+        assert overview.ranks(columns(**two, c=pair))[0].text == f"{told} 3 comparisons with 2 methods in common."
+        assert overview.ranks({}) == []
 
 
 @pytest.mark.usefixtures("blank_figures")

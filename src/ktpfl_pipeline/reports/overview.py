@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, compared, paired_difference
 from ktpfl_pipeline.analysis.statistics import Difference, holm
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
 from ktpfl_pipeline.reports import figures, paper, words
-from ktpfl_pipeline.reports.model import Links, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, percent
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import plain, plural, setting
@@ -94,6 +95,8 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("How to read the tables", [Notes(notes(columns))]),
         Section("Differences", [difference_table(hetero)]),
         Section(f"Differences{ONE}", [difference_table(homo, "differences-one-architecture")]),
+        Section("Ranks over settings", ranks(hetero)),
+        Section(f"Ranks over settings{ONE}", ranks(homo, "ranks-one-architecture")),
         Section("Accuracy by round", [Picture("accuracy", figures.accuracy_panels(results), ACCURACY)]),
         Section("Communication", [Picture("communication", figures.traffic_panels(results), TRAFFIC)]),
         Section("The paper's own numbers (other settings: not comparable)", [paper_table(columns)]),
@@ -173,6 +176,29 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
         if any(each.differences.get((a, b)) for each in columns.values())
     ]
     return Table.of(name, rows, f"Accuracy minus that of local-only training, {words.CORRECTED} {summary(columns)}")
+
+
+def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
+    """Return the methods' average ranks over the comparisons as a picture, or why there is none."""
+    if not columns:
+        return []
+    accuracy = {
+        column: {method: result.final[HEADLINE].mean for method, result in each.methods.items()}
+        for column, each in columns.items()
+    }
+    found = ranking(accuracy)
+    if found is None:
+        alike = plural(len(common(accuracy)), "method")
+        told = f"{plural(len(columns), 'comparison')} with {alike} in common"
+        return [Text(f"Ranks take {FEWEST} comparisons with {FEWEST} methods in common at least; there are {told}.")]
+    alike = "is not rejected, so that nothing below is decided" if found.p > ERROR else "is rejected"
+    caption = (
+        f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that "
+        f"cannot be told apart: by Nemenyi's test, ranks differ from {found.critical:.2f} on, the length of CD (5 % "
+        f"for all pairs). That all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}). Both take the "
+        "settings for independent: with the same data in several of them, differences look more certain than they are."
+    )
+    return [Picture(name, figures.critical_differences(found), caption)]
 
 
 def paper_table(columns: Columns) -> Table:

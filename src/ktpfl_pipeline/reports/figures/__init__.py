@@ -9,6 +9,7 @@ from ktpfl_pipeline.reports.figures.accuracy import (
 from ktpfl_pipeline.reports.figures.forest import differences
 from ktpfl_pipeline.reports.figures.labels import labels_per_client
 from ktpfl_pipeline.reports.figures.matrix import coefficient_heatmaps, coefficient_panels, matrix_over_rounds
+from ktpfl_pipeline.reports.figures.ranks import critical_differences
 from ktpfl_pipeline.reports.figures.theorem import theorem
 from ktpfl_pipeline.reports.figures.traffic import accuracy_by_traffic, traffic_panels
 from ktpfl_pipeline.reports.figures.values import accuracy_by_value
@@ -21,6 +22,7 @@ __all__ = [
     "client_accuracy",
     "coefficient_heatmaps",
     "coefficient_panels",
+    "critical_differences",
     "differences",
     "labels_per_client",
     "matrix_over_rounds",
