@@ -188,7 +188,7 @@ class TestRanks:
         assert "is rejected by Friedman's test" in picture.caption
         (axes,) = picture.figure.axes
         written = [text.get_text() for text in axes.texts]
-        assert {"KT-pFL  1.0", "Local only  2.0", "3.0  FedMD"} <= set(written)
+        assert {"KT-pFL  1.0 ", "Local only  2.0 ", " 3.0  FedMD"} <= set(written)
         bars = [line for line in axes.lines if line.get_color() == INK and len(line.get_xdata()) == 2]
         assert [sorted(line.get_xdata()) for line in bars if max(line.get_ydata()) < 0] == [[1, 2], [2, 3]]
 

@@ -194,8 +194,8 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
     alike = "is not rejected, so that nothing below is decided" if found.p > ERROR else "is rejected"
     caption = (
         f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that "
-        f"cannot be told apart: by Nemenyi's test, ranks differ from {found.critical:.2f} on, the length of CD (5 % "
-        f"for all pairs). That all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}). Both take the "
+        f"cannot be told apart: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all "
+        f"pairs). That all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}). Both take the "
         "settings for independent: with the same data in several of them, differences look more certain than they are."
     )
     return [Picture(name, figures.critical_differences(found), caption)]

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from ktpfl_pipeline.analysis.ranking import ERROR, Ranking
 from ktpfl_pipeline.methods import title
 from ktpfl_pipeline.reports.figures.base import single, styled
-from ktpfl_pipeline.reports.style import INK, MUTED, look, readable
+from ktpfl_pipeline.reports.style import INK, look, readable
 
 
 @styled
@@ -20,14 +20,12 @@ def critical_differences(ranking: Ranking) -> Figure:
     scikit_posthocs.critical_difference_diagram(
         dict(zip(titles, ranking.ranks, strict=True)),
         p.set_axis(titles).set_axis(titles, axis=1),
-        cd=ranking.critical,
         alpha=ERROR,
         ax=axes,
-        label_fmt_left="{label}  {rank:.1f}",
-        label_fmt_right="{rank:.1f}  {label}",
+        label_fmt_left="{label}  {rank:.1f} ",
+        label_fmt_right=" {rank:.1f}  {label}",
         color_palette=dict(zip(titles, colours, strict=True)),
         crossbar_props={"color": INK},
     )
-    axes.grid(visible=False)
-    axes.tick_params(axis="x", color=MUTED, labelcolor=MUTED)
+    axes.spines["top"].set_visible(True)
     return figure
