@@ -232,6 +232,43 @@ def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None
     )
 
 
+def test_newcomers_are_held_out_of_everything_but_what_is_told_of_them(data: FederatedData) -> None:
+    settings = experiment(newcomers=0.4, theorem_samples=0, evaluation={"adapt_epochs": [0, "E"]})
+    run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
+    found = run.newcomers
+    assert found is not None
+    assert sorted([*run.ids, *found.clients]) == list(range(5))
+    assert {n for record in run.history for n in record.cohort} == set(run.ids)
+    assert (len(found.clients), len(run.architectures), len(run.label_counts), len(run.coefficients or [])) == (
+        2,
+        3,
+        3,
+        3,
+    )
+    counts = data.seeds[0].label_counts
+    assert run.label_counts == counts[run.ids].tolist()
+    assert {e: len(values) for e, values in found.accuracy.items()} == {0: 2, 1: 2}
+    assert found.there[0] == run.history[-1].accuracy["after_transfer"]
+    again = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
+    assert (again.newcomers, again.history[-1].accuracy) == (found, run.history[-1].accuracy)
+
+
+PRIVATE: dict[str, Any] = {"architectures": ["mlp"], "training": {"privacy": {"noise_multiplier": 1.0}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"newcomers": 0.05}, "which is 0 of 5 clients; take a share"),
+        ({"newcomers": 0.2, "adversaries": {"share": 0.4}}, "put .*adversaries.share to 0"),
+        ({**PRIVATE, "newcomers": 0.2}, "put .*training.privacy to null"),
+    ],
+)
+def test_newcomers_that_cannot_be_or_be_judged_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        experiment(**changes)
+
+
 def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anything_is_trained() -> None:
     settings = experiment(adversaries={"share": 0.2})
     with pytest.raises(

@@ -87,6 +87,8 @@ OUT_OF_RANGE = [
     ("compute.dtype", "float16", "'float32', 'float64' or 'bfloat16'"),
     ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
     ("public.transport", "float16", "'float32', 'uint8' or 'indices'"),
+    ("newcomers", 1.0, "less than 1"),
+    ("newcomers", -0.1, "greater than or equal to 0"),
     ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),
     ("adversaries.kind", "poisoned", "'random', 'flipped' or 'scaled'"),
     ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),

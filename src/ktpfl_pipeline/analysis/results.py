@@ -26,6 +26,7 @@ from ktpfl_pipeline.analysis.statistics import (
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, RoundRecord
+from ktpfl_pipeline.core.newcomers import Newcomers
 
 HEADLINE = "after_transfer"
 VALIDATION = "validation"
@@ -107,6 +108,7 @@ class FinishedRun(_Kept):
         native: the same as the private source has it, before images were brought to a size; empty where they had many.
         names: (N,) what the source calls the clients; empty where a scheme dealt out its samples.
         ids: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1.
+        newcomers: what became of clients that were held out, which nothing else counts; None without them.
     """
 
     experiment: str
@@ -129,6 +131,7 @@ class FinishedRun(_Kept):
     native: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
+    newcomers: Newcomers | None = None
 
     @property
     def evaluated(self) -> list[RoundRecord]:

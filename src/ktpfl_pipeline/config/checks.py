@@ -194,6 +194,28 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
         )
 
 
+def check_newcomers(name: str, experiment: Experiment) -> None:
+    """Check that clients can be held out, and that what they are judged by goes with the other settings."""
+    share = experiment.newcomers
+    if share == 0:
+        return
+    from ktpfl_pipeline.core.newcomers import held_out
+
+    if experiment.clients is not None:
+        with saying(f"{name}."):
+            held_out(range(experiment.clients), share, 0)
+    beside = [
+        ("adversaries.share", 0, experiment.adversaries.share > 0, "are judged among honest clients"),
+        ("training.privacy", "null", experiment.training.privacy is not None, "are judged after plain local training"),
+    ]
+    for setting, none, given, why in beside:
+        if given:
+            raise InputError(
+                f"{name}.newcomers is {share:g} beside {name}.{setting}, and newcomers {why}: put {name}.{setting} to "
+                f"{none}, or {name}.newcomers to 0."
+            )
+
+
 def check_recipes(name: str, experiment: Experiment) -> None:
     """Check that the settings of each recipe go together, and that images can be changed so."""
     from ktpfl_pipeline.config import recipes

@@ -288,6 +288,7 @@ class Experiment(Settings):
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()
+    newcomers: Annotated[float, Field(ge=0, lt=1)] = 0.0
     architectures: Architectures = ["mlp"]
     pretrained: dict[str, str] = {}
     private: Private

@@ -5,15 +5,17 @@ client. One function over shared operations reads like the paper's pseudocode.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core import hyperparameters
+from ktpfl_pipeline.core import hyperparameters, joining
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, select
 
@@ -90,6 +92,33 @@ class Method(ABC, Generic[State]):
     def personal(self, state: State, clients: Iterable[int], fed: Federation) -> Models:
         """Return the model that each of `clients` would use now: the one behind the headline accuracy."""
 
+    def join(self, state: State, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Return what clients that were held out of training begin with when they join after it.
+
+        Unless a method has a way of its own: where predictions travel, their initial models learn from the average of
+        all clients' soft predictions; where models of one architecture do, they are given the average of all of these;
+        else they have their initial models.
+
+        Args:
+            state: after the last round; it knows nothing of the newcomers.
+            there: the models of the clients that were there, as `personal` gives them.
+            newcomers: their ids.
+            fed: of both; its distillation has as many epochs as a client took in all rounds together.
+        """
+        if "predictions" in self.exchanges:
+            return joining.taught(there, newcomers, fed, lambda n, logits: self.consensus(logits, fed))
+        if self.one_architecture and "parameters" in self.exchanges:
+            return joining.given(dict.fromkeys(newcomers, joining.average_of(there, fed)))
+        return Joined(select(fed.initial_models(), newcomers))
+
+    def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
+        """Return what clients teach a newcomer together, (B, K), from their logits, (N, B, K)."""
+        return soft_predictions(logits, fed.distillation.temperature).mean(dim=0)
+
+    def settle(self, state: State, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return newcomers' models after so many epochs of local training, to be judged and thrown away."""
+        return fed.fine_tune(models, epochs)
+
 
 @dataclass(frozen=True, eq=False)
 class PersonalState:
@@ -134,6 +163,10 @@ class Shared(Method[Any]):
     def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common model for each client."""
         return dict.fromkeys(clients, state.model)
+
+    def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the common model."""
+        return joining.given(dict.fromkeys(newcomers, state.model))
 
 
 @dataclass(frozen=True)

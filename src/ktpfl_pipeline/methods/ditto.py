@@ -4,6 +4,7 @@ Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Person
 https://arxiv.org/abs/2012.04221
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,8 +13,9 @@ from annotated_types import Ge
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Params, average, select, vector_of
+from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,3 +52,7 @@ class Ditto(Personal):
         trained = fed.train(dict.fromkeys(cohort, state.common), t)
         common = average(list(trained.values()), fed.data_weights(cohort))
         return DittoState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))
+
+    def join(self, state: DittoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the common model."""
+        return given(dict.fromkeys(newcomers, state.common))

@@ -10,9 +10,11 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge
+from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 
@@ -32,5 +34,12 @@ class DSFL(Personal):
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average, reduce the entropy, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        consensus = torch.softmax(upload.soft.mean(dim=0) / self.temperature, dim=1)  # (B, K)
-        return exchange.teach(fed, state, upload, consensus, t)
+        return exchange.teach(fed, state, upload, self.sharpened(upload.soft), t)
+
+    def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
+        """Return the sharpened average for newcomers, (B, K)."""
+        return self.sharpened(soft_predictions(logits, fed.distillation.temperature))
+
+    def sharpened(self, soft: Tensor) -> Tensor:
+        """Return the average of soft predictions, (N, B, K), with its entropy reduced, (B, K)."""
+        return torch.softmax(soft.mean(dim=0) / self.temperature, dim=1)

@@ -5,11 +5,14 @@ Lin, Kong, Stich, Jaggi: Ensemble Distillation for Robust Model Fusion in Federa
 predictions travel, and `PFedDF`, KT-pFL's personalized version with local fine-tuning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import FineTuned, Method, Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, Prototypes, average
@@ -55,6 +58,10 @@ class FedDF(Method[FedDFState]):
         """Return the fused prototype of each client's architecture."""
         return {n: state.prototypes[fed.by_id[n].architecture] for n in clients}
 
+    def join(self, state: FedDFState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the prototype of their architecture, the initial model where nobody had it."""
+        return given(FedDF.personal(self, FedDFState({**fed.initial_prototypes(), **state.prototypes}), newcomers, fed))
+
 
 @dataclass(frozen=True)
 class PFedDF(FineTuned, FedDF):
@@ -77,6 +84,8 @@ class FedDFSoft(Personal):
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average the logits, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        ensemble = upload.logits.double().mean(dim=0)  # (B, K)
-        teacher = soft_predictions(ensemble, fed.distillation.temperature)
-        return exchange.teach(fed, state, upload, teacher, t)
+        return exchange.teach(fed, state, upload, self.consensus(upload.logits, fed), t)
+
+    def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
+        """Return what the mean of all logits predicts, (B, K)."""
+        return soft_predictions(logits.double().mean(dim=0), fed.distillation.temperature)

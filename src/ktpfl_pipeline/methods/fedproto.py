@@ -5,6 +5,7 @@ Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is what enters a model'
 different architectures meet in a common dimension F by averaging neighbours. A client classifies with its own head.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, params_of, select
@@ -95,9 +97,27 @@ class FedProto(Personal):
         calls = {n: (params, prototypes, known, self.weight, t) for n, params in models.items()}
         return fed.run_training("train", train_client, calls, models, uses="trains toward prototypes")
 
+    def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Send newcomers the prototypes; their models are the initial ones."""
+        traffic = Traffic(prototypes_down=4 * int(state.known.sum()) * self.dimension)
+        return Joined(select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, traffic))
+
+    def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Train newcomers toward the prototypes, which stay as they are."""
+        calls = {n: (params, state.prototypes, state.known, self.weight, 0, epochs) for n, params in models.items()}
+        uses = "trains toward prototypes"
+        return fed.run_training("train", train_client, calls, models, uses=uses, thrown_away=True)
+
 
 def train_client(
-    space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, weight: float, t: int
+    space: Workspace,
+    n: int,
+    params: Params,
+    prototypes: Tensor,
+    known: Tensor,
+    weight: float,
+    t: int,
+    epochs: int | None = None,
 ) -> Outcome[Params]:
     """Train E epochs on CE + λ·MSE(feature, prototype of the sample's class) over client n's data.
 
@@ -112,8 +132,10 @@ def train_client(
         known: (K,) bool, which classes have a prototype.
         weight: λ.
         t: the round, which names the streams.
+        epochs: in place of E.
     """
     setting, own = space.setting, PrivateSamples(space, n, t, n)
+    recipe = setting.training if epochs is None else replace(setting.training, epochs=epochs)
     module = space.module(n, params).train()
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
@@ -126,5 +148,5 @@ def train_client(
             return fit + weight * (error * counted[labels]).mean()
 
         with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-            value = descend(space, module, loss, len(own), setting.training, t, setting.stream("private shuffle", t, n))
+            value = descend(space, module, loss, len(own), recipe, t, setting.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)

@@ -16,6 +16,7 @@ from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, average
 
@@ -71,6 +72,11 @@ class FedRep(Method[FedRepState]):
     def personal(self, state: FedRepState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common body with each client's own head."""
         return {n: {**state.models[n], **state.body} for n in clients}
+
+    def join(self, state: FedRepState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Send newcomers the body; their heads are the initial one."""
+        model = {**fed.initial_model(fed.architecture), **state.body}
+        return given(dict.fromkeys(newcomers, model), dict.fromkeys(newcomers, state.body))
 
 
 def head_names(fed: Federation) -> list[str]:

@@ -12,19 +12,23 @@ what is ours. The paper's symbols in the code:
     c_nm  coefficients    how much n learns from m: the knowledge coefficient matrix, row = student
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
+import torch
 from annotated_types import Gt
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, taught
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
 from ktpfl_pipeline.core.matrix.objectives import Divergence, Objective, SquaredError
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,20 @@ class KTpFL(LearnedMatrix, Personal):
         # 5. Each client learns from its teacher, R epochs on D_r of w_n ← w_n - η₂ ∇KL(p_n ‖ s_n).
         after, report = exchange.teach(fed, state, upload, teachers, t)
         return KTpFLState(after.models, coefficients), replace(report, coefficients=coefficients)
+
+    def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Learn a row of c for each newcomer, as many steps as the others' rows took, and distil its teacher."""
+        batch = fed.public_batch(fed.rounds)
+
+        def teacher(n: int, logits: Tensor) -> Tensor:
+            soft = soft_predictions(logits, fed.distillation.temperature)
+            upload = exchange.Upload({**there, n: {}}, batch, logits, soft)
+            objective, c = self.objective(upload, fed), uniform(len(logits), fed.device)
+            for _ in range(fed.rounds):
+                _, c = self.learn(c, torch.arange(len(c), device=c.device), objective)
+            return mix_teachers(c, soft)[-1]
+
+        return taught(there, newcomers, fed, teacher, introduced=True)
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""

@@ -1,5 +1,6 @@
 """KT-pFL whose coefficients are fitted to labels: what Theorem 1 of the paper is about; ours (docs/kt_pfl.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,9 +11,10 @@ from torch.nn.utils.rnn import pad_sequence
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.objectives import Likelihood, Objective
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
-from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.weights import Models, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
@@ -45,6 +47,10 @@ class KTpFLLikelihood(KTpFL):
             for n, own in report.traffic.items()
         }
         return after, replace(report, traffic=traffic)
+
+    def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Teach newcomers the plain average: a row of their own would take every client's model."""
+        return Method.join(self, state, there, newcomers, fed)
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: the negative log-likelihood of each client's validation labels."""

@@ -4,7 +4,7 @@ Shamsian, Navon, Fetaya, Chechik: Personalized Federated Learning using Hypernet
 https://arxiv.org/abs/2103.04628. The KT-pFL paper's figures call it FedHN.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, select, vector_of, with_vector
 
@@ -121,6 +122,12 @@ class PFedHN(Method[PFedHNState]):
         embeddings = dict(zip(fed.by_id, state.embeddings, strict=True))
         made = {n: generate(state.weights, embeddings[n]) for n in clients}
         return {n: self.assemble(state, n, theta, fed) for n, theta in made.items()}
+
+    def join(self, state: PFedHNState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers what the hypernetwork makes of the mean embedding; nobody has learned theirs."""
+        theta = generate(state.weights, state.embeddings.mean(dim=0))
+        model = with_vector(fed.initial_model(fed.architecture), fed.trained_names, theta)
+        return given(dict.fromkeys(newcomers, model))
 
 
 def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) -> Tensor:

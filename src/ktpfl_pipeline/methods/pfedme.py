@@ -15,8 +15,9 @@ from torch import Tensor
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Params, average, vector_of, with_vector
+from ktpfl_pipeline.core.weights import Models, Params, average, vector_of, with_vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,10 @@ class PFedMe(Personal):
             rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
             model = average([state.model, model], rates)
         return PFedMeState({**state.models, **theta}, model), RoundReport(theta, exchange.both_ways(theta))
+
+    def join(self, state: PFedMeState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the common model."""
+        return given(dict.fromkeys(newcomers, state.model))
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ."""

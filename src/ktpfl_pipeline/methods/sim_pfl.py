@@ -5,6 +5,7 @@ soft predictions there, and of parameters elsewhere; only predictions can be com
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -15,9 +16,11 @@ from torch.nn.functional import normalize
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, taught
 from ktpfl_pipeline.core.matrix import TINY
-from ktpfl_pipeline.core.matrix.teachers import soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
+from ktpfl_pipeline.core.weights import Models
 
 
 def similarities(logits: Tensor, temperature: float) -> Tensor:
@@ -40,6 +43,15 @@ class Similarity(Personal):
         """Train, predict, weigh by similarity, distil."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
+
+    def join(self, state: PersonalState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Weigh the clients that were there, and the newcomer itself, by similarity."""
+
+        def teacher(n: int, logits: Tensor) -> Tensor:
+            soft = soft_predictions(logits, fed.distillation.temperature)
+            return mix_teachers(self.mixture(logits), soft)[-1]
+
+        return taught(there, newcomers, fed, teacher, introduced=True)
 
     @abstractmethod
     def mixture(self, logits: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, 
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
-from ktpfl_pipeline.reports import figures, measures, paper, skew, tables, words
+from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, words
 from ktpfl_pipeline.reports.answer import ALONE, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
@@ -223,6 +223,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         Section(
             "Accuracy by client", [Picture("clients", figures.client_accuracy(results), clients)], files=["clients.csv"]
         ),
+        Section("Newcomers", newcomers.blocks(results)),
         Section("Who learns from whom", _matrix(results)),
         Section("Work and traffic", [*measures.work(results), *_communication(results, mean)], files=["runs.csv"]),
         Section(

@@ -9,12 +9,13 @@ from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.newcomers import held_out
 from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data.federated import FederatedData
 
 
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
-    """Return the federation of one seed: each client's data, with its architecture.
+    """Return the federation of one seed: the data of each client that is no newcomer, with its architecture.
 
     Args:
         experiment: the settings.
@@ -22,16 +23,10 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         seed: of every random stream.
     """
     own = data.seeds[seed]
-    architectures = dealt(experiment.architectures, list(own.clients))
-    names = own.names or [""] * len(own.clients)
-    clients = tuple(
-        Client(n, architectures[n], *parts, name=name)
-        for (n, parts), name in zip(own.clients.items(), names, strict=True)
-    )
     asked = experiment.compute
     compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
     return Federation(
-        clients=clients,
+        clients=clients(experiment, data, seed),
         public=own.standardised(own.public),
         public_batch_size=experiment.public.batch,
         classes=own.classes,
@@ -46,4 +41,17 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         adversaries=Adversaries(**experiment.adversaries.model_dump()),
         knowledge=Knowledge(**experiment.knowledge.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
+    )
+
+
+def clients(experiment: schema.Experiment, data: FederatedData, seed: int, *, held: bool = False) -> tuple[Client, ...]:
+    """Return the clients of one seed that take part in training, or those that are `held` out of it, ids ascending."""
+    own = data.seeds[seed]
+    architectures = dealt(experiment.architectures, list(own.clients))
+    names = own.names or [""] * len(own.clients)
+    newcomers = held_out(own.clients, experiment.newcomers, seed)
+    return tuple(
+        Client(n, architectures[n], *parts, name=name)
+        for (n, parts), name in zip(own.clients.items(), names, strict=True)
+        if (n in newcomers) == held
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.results import COVERED, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, newcomers
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
@@ -24,7 +25,7 @@ from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, clients
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 
@@ -63,7 +64,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
         file = folder and folder / "checkpoint.pt"
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
-        counts = job.data.seeds[seed].label_counts
+        counts = job.data.seeds[seed].label_counts[list(fed.by_id)]
+        held = clients(experiment, job.data, seed, held=True)
         matrices = result.coefficients  # (rounds, N, N)
         finished = FinishedRun(
             experiment=job.name,
@@ -86,6 +88,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
             shape=list(job.data.private.shape),
             native=list(job.data.private.native or ()),
+            newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
         )
         if finished.covered < COVERED:
             logger.warning(
@@ -163,12 +166,21 @@ def log_end(
         final["final/epsilon"] = max(spent)
     cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
     clients: dict[str, list[Any]] = {
-        "client": list(run.names or range(len(run.architectures))),
+        "client": list(run.names or run.ids or range(len(run.architectures))),
         "architecture": run.architectures,
         "samples": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.final},
     }
-    tracked.finish({**final, **best, **cost}, drawn, tables, clients, folder)
+    tracked.finish({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder)
+
+
+def _joined(found: newcomers.Newcomers | None) -> dict[str, float]:
+    """Return what became of newcomers, on average over them, as metrics."""
+    if found is None:
+        return {}
+    means = {f"newcomers/after_{e}_epochs": fmean(values) for e, values in found.accuracy.items()}
+    beside = {f"newcomers/there_after_{e}_epochs": fmean(values) for e, values in found.there.items()}
+    return {**means, **beside, "newcomers/megabytes": sum(found.traffic.values()) / 1e6}
 
 
 def _title(job: Job, seed: int) -> str:

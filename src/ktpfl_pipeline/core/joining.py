@@ -1,0 +1,72 @@
+"""How clients that were held out of training join a federation after it: what they are given, and what that sends.
+
+`Method.join` says what of this a method does; `newcomers.judge` says what came of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.weights import Models, Params, average, select, wire_bytes
+
+Teacher = Callable[[int, Tensor], Tensor]
+"""Called with a newcomer and logits on the public batch, (n, B, K): returns what it is taught, (B, K) probabilities."""
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """What newcomers begin with.
+
+    Attributes:
+        models: theirs, before any local training of these models.
+        traffic: bytes that joining took, by newcomer, and by client that was there and had to send something for it.
+    """
+
+    models: Models
+    traffic: dict[int, Traffic] = field(default_factory=dict)
+
+
+def given(models: Models, sent: Models | None = None) -> Joined:
+    """Return newcomers that begin with models of the server; `sent` is what travelled of them, None all of them."""
+    sizes = {n: wire_bytes(params) for n, params in (models if sent is None else sent).items()}
+    return Joined(models, {n: Traffic(parameters_down=size) for n, size in sizes.items()})
+
+
+def average_of(there: Models, fed: Federation) -> Params:
+    """Return the average of the clients' models by their numbers of samples: what a server with all of them has."""
+    return average(list(there.values()), fed.data_weights(list(there)))
+
+
+def taught(
+    there: Models, newcomers: Sequence[int], fed: Federation, teacher: Teacher, *, introduced: bool = False
+) -> Joined:
+    """Return newcomers whose initial models learned from the public predictions of the clients that were there.
+
+    The public batch is that of the last round. The clients that were there predict it once more, with the models that
+    they ended with. A newcomer passes over it T·R times, as often as a client that was in every round.
+
+    Args:
+        there: the models of the clients that were there.
+        newcomers: their ids.
+        fed: of both, whose distillation has T·R epochs.
+        teacher: makes a newcomer's teacher.
+        introduced: whether the newcomer's own logits stand last among those that the teacher is made of: those of its
+            initial model after E epochs of local training, a copy that is thrown away.
+    """
+    batch = fed.public_batch(fed.rounds)
+    start, uploads = select(fed.initial_models(), newcomers), fed.logits(there, batch)
+    seen = dict.fromkeys(newcomers, uploads)
+    if introduced:
+        own = fed.logits(fed.fine_tune(start, fed.training.epochs), batch)
+        seen = {n: torch.cat([uploads, logits[None]]) for n, logits in zip(newcomers, own, strict=True)}
+    teachers = torch.stack([teacher(n, logits) for n, logits in seen.items()])
+    prediction, public = 4 * len(batch) * fed.classes, fed.public_bytes()
+    up, asked = prediction * introduced, Traffic(predictions_up=prediction, public_down=public)
+    one = Traffic(predictions_up=up, predictions_down=prediction, public_down=public)
+    return Joined(
+        fed.distill(start, teachers, batch, 0), {**dict.fromkeys(there, asked), **dict.fromkeys(newcomers, one)}
+    )

@@ -1,0 +1,85 @@
+"""Clients that are held out of training, join after its last round, and are judged beside those that were there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client_states import ClientStates
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.evaluation import adapted
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.metrics import LEDGERS
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.weights import opened
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """What became of newcomers.
+
+    Attributes:
+        clients: M ids.
+        architectures: (M,) of each.
+        accuracy: by epochs of local training, (M,) their test accuracies, 0..1.
+        there: the same of the N - M clients that were there, after as many further epochs, in the federation's order.
+        traffic: bytes by ledger that joining took, of newcomers and of those that were asked for something.
+    """
+
+    clients: list[int]
+    architectures: list[str]
+    accuracy: dict[int, list[float]]
+    there: dict[int, list[float]]
+    traffic: dict[str, int]
+
+
+def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
+    """Return the ids of the newcomers, ascending: round(share · N); those of a smaller share are among a larger one's.
+
+    Raises:
+        InputError: if that is nobody, or leaves nobody.
+    """
+    ids = sorted(clients)
+    size = round(share * len(ids))
+    if share and not 0 < size < len(ids):
+        raise InputError(
+            f"newcomers is {share:g}, which is {size} of {len(ids)} clients; take a share that holds at least one "
+            "client out and leaves at least one, or 0."
+        )
+    order = torch.randperm(len(ids), generator=rng.stream(seed, "newcomers")).tolist()
+    return sorted(ids[place] for place in order[:size])
+
+
+def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Client], epochs: Sequence[int]) -> Newcomers:
+    """Let newcomers join, and return how accurate they are after so many epochs of local training.
+
+    Those that were there are judged beside them, adapted alike: after as many further epochs of plain local training.
+    All adapted models are thrown away.
+
+    Args:
+        method: as it was run.
+        state: after the last round.
+        fed: of the clients that were there.
+        held: the newcomers, one at least.
+        epochs: above 0, ascending, E among them say; 0, as they joined, is always there.
+    """
+    there = opened(method.personal(state, fed.by_id, fed))
+    everyone = replace(
+        fed,
+        clients=(*fed.clients, *held),
+        distillation=replace(fed.distillation, epochs=fed.rounds * fed.distillation.epochs),
+        on_divergence="stop" if fed.on_divergence == "stop" else "restore",  # there is no round to skip
+        client_states=ClientStates(),
+    )
+    joined = method.join(state, there, [client.id for client in held], everyone)
+    settled = {e: method.settle(state, joined.models, e, everyone) for e in (0, *epochs)}
+    return Newcomers(
+        clients=[client.id for client in held],
+        architectures=[client.architecture for client in held],
+        accuracy={e: [x.accuracy for x in everyone.evaluate(models, "test").values()] for e, models in settled.items()},
+        there={e: adapted(everyone, there, e) for e in (0, *epochs)},
+        traffic={ledger: sum(getattr(sent, ledger) for sent in joined.traffic.values()) for ledger in LEDGERS},
+    )

@@ -1,0 +1,50 @@
+from dataclasses import replace
+
+from finished_runs import make_run
+from written import row
+
+from ktpfl_pipeline.analysis.results import MethodResult, parse, summarise
+from ktpfl_pipeline.core.newcomers import Newcomers
+from ktpfl_pipeline.reports import newcomers
+from ktpfl_pipeline.reports.model import Table, Text
+
+
+def with_newcomers(method: str, *means: float) -> MethodResult:
+    """Two newcomers beside two clients, one seed for each mean at no epochs; ten points more after two."""
+    runs = []
+    for seed, mean in enumerate(means):
+        accuracy = {e: [mean + e / 20 - 0.1, mean + e / 20 + 0.1] for e in (0, 2)}
+        found = Newcomers(
+            [4, 5], ["mlp", "mlp"], accuracy, {0: [0.8, 0.6], 2: [0.9, 0.9]}, {"knowledge_down": 3_000_000}
+        )
+        runs.append(replace(make_run(method, seed), newcomers=found))
+    return summarise(runs, {})
+
+
+def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
+    results = [with_newcomers("kt_pfl", 0.5, 0.6), with_newcomers("local", 0.3, 0.5)]
+    table = newcomers.newcomer_table(results)
+    assert row(table, "KT-pFL") == {
+        "Newcomers as they joined (%)": "55.0 ± 7.1",
+        "Minus local-only as they joined (points)": "+15.0 [−48.5, +78.5]",
+        "There as they are (%)": "70.0 ± 0.0",
+        "Newcomers after 2 epochs (%)": "65.0 ± 7.1",
+        "Minus local-only after 2 epochs (points)": "+15.0 [−48.5, +78.5]",
+        "There after 2 epochs (%)": "90.0 ± 0.0",
+        "Joining (MB)": "3.00",
+    }
+    assert row(table, "Local only")["Minus local-only as they joined (points)"] == "–"
+
+
+def test_nothing_where_nobody_was_held_out_and_else_a_caption_that_counts_them() -> None:
+    assert newcomers.blocks([summarise([make_run()], {})]) == []
+    table, caption = newcomers.blocks([with_newcomers("kt_pfl", 0.5)])
+    assert isinstance(table, Table)
+    assert isinstance(caption, Text)
+    assert caption.text == table.latex
+    assert caption.text.startswith("2 clients held out of training, drawn by seed, joined the 2 others")
+
+
+def test_are_kept_with_the_result() -> None:
+    result = with_newcomers("kt_pfl", 0.5)
+    assert parse(result.to_dict()).runs[0].newcomers == result.runs[0].newcomers
