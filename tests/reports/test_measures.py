@@ -7,6 +7,7 @@ from written import column, row
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.reports import comparison, measures
+from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.tables import marked
 
 
@@ -14,6 +15,60 @@ def again(result, **entries):
     """Return the result with these entries in every round's record of every run."""
     runs = [replace(run, history=[replace(record, **entries) for record in run.history]) for run in result.runs]
     return summarise(runs, {})
+
+
+@pytest.fixture
+def adapted_study(study):
+    """After four epochs FedMD's clients are 12 points better, local-only's 2; KT-pFL's are as they were."""
+    gains = {"kt_pfl": 0.0, "fedmd": 0.12, "local": 0.02}
+    results = []
+    for result in study:
+        runs = []
+        for run in result.runs:
+            (record,) = run.history
+            after = [value + gains[result.method] for value in record.accuracy["after_transfer"]]
+            history = [replace(record, accuracy={**record.accuracy, "adapted_4": after, "adapted_10": after})]
+            runs.append(replace(run, history=history))
+        results.append(summarise(runs, {}))
+    return results
+
+
+class TestAdaptation:
+    def test_every_column_is_against_local_only_adapted_alike(self, adapted_study):
+        _, table, _ = measures.adaptation(adapted_study)
+        assert row(table, "KT-pFL") == {
+            "As it is (%)": "90.0 ± 1.0",
+            "Minus local-only as it is (points)": "**+2.0** [+2.0, +2.0]",
+            **{f"After {e} epochs (%)": "90.0 ± 1.0" for e in (4, 10)},
+            **{f"Minus local-only after {e} epochs (points)": "0.0 [0.0, 0.0]" for e in (4, 10)},
+        }
+        assert row(table, "FedMD")["After 4 epochs (%)"] == "92.0 ± 2.0"
+        assert table.columns[-2] == "After 10 epochs (%)", "as numbers, not as text"
+
+    def test_a_sentence_says_what_changes(self, adapted_study):
+        """FedMD: 92 against 90, with differences of 1, 2 and 3 points; first of two, at 97.5 %: 2 ± 6.205 / √3."""
+        said = adapted(adapted_study)
+        assert said.startswith("Adapted alike, by 10 epochs of local training, KT-pFL is ")
+        assert "FedMD is +2.0 [−1.6, +5.6] points to local-only (as it is: −8.0 [−10.5, −5.5])" in said
+        assert said.endswith("The highest mean is then FedMD's, 92.0 ± 2.0 %.")
+
+    def test_nothing_was_adapted(self, study, adapted_study):
+        assert adapted(study) == adapted(adapted_study[:2]) == ""
+        assert measures.adaptation(study) == []
+
+    @pytest.mark.usefixtures("blank_figures")
+    def test_in_the_report_and_on_the_terminal(self, adapted_study, paper_settings):
+        built = comparison.build("x", adapted_study, paper_settings)
+        assert "## After adaptation" in built.markdown
+        assert "Adapted alike" in built.console
+        assert "Adapted_4" not in built.markdown, "the table of runs has the points of a round"
+
+
+def test_few_clients_that_took_part_are_told_of(study, paper_settings):
+    """One of two clients was in a cohort."""
+    some = [again(result, cohort=[0]) for result in study]
+    assert comparison.notes(some, paper_settings)["Participation"].startswith("only 50 % of the clients were in any")
+    assert "Participation" not in comparison.notes(study, paper_settings)
 
 
 class TestFairness:

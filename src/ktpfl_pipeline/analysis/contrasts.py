@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.results import (
     HEADLINE,
-    LAST,
     FinishedRun,
     MethodResult,
     local_only,
@@ -23,6 +22,7 @@ from ktpfl_pipeline.analysis.statistics import (
     mean_by_place,
     mean_over_clients,
 )
+from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
 """By method; None where there is no common seed."""
@@ -55,9 +55,15 @@ def stated(
     return ((one, other, found) for one, other, found in pairs if found)
 
 
+def adaptations(results: Sequence[MethodResult]) -> dict[int, str]:
+    """Return the evaluation points by the epochs for which the models were adapted, ascending; the headline is 0."""
+    points = {point for result in results for point in result.final if point.startswith(ADAPTED)}
+    return {0: HEADLINE, **{e: f"{ADAPTED}{e}" for e in sorted(int(point.removeprefix(ADAPTED)) for point in points)}}
+
+
 def measured(run: FinishedRun, name: str) -> list[float] | None:
-    """Return a measure of each client's model, (N,), the mean over the last five evaluations, of those that have it."""
-    found = [record.measures[name] for record in run.evaluated[-LAST:] if name in record.measures]
+    """Return a measure of each client's model, (N,), mean over those evaluations of the final value that have it."""
+    found = [record.measures[name] for record in run.counted if name in record.measures]
     return mean_by_place(found) if found else None
 
 
@@ -83,14 +89,9 @@ def of_clients(result: MethodResult, sampled: bool) -> list[float]:
     """
     found = []
     for run in result.runs:
-        others = {n for n in range(len(run.architectures)) if (n in seen(run)) is not sampled}
+        others = {n for n in range(len(run.architectures)) if (n in run.sampled) is not sampled}
         found.append(benign(run.final(HEADLINE), {*run.adversaries, *others}))
     return [fmean(values) for values in found if values]
-
-
-def seen(run: FinishedRun) -> set[int]:
-    """Return the places of the clients that were ever in a round's cohort."""
-    return {n for record in run.history for n in record.cohort}
 
 
 class Reached(NamedTuple):

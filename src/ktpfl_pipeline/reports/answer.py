@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ktpfl_pipeline.analysis.contrasts import against, ahead, rivals
+from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, rivals
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
 from ktpfl_pipeline.analysis.statistics import Difference, seeds_to_decide
 from ktpfl_pipeline.reports.figures.forest import VERDICTS
@@ -155,3 +155,23 @@ def _seeds(found: Difference | None) -> str:
         if needed is None
         else f"about {needed} instead of {found.seeds} would decide"
     )
+
+
+def adapted(results: Sequence[MethodResult]) -> str:
+    """Say what further local training changes: how the subject and the best before and after it stand to local-only.
+
+    Empty without local-only, or where no model was adapted.
+    """
+    local, (epochs, point) = local_only(results), max(adaptations(results).items())
+    if local is None or not epochs:
+        return ""
+    best = max((result for result in results if point in result.final), key=lambda result: result.final[point].mean)
+    before, after = against(local, results), against(local, results, point)
+    named = {result.method: result.title for result in (subject(results), highest(results), best)}
+    told = ", ".join(
+        f"{title} is {interval(now)} points to local-only (as it is: {interval(before[method])})"
+        for method, title in named.items()
+        if (now := after.get(method))
+    )
+    first = f"Adapted alike, by {plural(epochs, 'epoch')} of local training, {told or 'nothing can be compared'}"
+    return f"{first}. The highest mean is then {best.title}'s, {accuracy(best.final[point])} %."

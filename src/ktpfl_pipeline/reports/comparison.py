@@ -11,12 +11,12 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, local_only, subject
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, comparison, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
 from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, words
-from ktpfl_pipeline.reports.answer import ALONE, advice, summary, tiles
+from ktpfl_pipeline.reports.answer import ALONE, adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
@@ -27,6 +27,7 @@ from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
 TERMINAL = ("Paper (%)",)
 """Columns that the terminal does not show."""
+PARTICIPATION = "Participation"
 SOURCES = {**paper.DATASETS, "digits": "handwritten digits", "mnist": "MNIST", "cifar100": "CIFAR-100"}
 """What private data is called in a title."""
 
@@ -58,6 +59,7 @@ def build(
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
         Section("Accuracy", [main, Notes({**said, **(beside if shown else {})})], files=["runs.csv"]),
+        Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
         Section("Generalisation and calibration", measures.quality(results), files=["clients.csv"]),
         *_sections(results),
@@ -76,7 +78,11 @@ def build(
         summary=told,
         facts=facts,
         sections=[section for section in sections if section.blocks],
-        brief=[main.without(*TERMINAL), *([Text(f"{ALERT}: {said[ALERT]}")] if ALERT in said else [])],
+        brief=[
+            main.without(*TERMINAL),
+            *(Text(f"{term}: {said[term]}") for term in (ALERT, PARTICIPATION) if term in said),
+            *map(Text, filter(None, [adapted(results)])),
+        ],
         variant=variant(settings, first.native, first.shape),
         data={
             "comparison.json": json.dumps(comparison(name, results, settings), indent=1) + "\n",
@@ -130,11 +136,17 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
 def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
     """Return what the columns of the main table mean, by column; and first whatever makes the rows unequal."""
     seeds, unequal = len(results[0].seeds), inequalities(results)
+    covered = min(run.covered for result in results for run in result.runs)
+    few = (
+        f"only {100 * covered:.0f} % of the clients were in any round's cohort, so the means count models that were "
+        "never trained: compare sampled clients, below, run more rounds, or set evaluation.closing_round to true."
+    )
     fitted = ", ".join(result.title for result in results if tables.fits_on_validation(result))
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
     return {
         **({ALERT: "; ".join(unequal) + "."} if unequal else {}),
+        **({PARTICIPATION: few} if covered < COVERED else {}),
         "After transfer": f"{words.HEADLINE} once knowledge has come back, by distillation or aggregation, in the "
         "round's cohort or not. The headline.",
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "

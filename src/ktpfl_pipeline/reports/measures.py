@@ -9,8 +9,10 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
-from ktpfl_pipeline.reports.model import Block, Notes, Table
-from ktpfl_pipeline.reports.numbers import Entry, Number, mean, percent, three_digits
+from ktpfl_pipeline.reports import words
+from ktpfl_pipeline.reports.answer import adapted
+from ktpfl_pipeline.reports.model import Block, Notes, Table, Text
+from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, interval, mean, percent, three_digits
 from ktpfl_pipeline.reports.tables import marked, ranked, tinted
 from ktpfl_pipeline.reports.words import over_seeds, plural
 
@@ -31,6 +33,27 @@ QUALITY = {
     ),
 }
 """Column and meaning of each measure of the models that a round's record may have."""
+
+
+def adaptation(results: Sequence[MethodResult]) -> list[Block]:
+    """Return the accuracy as it is and after equal epochs of local training, each against local-only adapted alike."""
+    local, points = local_only(results), contrasts.adaptations(results)
+    gained = {point: contrasts.against(local, results, point) if local else {} for point in points.values()}
+
+    def row(result: MethodResult) -> dict[str, Entry]:
+        found: dict[str, Entry] = {}
+        for epochs, point in points.items():
+            when = f"after {plural(epochs, 'epoch')}" if epochs else "as it is"
+            found[f"{when} (%)".capitalize()] = accuracy(result.final.get(point))
+            found[f"Minus local-only {when} (points)"] = interval(gained[point].get(result.method))
+        return found
+
+    meaning = (
+        "every model, local-only's too, was trained for so many further epochs on its client's own samples, evaluated, "
+        f"and thrown away. Differences are to local-only adapted alike, {words.CORRECTED}"
+    )
+    table = _table("adaptation", results, row, f"Accuracy after adaptation: {meaning}")
+    return [Text(adapted(results)), table, Notes({"After epochs": meaning})] if len(points) > 1 else []
 
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:

@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, clear_best, local_only, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.methods import METHODS
@@ -152,18 +152,16 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
 
 def run_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a run: its seed, its accuracies, and what finds it in MLflow."""
-    points = dict.fromkeys(point for result in results for point in result.final)
-    titles = {point: f"{point_title(point)} (%)" for point in points}
-    rows: list[dict[str, Entry]] = [
-        {
-            **{"Method": result.title, "Seed": str(run.seed), **dict.fromkeys(titles.values())},
-            **{titles[point]: percent(final.per_seed[place]) for point, final in result.final.items()},
+
+    def row(result: MethodResult, place: int) -> dict[str, Entry]:
+        run, known = result.runs[place], {point: result.final.get(point) for point in ORDER}
+        return {
+            **{"Method": result.title, "Seed": str(run.seed)},
+            **{f"{point_title(name)} (%)": percent(by.per_seed[place]) if by else None for name, by in known.items()},
             **{"MLflow run": run.run_id or NONE, "Settings key": run.key or NONE},
         }
-        for result in results
-        for place, run in enumerate(result.runs)
-    ]
-    return Table.of("runs", rows)
+
+    return Table.of("runs", [row(result, n) for result in results for n in range(len(result.runs))]).filled()
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
