@@ -33,6 +33,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fml": {"common": "linear"},
     "fedfomo": {"candidates": 4},
     **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh")},
+    "scarlet": {"duration": 0},  # nothing is cached
+    "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularisation": 1e6},  # everything is selected
 }
 COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
 PAPER = {"lenet": 44_426, "alexnet": 20_125_386, "resnet18": 11_172_810 + 9_600, "shufflenet_v2": 1_263_422 + 16_180}
@@ -75,7 +77,10 @@ class Sizes:
 
 Formula = Callable[[Sizes], int]
 FORMULAS: dict[str, dict[str, Formula]] = {
-    "predictions": {"4BK": lambda s: 4 * s.public * s.classes},
+    "predictions": {
+        "4BK": lambda s: 4 * s.public * s.classes,
+        "4BK + B/8": lambda s: 4 * s.public * s.classes + -(-s.public // 8),
+    },
     "prototypes": {
         "4FK": lambda s: 4 * s.feature * s.classes,
         "4F · its classes": lambda s: 4 * s.feature * s.owned,

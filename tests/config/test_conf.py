@@ -27,7 +27,7 @@ SWEEPS = tuple(
     f"sweep_{name}"
     for name in (
         *("local_epochs", "distillation_steps", "rho", "public_batch", "public_source"),
-        *("alpha", "adversaries_digits", "adversaries_fashion_mnist"),
+        *("alpha", "adversaries_digits", "adversaries_fashion_mnist", "knowledge"),
     )
 )
 PAPER = {  # KT-pFL, section 5.1; digits are too few for its public batch
@@ -192,7 +192,8 @@ class TestSweeps:
         assert set(found) == set(SWEEPS)
         for name, sweep in found.items():
             lies = name.startswith("sweep_adversaries")
-            assert sweep.methods == (["kt_pfl", "sim_pfl", "fedmd", "local"] if lies else ["kt_pfl", "local"])
+            expected = ["kt_pfl", "sim_pfl", "fedmd", "local"] if lies else ["kt_pfl", "local"]
+            assert sweep.methods == (["kt_pfl", "fedmd", "ds_fl", "local"] if name == "sweep_knowledge" else expected)
 
     def test_base_is_the_paper(self) -> None:
         found = sweeps("base")
@@ -205,6 +206,7 @@ class TestSweeps:
             "sweep_alpha": "partition.alpha",
             "sweep_adversaries_digits": "adversaries.share",
             "sweep_adversaries_fashion_mnist": "adversaries.share",
+            "sweep_knowledge": "knowledge",
         }
         assert found["sweep_rho"].values == [0.1, 0.3, 0.5, 0.7, 2.0, 5.0]  # the last two are ours
         assert found["sweep_public_source"].values == ["mnist", "emnist:letters", "open_part"]

@@ -543,6 +543,21 @@ class TestKnowledge:
         with pytest.raises(InputError, match=r"mine\.knowledge"):
             parsing.parse("mine", {**EXPERIMENT, "knowledge": given})
 
+    def test_beside_a_method_with_a_rule_of_its_own(self) -> None:
+        experiment = parsing.parse("mine", {**EXPERIMENT, "knowledge": {"cache": 2, "encoding": "uint8"}})
+        checks.check_methods("mine", experiment, ["kt_pfl", "fedmd", "local"])
+        with pytest.raises(
+            InputError, match=r"^mine\.knowledge\.cache is 2, and scarlet has a rule of its own for that"
+        ):
+            checks.check_methods("mine", experiment, ["kt_pfl", "scarlet", "local"])
+
+    def test_a_whole_section_is_a_value_of_a_sweep(self) -> None:
+        given = {"experiment": "mine", "parameter": "knowledge", "values": ["sign", {"cache": 2}], "methods": ["fedmd"]}
+        sweep = parsing.parse_sweep("sweep_x", given, {"mine": EXPERIMENT, "sweep_x": given})
+        found = [point.knowledge for point in parsing.points("sweep_x", sweep, {"mine": EXPERIMENT})]
+        assert [(each.encoding, each.cache) for each in found] == [("sign", 0), ("float32", 2)]
+        assert [*map(sweep.label, sweep.values)] == ["knowledge=sign", "cache=2"]
+
     def test_where_models_are_exchanged(self) -> None:
         given = {**EXPERIMENT, "architectures": ["mlp"], "exchange": "parameters"}
         parsing.parse("mine", {**given, "knowledge": "float32"})

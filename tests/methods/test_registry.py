@@ -30,6 +30,7 @@ def test_what_is_compared_and_in_which_order() -> None:
         *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft"),
         *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fml"),
+        *("scarlet", "selective_fd"),
         "local",
     )
     assert compared(one_architecture=True) == (
@@ -47,14 +48,14 @@ def test_the_registry_knows_which_methods_need_one_architecture() -> None:
 def test_methods_on_predictions_alone() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.exchanges <= {"predictions"}} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf_soft", "ds_fl", "comet", "local"),
+        *("fedmd", "feddf_soft", "ds_fl", "comet", "local", "scarlet", "selective_fd"),
     }
 
 
 def test_methods_whose_epsilon_is_the_whole_story() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.private_data == TRAINING} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local"),
+        *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local", "scarlet"),
         *("kt_pfl_params", "fedavg", "pfedhn"),
     }
 

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -7,6 +8,7 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import figures, style
 from ktpfl_pipeline.reports.figures.base import apart, svg
@@ -338,6 +340,29 @@ class TestTraffic:
 
     def test_nothing_is_sent(self, three):
         assert texts(figures.accuracy_by_traffic(three[:1])) == []
+
+    def test_accuracy_against_bytes_of_predictions_at_each_value(self, run):
+        """KT-pFL at two values, with two seeds; local-only sends none."""
+
+        def result(name, sent, *accuracies):
+            return summarise([run(name, n, [(a, a)], knowledge=sent) for n, a in enumerate(accuracies)], {})
+
+        local = result("local", 0, 0.6, 0.6)
+        points = [
+            Point(value, {}, {"kt_pfl": result("kt_pfl", sent, accuracy, accuracy + 0.2), "local": local})
+            for value, sent, accuracy in (("float32", 4_000_000, 0.7), ({"encoding": "top_k", "k": 1}, 1_000_000, 0.5))
+        ]
+        figure = figures.accuracy_by_bytes(points)
+        (axes,) = figure.axes
+        marks = next(each for each in axes.get_lines() if each.get_marker() == "o")
+        assert marks.get_xdata() == pytest.approx([8.0, 2.0])
+        assert marks.get_ydata() == pytest.approx([0.8, 0.6])
+        bars = axes.collections[0].get_segments()
+        assert [bar[1][1] - bar[0][1] for bar in bars] == pytest.approx([2 * 0.1 * 2**0.5] * 2)
+        assert [note.get_text() for note in axes.texts] == ["top_k k=1", "float32"]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == ["KT-pFL", "Local only (sends none)"]
+        assert axes.get_xscale() == "log"
+        figures.accuracy_by_bytes([replace(point, methods={"local": local}) for point in points])
 
     def test_one_panel_a_comparison_and_one_legend(self, three):
         figure = figures.traffic_panels({"a": three, "b": three[:2]})

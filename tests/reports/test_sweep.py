@@ -339,3 +339,33 @@ def test_adversaries(made: Make) -> None:
     first, second = csv.DictReader(sweep.build("sweep", "adversaries.share", points).files["table.csv"].splitlines())
     assert first["trust"] == first["trust_low"] == ""
     assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx([0.6, -0.67062, 1.87062])
+
+
+class TestKnowledge:
+    """A sweep over how predictions travel."""
+
+    @pytest.fixture(scope="class")
+    def lean(self, run: Callable[..., Any]) -> list[Point]:
+        made = [
+            (value, summarise([run("fedmd", 0, [(0.8, accuracy)], knowledge=sent)], {}, {"public": {"batch": 60}}))
+            for value, sent, accuracy in (("float32", 40_000, 0.9), ({"encoding": "top_k", "k": 1}, 5_000, 0.8))
+        ]
+        return [Point(value, SETTINGS, {"fedmd": result}) for value, result in made]
+
+    def test_the_table_has_the_bytes(self, lean: list[Point]) -> None:
+        shown = sweep.table(sweep.table_rows(lean), "Knowledge")
+        assert column(shown, "Knowledge") == ["float32", "top_k k=1"]
+        assert column(shown, "Predictions (MB)") == ["0.08", "0.01"]
+        assert "Predictions (MB)" in sweep.notes(sweep.table_rows(lean), "Knowledge")
+
+    def test_the_figure_is_of_bytes(self, lean: list[Point]) -> None:
+        built = sweep.build("sweep_knowledge", "knowledge", lean)
+        section = built.sections[1]
+        assert section.title == "Accuracy against bytes"
+        (picture,) = section.blocks
+        assert "Predictions of all clients" in picture.figure.axes[0].get_xlabel()
+        (first, second) = csv.DictReader(built.data["table.csv"].splitlines())
+        assert (first["predictions_bytes"], second["predictions_bytes"]) == ("80000.0", "10000.0")
+
+    def test_another_sweep_has_no_such_column(self, points: list[Point]) -> None:
+        assert "Predictions (MB)" not in sweep.table(sweep.table_rows(points), "ρ").columns

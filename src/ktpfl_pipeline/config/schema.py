@@ -333,6 +333,8 @@ class Sweep(Settings):
 
     def label(self, value: Any) -> str:
         """Return the setting at a value in short: ``rho=0.3``."""
+        if isinstance(value, Mapping):
+            return ",".join(f"{name}={each}" for name, each in value.items())
         return f"{self.parameter.rpartition('.')[2]}={value}"
 
     def touches(self, method: str) -> bool:

@@ -110,7 +110,7 @@ def teach(
     models = upload.models
     learned = teachers.expand(len(models), *teachers.shape[-2:])
     sizes = dict.fromkeys(models, learned[:1].float().nbytes)
-    if not fed.knowledge.plain or since is not None:
+    if len(upload.batch) and (not fed.knowledge.plain or since is not None):
         check_teachers(learned, list(models))
 
         def message(row: int) -> Message:

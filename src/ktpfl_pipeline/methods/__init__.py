@@ -87,6 +87,8 @@ ANY_ARCHITECTURES = {
     "fedgh": Preset(".fedgh:FedGH"),
     "fml": Preset(".fml:FML"),
     "local": Preset(".local:Local"),
+    "scarlet": Preset(".scarlet:SCARLET"),
+    "selective_fd": Preset(".selective_fd:SelectiveFD"),
 }
 ONE_ARCHITECTURE = {
     "kt_pfl_params": Preset(".kt_pfl_params:KTpFLParams"),

@@ -91,6 +91,11 @@ def megabytes(count: float) -> Number:
     return Number(count / 1e6, three_digits)
 
 
+def small_megabytes(count: float) -> Number:
+    """Return bytes in MB of 10⁶ bytes, of which there may be few, to three significant digits."""
+    return Number(count / 1e6, lambda value: f"{value:,.3g}" if value < 100 else f"{value:,.0f}")
+
+
 def three_digits(value: float) -> str:
     """Return a number to three digits at least: ``0.12``, ``12.0``, ``5,640``."""
     if value == 0:

@@ -17,12 +17,25 @@ from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust
 from ktpfl_pipeline.reports import figures, skew, words
+from ktpfl_pipeline.reports.figures.traffic import predictions
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, accuracy, interval, mean, percent, weight
+from ktpfl_pipeline.reports.numbers import (
+    NONE,
+    Entry,
+    Number,
+    accuracy,
+    interval,
+    mean,
+    percent,
+    small_megabytes,
+    weight,
+)
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
+KNOWLEDGE = "knowledge"
+"""The section whose values are told apart by the bytes of predictions."""
 TITLES = {
     "training.epochs": "Local epochs E",
     "distillation.epochs": "Distillation steps R",
@@ -31,10 +44,12 @@ TITLES = {
     "public.source": "Public data",
     "adversaries.share": "Share of adversaries",
     "partition.alpha": "Concentration α",
+    KNOWLEDGE: "Knowledge",
 }
 """What the settings of the paper's tables are called; another is called by its path."""
 TRUST = "Weight on adversaries"
 SKEW = "Jensen–Shannon"
+SIZE = "Predictions (MB)"
 ANY = "any"
 """The value of a method that the setting does not touch."""
 
@@ -86,8 +101,10 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         result.title: {k: setting(v) for k, v in result.hyperparameters.items() if f"methods.{method}.{k}" != parameter}
         for method, result in points[0].methods.items()
     }
-    common = {key: value for key, value in words.settings(settings).items() if key != parameter}
-    drawn = Picture("accuracy", figures.accuracy_by_value(points, title), _caption(points, title))
+    common = {k: v for k, v in words.settings(settings).items() if not f"{k}.".startswith(f"{parameter}.")}
+    lean = parameter.partition(".")[0] == KNOWLEDGE
+    figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
+    drawn = Picture("accuracy", figure, _bytes_caption(points) if lean else _caption(points, title))
     return Report(
         name=name,
         kind="Sweep",
@@ -106,7 +123,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         ],
         sections=[
             Section("", [main, Notes(notes(rows, title))]),
-            Section("Accuracy by value", [drawn]),
+            Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             Section("Runs", [run_table(rows, title), Text(words.RUNS)], folded=True),
@@ -132,6 +149,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     """Return one row for each method and value; `title` is what the setting is called."""
     after = point_title(HEADLINE)
     skewed = _skewed(rows)
+    sized = _sized(rows)
     return Table.of(
         "table",
         [
@@ -144,6 +162,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
                 "Chosen": ("chosen" if row.chosen else "") if any(one.chosen for one in rows) else None,
                 TRUST: weight(trust(row.result)),
                 SKEW: _skew(row) if skewed else None,
+                SIZE: small_megabytes(predictions(row.result)) if sized else None,
             }
             for row in rows
         ],
@@ -159,6 +178,17 @@ def _skew(row: Row) -> Number | None:
 def _skewed(rows: Sequence[Row]) -> bool:
     """Say whether the setting decides how unlike the clients' labels are."""
     return len({str(_skew(row)) for row in rows}) > 1
+
+
+def _sized(rows: Sequence[Row]) -> bool:
+    """Say whether the setting decides how many bytes a method's predictions take, and the batch is the same."""
+    batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
+    return len(batches) == 1 and any(
+        predictions(row.result) != predictions(other.result)
+        for row in rows
+        for other in rows
+        if row.result.method == other.result.method
+    )
 
 
 def run_table(rows: Sequence[Row], title: str) -> Table:
@@ -222,6 +252,7 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
         TRUST: "mean weight that benign clients' rows of the final coefficient matrix give to an adversary, in "
         "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out.",
         SKEW: "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
+        SIZE: "what all clients sent and received over the whole run beside public samples, as it was encoded.",
     }
     shown = {
         title: any(row.value == ANY for row in rows),
@@ -229,6 +260,7 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
         "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
         TRUST: any(trust(row.result) for row in rows),
         SKEW: _skewed(rows),
+        SIZE: _sized(rows),
     }
     return {column: text for column, text in found.items() if shown.get(column, True)}
 
@@ -245,6 +277,15 @@ def _caption(points: Sequence[Point], title: str) -> str:
     return caption
 
 
+def _bytes_caption(points: Sequence[Point]) -> str:
+    seeds = len(next(iter(points[0].methods.values())).seeds)
+    spread = f"; the bar is the standard deviation over {seeds} seeds" if seeds > 1 else ""
+    return (
+        "Mean test accuracy over the clients at the end of the round, against the bytes of the predictions that "
+        f"travelled, as they were encoded; public samples are not among them{spread}."
+    )
+
+
 def _csv(parameter: str, row: Row) -> dict[str, Any]:
     """Return a row of the table with its numbers unrounded."""
     found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
@@ -253,4 +294,4 @@ def _csv(parameter: str, row: Row) -> dict[str, Any]:
     for name, spread in {"minus_local": row.minus_local, "trust": trust(row.result)}.items():
         ends = {"": "mean", "_low": "low", "_high": "high"}
         found |= {f"{name}{end}": getattr(spread, part, None) for end, part in ends.items()}
-    return {**found, "chosen": int(row.chosen)}
+    return {**found, "predictions_bytes": predictions(row.result), "chosen": int(row.chosen)}

@@ -64,6 +64,9 @@ def setting(value: Any) -> str:
     """Return a setting as it is written under conf/."""
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
+    if isinstance(value, Mapping):
+        bare = "encoding"  # the word that stands for its section
+        return " ".join(setting(each) if name == bare else f"{name}={setting(each)}" for name, each in value.items())
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 
 

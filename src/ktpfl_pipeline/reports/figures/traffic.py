@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import log10
+from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,9 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.reports.figures.base import PERCENT, grid_of_panels, head, plain, single, styled
+from ktpfl_pipeline.analysis.sweeps import Point
+from ktpfl_pipeline.reports.figures.base import PERCENT, apart, grid_of_panels, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import three_digits
-from ktpfl_pipeline.reports.style import MUTED, PAPER, look, readable
+from ktpfl_pipeline.reports.style import MUTED, PAPER, RULE, look, readable
+from ktpfl_pipeline.reports.words import setting
 
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
 """Points across and upward from a mark at which its name may stand."""
@@ -44,6 +47,69 @@ def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
         axes.set_xlabel("MB")
     figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
     return figure
+
+
+@styled
+def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
+    """Draw each method's final accuracy, ± its deviation over seeds, against the predictions that travelled.
+
+    Methods stand a little apart at each value, whose name is above. One that sends none is a line across.
+    """
+    figure, axes = single(4.4)
+    methods = list(points[0].methods)
+    senders = [method for method in methods if predictions(points[0].methods[method])]
+    handles: dict[str, Any] = {}
+    for n, method in enumerate(methods):
+        found, (colour, marker) = [point.methods[method] for point in points], look(method)
+        if method in senders:
+            shift = 1.035 ** (n - (len(senders) - 1) / 2)
+            across = [shift * predictions(result) / 1e6 for result in found]
+            finals = [result.final[HEADLINE] for result in found]
+            spread: Any = [final.seed_std or 0.0 for final in finals]
+            style: Any = {"color": colour, "marker": marker, "markersize": 6, "linestyle": "none", "elinewidth": 1.2}
+            edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "zorder": 3}
+            handles[found[0].title] = axes.errorbar(across, [final.mean for final in finals], spread, **style, **edge)
+        else:
+            line = axes.axhline(found[0].final[HEADLINE].mean, color=colour, linewidth=1.2, linestyle=(0, (4, 2.5)))
+            handles[f"{found[0].title} (sends none)"] = line
+    axes.set_xlabel("Predictions of all clients over the whole run, up and down (MB)")
+    axes.set_ylabel("Mean accuracy of the clients")
+    axes.yaxis.set_major_formatter(PERCENT)
+    plain(axes, grid="y")
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
+    if senders:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.margins(x=0.08, y=0.1)
+        _name_values(axes, {setting(p.value): fmean(predictions(p.methods[m]) for m in senders) for p in points})
+    return figure
+
+
+def predictions(result: MethodResult) -> float:
+    """Return what travelled over the whole run that is neither a model nor public, in bytes, mean over seeds."""
+    return result.traffic["knowledge_up"] + result.traffic["knowledge_down"]
+
+
+def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
+    """Write each value's name above the axes, moved aside where names would overlap, with a line down to its bytes."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    left, right = (log10(end) for end in axes.get_xlim())
+    width = axes.get_window_extent().width / axes.figure.dpi * 72
+    ordered = sorted(sizes.items(), key=lambda pair: pair[1])
+    at = [(log10(size / 1e6) - left) / (right - left) for _, size in ordered]
+    for (name, size), here in zip(ordered, apart(at, 11 / width, 0.0, 1.0), strict=True):
+        axes.axvline(size / 1e6, color=RULE, linewidth=0.7, zorder=0)
+        arrow: Any = {"arrowstyle": "-", "color": RULE, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
+        place: Any = {
+            "xytext": (here, 1.05),
+            "textcoords": "axes fraction",
+            "rotation": 60,
+            "ha": "left",
+            "va": "bottom",
+        }
+        axes.annotate(name, (size / 1e6, 1.0), xycoords=axes.get_xaxis_transform(), arrowprops=arrow, **place)
 
 
 def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:

@@ -1,0 +1,109 @@
+"""Selective-FD: clients speak of samples like their own alone, and the server teaches what it is sure of.
+
+Shao, Wu, Zhang: Selective knowledge sharing for privacy-preserving federated distillation without a good teacher,
+Nature Communications 15, 2024 (arXiv 2023), https://arxiv.org/abs/2304.01731. A client's selector is a density ratio of
+its samples to noise (KuLSIF: Kanamori, Suzuki, Sugiyama, Machine Learning 86, 2012).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Gt, Interval
+from torch import Tensor
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
+
+MOST = 1000
+"""The most training samples that a density is estimated from: its cost grows with their square."""
+
+
+@dataclass(frozen=True)
+class SelectiveFD(Personal):
+    """Key idea: a model knows nothing of samples unlike its own, and an ensemble that is not sure misleads.
+
+    Attributes:
+        quantile: of the density ratios of a client's held-out samples: what is less like them is not spoken of.
+        ambiguity: τ, the largest L1 distance of the ensemble's prediction from certainty, 0 to 2, that is taught.
+        width: σ of the Gaussian kernel; None is the median distance between the client's samples.
+        regularisation: λ of KuLSIF.
+    """
+
+    title = "Selective-FD"
+    private_data = "a density of its training samples"
+    own_knowledge = frozenset({"select"})
+
+    quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
+    ambiguity: Annotated[float, Interval(ge=0, le=2)] = 1.0
+    width: Annotated[float | None, Gt(0)] = None
+    regularisation: Annotated[float, Ge(1e-9)] = 1e-3
+
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
+        """Select, train, predict, average over those who speak, select again, distil."""
+        batch = fed.public_batch(t)
+        calls = dict.fromkeys(cohort, (batch, self.quantile, self.width, self.regularisation))
+        chosen = fed.run("select", familiar, calls, uses="estimates the density of private samples")
+        upload = exchange.train_and_predict(
+            fed, state.models, cohort, t, batch, torch.stack([chosen[n] for n in cohort])
+        )
+        ensemble = upload.soft.mean(dim=0)  # over those who speak of a sample
+        sure = 2.0 * (1.0 - ensemble.amax(dim=1)) <= self.ambiguity
+        taught = replace(upload, batch=upload.batch[sure.to(upload.batch.device)])
+        return exchange.teach(fed, state, taught, ensemble[sure], t)
+
+
+def familiar(
+    space: Workspace, n: int, batch: Tensor, quantile: float, width: float | None, regularisation: float
+) -> Outcome[Tensor]:
+    """Return which public samples are like client n's training samples, (B,) bool.
+
+    A tenth of these, drawn once and for all, is held out of the estimate and says what ratio is usual. The noise is
+    uniform over the values that its own and the public samples have.
+    """
+    samples = vectors(space, space.split(n, "train").inputs)
+    order = torch.randperm(len(samples), generator=space.setting.stream("density", n))[:MOST]
+    held = max(1, len(order) // 10)
+    known, checked = samples[order[held:]], samples[order[:held]]
+    if not len(known):  # of one sample
+        known = checked
+    public = space.setting.public
+    ends = torch.cat([known.flatten(), vectors(space, torch.stack([public.min(), public.max()])[:, None]).flatten()])
+    low, high = float(ends.min()), float(ends.max())
+    drawn = torch.rand(known.shape, generator=space.setting.stream("density noise", n), dtype=known.dtype)
+    ratio = DensityRatio(known, low + (high - low) * drawn.to(known), width, regularisation)
+    return Outcome(ratio(vectors(space, space.public(batch))) >= ratio(checked).quantile(quantile))
+
+
+def vectors(space: Workspace, inputs: Tensor) -> Tensor:
+    """Return inputs as a model takes them, as vectors in float64, (n, d)."""
+    return space.numbers(inputs).flatten(1).double()
+
+
+class DensityRatio:
+    """The density of `known` samples, (n, d), over that of `noise`, (m, d), by kernel least squares in closed form.
+
+    It minimises 1/2 E_noise r² - E_known r + λ/2 ‖r‖² over the functions of a Gaussian kernel k with width σ:
+    r(x) = Σ_j α_j k(x, y_j) + 1/(nλ) Σ_i k(x, x_i), where (K/m + λ I) α = -1/(nmλ) Σ_i k(y, x_i).
+    """
+
+    def __init__(self, known: Tensor, noise: Tensor, width: float | None, regularisation: float) -> None:
+        """Solve for α; `width` None is the median distance between known samples."""
+        distance = float(torch.pdist(known).median()) if width is None and len(known) > 1 else width
+        self.known, self.noise, self.width, self.regularisation = known, noise, distance or 1.0, regularisation
+        kernel = self._kernel(noise, noise) / len(noise)
+        kernel.diagonal().add_(regularisation)
+        self.alpha = torch.linalg.solve(kernel, -self._likeness(noise) / len(noise))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the ratio at x, (b, d), as (b,)."""
+        return self._kernel(x, self.noise) @ self.alpha + self._likeness(x)
+
+    def _likeness(self, x: Tensor) -> Tensor:
+        return self._kernel(x, self.known).mean(dim=1) / self.regularisation
+
+    def _kernel(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.exp(-torch.cdist(a, b).square() / (2.0 * self.width**2))
