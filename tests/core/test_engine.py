@@ -1,9 +1,7 @@
 """The round loop: cohorts, evaluation, and what a run survives."""
 
 import os
-import signal
-import subprocess
-import sys
+import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
@@ -13,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 import toy
@@ -564,35 +563,24 @@ class TestResume:
         assert list(tmp_path.iterdir()) == []
 
 
-CHILD = """
-import sys, time
-from pathlib import Path
-import toy
-from ktpfl_pipeline.core import engine, evaluation
-from ktpfl_pipeline.core.engine import Observer, Schedule
-from ktpfl_pipeline.methods.kt_pfl import KTpFL
+def run_until_the_middle_of_round_3(file: Path, told: int) -> None:
+    started: list[str] = []
 
-started = []
-def progress(phase, done, total):
-    started.append(phase)
-    if started.count("distill") == 3 * 2 + 2:  # in round 3, between two clients
-        print("in the middle of round 3", flush=True)
-        time.sleep(600)
-engine.run(KTpFL(), toy.federation(), Schedule(rounds=4, participation=0.6), settings={"method": "kt_pfl", "seed": 0},
-           checkpoint_file=Path(sys.argv[1]), observer=Observer(progress=progress))
-"""
+    def progress(phase: str, done: int, total: int) -> None:
+        started.append(phase)
+        if started.count("distill") == 3 * 2 + 2:  # between two clients
+            os.write(told, b".")
+            time.sleep(600)
+
+    run(file, Observer(progress=progress))
 
 
 def test_kill_9_in_the_middle_of_a_round(undisturbed: Run, tmp_path: Path) -> None:
     file = tmp_path / "run.ckpt"
-    path = os.pathsep.join([str(Path(toy.__file__).parent), *filter(None, sys.path)])
-    command = [sys.executable, "-c", CHILD, str(file)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}) as child:
-        try:
-            assert child.stdout.readline() == "in the middle of round 3\n"
-        finally:
-            child.kill()
-    assert child.returncode == -signal.SIGKILL
+    output, told = os.pipe()
+    child = forked.start(run_until_the_middle_of_round_3, file, told)
+    assert os.read(output, 1) == b"."
+    forked.kill(child)
     watch = toy.Watch()
     assert_same_run(run(file, watch.observer), undisturbed)
     assert watch.resumed == 2

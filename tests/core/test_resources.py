@@ -57,13 +57,12 @@ def test_freed_memory_is_taken_again() -> None:
 
 BLOCKS = """
 import resource
-import torch
 from ktpfl_pipeline.core import resources
 
 def faults(count):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(count):
-        torch.ones(10_000_000)
+        b"x" * 40_000_000
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 faults(5)  # some to begin with

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -52,15 +51,7 @@ def known(space: Any, n: int) -> Outcome[tuple[int, ...]]:
 
 
 def refuse(space: Any, n: int) -> Outcome[None]:
-    if n == toy.IDS[1]:
-        raise InputError(f"client {n} has no images: give it some.")
-    return Outcome(None)
-
-
-def raise_what_cannot_travel(space: Any, n: int) -> Outcome[None]:
-    error = ValueError("odd")
-    error.reason = (part for part in "why")  # type: ignore[attr-defined]
-    raise error
+    raise InputError(f"client {n} has no images: give it some.")
 
 
 def die_once(space: Any, n: int, *arguments: Any, operation: Any, trace: str) -> Outcome[Any]:
@@ -144,8 +135,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class TestSameResult:
-    @pytest.mark.parametrize("name", toy.REPRESENTATIVES)
-    def test_for_every_method(self, executor: ClusterExecutor, name: str) -> None:
+    @pytest.mark.parametrize("name", ["feddf", "fml", "fedproto", "fedavg_ft", "apple", "pfedhn"])
+    def test_for_every_shape_of_state(self, executor: ClusterExecutor, name: str) -> None:
         """Cohorts of 3 of 5 clients, on two workers."""
         method = create(name, HYPERPARAMETERS.get(name))
         fed = toy.federation_for(method)
@@ -168,8 +159,7 @@ class TestSameResult:
         """Optimizer state stays with the workers, as models do, and crosses rounds."""
         recipe: dict[str, Any] = {"optimizer": "adamw", "optimizer_state": "kept", "weight_decay": 0.01, "clip": 1.0}
         recipe["schedule"] = RateSchedule("cosine", warm_up=1)
-        changes = ({"crop": {"padding": 2}}, {"rand_augment": {}})
-        training = LocalTraining(1, 8, 0.02, label_smoothing=0.1, augmentation=changes, **recipe)
+        training = LocalTraining(1, 8, 0.02, label_smoothing=0.1, augmentation=({"crop": {"padding": 2}},), **recipe)
         fed = toy.federation(rounds=3, training=training, distillation=Distillation(1, 8, 0.02, **recipe))
         expected = engine.run(KTpFL(), fed, SCHEDULE)
         remote = toy.again(fed, executor=executor, client_states=ClientStates())
@@ -256,11 +246,10 @@ class TestLoss:
         assert_same_run(engine.run(KTpFL(), fed, SCHEDULE), serial)
         assert died.exists()
 
-    def test_all_workers_that_die_between_rounds_are_replaced(self, fed: Federation, serial: Run) -> None:
+    def test_a_worker_that_dies_between_rounds_is_replaced(self, fed: Federation, serial: Run) -> None:
         def kill(record: Any) -> None:
             if record.round == 2:
-                for pid in set(run(fed, process).values()):
-                    os.kill(pid, signal.SIGKILL)
+                os.kill(run(fed, process)[toy.IDS[0]], signal.SIGKILL)
 
         assert_same_run(engine.run(KTpFL(), fed, SCHEDULE, observer=Observer(round=kill)), serial)
 
@@ -299,36 +288,25 @@ class TestLoss:
         assert len(fed.train(fed.initial_models(), 2)) == 5
 
     def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, fed: Federation) -> None:
+        """All workers end with it, and it takes seconds to start others: here and below only one."""
         with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers of the cluster, .* memory"):
             fed.run("phase", die, {toy.IDS[0]: ()})
-        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
 
 
 class TestErrors:
-    def test_come_through_as_they_were_raised(self, fed: Federation) -> None:
+    def test_come_through_as_they_were_raised(self, executor: ClusterExecutor) -> None:
+        fed = toy.federation(1, executor=executor)
         with pytest.raises(InputError) as raised:
-            run(fed, refuse)
-        assert str(raised.value) == f"client {toy.IDS[1]} has no images: give it some."
+            fed.run("phase", refuse, {toy.IDS[0]: ()})
+        assert str(raised.value) == f"client {toy.IDS[0]} has no images: give it some."
         assert "in refuse" in raised.value.__notes__[0]  # where it was raised
-        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+        assert fed.run("phase", double, {toy.IDS[0]: (4,)}) == {toy.IDS[0]: 8}
 
-    def test_that_cannot_travel_say_what_they_said(self, fed: Federation) -> None:
-        with pytest.raises(RuntimeError, match="ValueError: odd"):
-            run(fed, raise_what_cannot_travel)
-
-    def test_another_torch_on_another_machine(self) -> None:
-        there = {**ray_session.about(), "torch": "1.0", "machine": "far"}
-        with pytest.raises(InputError, match=r"far has torch 1\.0, and .* install the same on all"):
-            ray_session.check_versions([ray_session.about(), there])
-
-    def test_another_source_on_another_machine(self) -> None:
-        there = {**ray_session.about(), "ktpfl_pipeline": "source 1234"}
-        with pytest.raises(InputError, match="ktpfl_pipeline source 1234"):
-            ray_session.check_versions([there])
-
-    def test_other_instructions_are_warned_of(self, caplog: pytest.LogCaptureFixture) -> None:
-        ray_session.check_versions([{**ray_session.about(), "instructions": "ABACUS"}])
-        assert "ABACUS" in caplog.text
+    def test_that_cannot_travel_say_what_they_said(self) -> None:
+        error = ValueError("odd")
+        error.reason = (part for part in "why")  # type: ignore[attr-defined]
+        assert isinstance(cluster._that_travels(error), RuntimeError)
+        assert "ValueError: odd" in str(cluster._that_travels(error))
 
     def test_more_workers_than_the_cluster_has_cpus(self) -> None:
         executor = ClusterExecutor(ray_session.LOCAL, 3)
@@ -344,23 +322,6 @@ class TestErrors:
         handle._session = SimpleNamespace(alive=False)  # type: ignore[assignment]
         with pytest.raises(LostError, match="left since"):
             handle.open()
-
-    def test_a_cluster_that_does_not_answer(self) -> None:
-        """In a process that is in no cluster yet: nobody listens at port 1."""
-        done = subprocess.run([sys.executable, "-c", UNREACHABLE], capture_output=True, text=True, check=True)
-        assert done.stdout.startswith("compute.cluster is '127.0.0.1:1', and that cluster cannot be joined from here (")
-        assert done.stderr == ""
-
-
-UNREACHABLE = """
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import ray_session
-
-try:
-    ray_session.Session("127.0.0.1:1", 2)
-except InputError as error:
-    print(error)
-"""
 
 
 class TestChoice:
@@ -381,14 +342,6 @@ class TestChoice:
     def test_what_is_impossible(self, address: str, threads: int, device: str, why: str) -> None:
         with pytest.raises(InputError, match=rf"^compute\.cluster is '{address}'.*{why}"):
             executors.create(2, threads, device, cluster=address)
-
-    def test_ray_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
-        with pytest.raises(InputError, match=r"needs Ray: pip install '\.\[ray\]'"):
-            executors.create(2, 1, "cpu", cluster="local")
-
-    def test_the_store_fits_into_what_is_there(self, tmp_path: Path) -> None:
-        assert ray_session.object_store(tmp_path / "none") >= ray_session.object_store() >= 100 * 2**20
 
 
 def test_closing_leaves_no_worker(executor: ClusterExecutor) -> None:

@@ -2,14 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import toy
 
@@ -182,29 +182,23 @@ class TestDeath:
 
     def test_workers_end_with_the_run_that_was_killed(self) -> None:
         """In the middle of a call that would take a minute."""
-        parent = subprocess.Popen([sys.executable, "-c", KILLED], cwd=Path(toy.__file__).parent, stdout=subprocess.PIPE)
-        assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        output, told = os.pipe()
+        parent = forked.start(be_busy, told)
+        pids = [int(pid) for pid in os.read(output, 1000).split()]
         assert len(pids) == 2
-        parent.kill()
-        parent.wait()
+        forked.kill(parent)
         end = time.monotonic() + 10
         while any(map(alive, pids)) and time.monotonic() < end:
             time.sleep(0.02)
         assert not any(map(alive, pids))
 
 
-KILLED = """
-import sys, threading
-sys.path.insert(0, "../core/executors")
-import test_workers as operations, toy
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-
-fed = toy.federation(executor=WorkersExecutor(2))
-pids = set(operations.run(fed, operations.process).values())
-threading.Timer(0.3, lambda: print(*pids, flush=True)).start()
-operations.run(fed, operations.quick_or_slow, dict.fromkeys(toy.IDS, 60.0))
-"""
+def be_busy(told: int) -> None:
+    """Tell of two workers that have begun a call."""
+    fed = toy.federation(executor=WorkersExecutor(2))
+    pids = " ".join(map(str, set(run(fed, process).values())))
+    threading.Timer(0.3, lambda: os.write(told, pids.encode())).start()
+    run(fed, quick_or_slow, dict.fromkeys(toy.IDS, 60.0))
 
 
 class TestChoice:

@@ -1,0 +1,53 @@
+"""Joining a Ray cluster: what is refused before anything is sent there. What runs on one is in test_cluster.py."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import forked
+import pytest
+
+from ktpfl_pipeline.core import executors
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors import ray_session
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install '.[ray]'")
+
+
+def test_another_torch_on_another_machine() -> None:
+    there = {**ray_session.about(), "torch": "1.0", "machine": "far"}
+    with pytest.raises(InputError, match=r"far has torch 1\.0, and .* install the same on all"):
+        ray_session.check_versions([ray_session.about(), there])
+
+
+def test_another_source_on_another_machine() -> None:
+    there = {**ray_session.about(), "ktpfl_pipeline": "source 1234"}
+    with pytest.raises(InputError, match="ktpfl_pipeline source 1234"):
+        ray_session.check_versions([there])
+
+
+def test_other_instructions_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    ray_session.check_versions([{**ray_session.about(), "instructions": "ABACUS"}])
+    assert "ABACUS" in caplog.text
+
+
+def join_nobody() -> str:
+    with pytest.raises(InputError) as refused:
+        ray_session.Session("127.0.0.1:1", 2)
+    return str(refused.value)
+
+
+def test_a_cluster_that_does_not_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    """In a process that is in no cluster yet: nobody listens at port 1."""
+    said = forked.result(join_nobody)
+    assert said.startswith("compute.cluster is '127.0.0.1:1', and that cluster cannot be joined from here (")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"needs Ray: pip install '\.\[ray\]'"):
+        executors.create(2, 1, "cpu", cluster="local")
+
+
+def test_the_store_fits_into_what_is_there(tmp_path: Path) -> None:
+    assert ray_session.object_store(tmp_path / "none") >= ray_session.object_store() >= 100 * 2**20
