@@ -1,8 +1,8 @@
 """The installed package runs in a folder that holds a configuration and nothing else of the project."""
 
+import contextlib
+import runpy
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -49,10 +49,9 @@ def test_the_wheel_has_all_files_of_the_package() -> None:
 
 
 def test_outside_a_project_is_the_configuration_that_it_brings(tmp_path: Path) -> None:
-    script = "from ktpfl_pipeline.settings import CONF_SOURCE; print(CONF_SOURCE)"
     for place, source in ((tmp_path, CONF), (ROOT / "docs", Path("conf"))):
-        done = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=True)
-        assert Path(done.stdout.splitlines()[-1]) == source
+        with contextlib.chdir(place):
+            assert Path(runpy.run_module("ktpfl_pipeline.settings")["CONF_SOURCE"]) == source
 
 
 def test_a_configuration_to_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def _save_time() -> None:
 
     from ktpfl_pipeline import pipeline_registry
 
-    Figure.draw = blank.draw  # type: ignore[method-assign]
+    Figure.draw, Figure.savefig = blank.draw, blank.save  # type: ignore[method-assign]
     pipeline_registry.register_pipelines = lambda: _prepared["pipelines"]
     for name in ABSENT:
         if importlib.util.find_spec(name) is None:

@@ -2,7 +2,7 @@
 
 Starting `kedro run` takes some six seconds, so most tests run a session in this process; those that need the command
 line itself, or a process to kill, start one. Reading the configuration and drawing figures would be most of a short
-run, so the copy has the experiments on digits alone, and figures are blank unless they are asked for.
+run, so the copy has the experiments on digits alone, and figures are blank.
 """
 
 import contextlib
@@ -67,14 +67,13 @@ class Project:
         experiment: str = EXPERIMENT,
         only_missing: bool = False,
         namespaces: list[str] | None = None,
-        figures: bool = False,
         **settings: Any,
     ) -> None:
         """Do `kedro run --env=test` with these settings of the experiment, in this process."""
         configure_project("ktpfl_pipeline")
         parameters = {experiment: settings} if settings else {}
         with (
-            contextlib.nullcontext() if figures else blank_figures(),
+            blank_figures(),
             contextlib.chdir(self.folder),
             KedroSession.create(project_path=self.folder, env="test", runtime_params=parameters) as session,
         ):
