@@ -41,8 +41,12 @@ def test_tensors_in_two_places_are_refused() -> None:
         there + torch.ones(3)
 
 
-@pytest.mark.parametrize("stack", [1, 3])
-@pytest.mark.parametrize("name", toy.REPRESENTATIVES)
+STACKED = ("kt_pfl", "fedproto", "fml", "per_fedavg_hf", "apple")  # each with operations of its own in the stack
+
+
+@pytest.mark.parametrize(
+    ("name", "stack"), [*((name, 1) for name in toy.REPRESENTATIVES), *((name, 3) for name in STACKED)]
+)
 def test_every_tensor_is_where_it_should_be(name: str, stack: int) -> None:
     method = create(name, HYPERPARAMETERS.get(name))
     executor = SerialExecutor() if stack == 1 else StackedExecutor(stack)
