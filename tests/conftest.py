@@ -6,7 +6,14 @@ import pytest
 
 pytest_plugins = ["finished_runs"]
 
-LONGEST = ["test_contract.py", "test_cluster.py", "test_end_to_end.py", "test_notebooks.py", "test_tune.py"]
+LONGEST = [
+    "test_cluster.py",
+    "test_contract.py",
+    "test_campaign.py",
+    "test_end_to_end.py",
+    "test_sweep.py",
+    "test_tune.py",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -132,9 +132,9 @@ class TestContract:
             after, _ = method.round(state, cohort, t, fed)
             assert toy.same(state, before)
             assert cohort == [toy.IDS[0], toy.IDS[2], toy.IDS[4]]
-            again, _ = method.round(state, cohort, t, fed)
-            assert toy.same(after, again)  # nothing is remembered outside the state
-            state = after
+            before, state = state, after
+        again, _ = method.round(before, cohort, 2, fed)
+        assert toy.same(after, again)  # nothing is remembered outside the state
 
     def test_reports_exactly_the_cohort_and_what_its_class_exchanges(
         self, method: Method[Any], fed: Federation
@@ -192,9 +192,9 @@ class TestContract:
                 assert counterpart.loss[phase] == pytest.approx(losses, rel=1e-10)
 
     def test_relabelling_permutes_everything(self, method: Method[Any]) -> None:
-        order = (2, 0, 4, 1, 3)  # not its own inverse
+        order = (2, 0, 1)  # not its own inverse
         # Sums over clients run in another order: float64, and the rounding of two rounds.
-        fed = toy.federation_for(method, dtype="float64")
+        fed = toy.federation_for(method, clients=3, dtype="float64")
         permuted = toy.again(fed, clients=tuple(fed.clients[row] for row in order))
         one, other = (engine.run(method, these, Schedule(rounds=2, evaluate_every=2)) for these in (fed, permuted))
         models = personal(method, one.state, fed)
