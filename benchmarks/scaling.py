@@ -60,7 +60,7 @@ def server(clients: int) -> dict[str, float]:
     """Return the seconds of the server's two steps."""
     logits = torch.randn(clients, 300, CLASSES, generator=torch.Generator().manual_seed(0)) * 3
     soft, c = soft_predictions(logits), uniform(clients)
-    objective = Divergence(soft, torch.ones(clients, dtype=torch.float64), 0.7)
+    objective = Divergence(soft.log(), torch.ones(clients, dtype=torch.float64), 0.7)
     repetitions = 5 if clients <= 500 else 1
     mixture = min(measure.seconds_of(lambda: mix_teachers(c, soft)) for _ in range(repetitions))
     return {

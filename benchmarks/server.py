@@ -26,13 +26,13 @@ REPETITIONS = 5
 
 def closed_form(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
     """Return the gradient as the project computes it."""
-    return Divergence(soft, weights, RHO).gradient(c)
+    return Divergence(soft.log(), weights, RHO).gradient(c)
 
 
 def autograd(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
     """Return the gradient by differentiating the objective of all rows at once."""
     variable = c.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(Divergence(soft, weights, RHO).value(variable).sum(), variable)
+    (gradient,) = torch.autograd.grad(Divergence(soft.log(), weights, RHO).value(variable).sum(), variable)
     return gradient
 
 
@@ -86,7 +86,7 @@ def large(n: int) -> str:
     for row in range(n):
         soft[row] = soft_predictions(torch.randn(PUBLIC, CLASSES, generator=generator) * 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    objective = Divergence(soft, torch.ones(n, dtype=torch.float64), RHO)
+    objective = Divergence(soft.log(), torch.ones(n, dtype=torch.float64), RHO)
     taken = measure.seconds_of(lambda: eg(objective, uniform(n), 0.5, 1))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     rate = 4 * n * n * PUBLIC * CLASSES / taken / 1e9

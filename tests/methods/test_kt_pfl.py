@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import Divergence
-from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import log_soft_predictions, mix_teachers, soft_predictions
 from ktpfl_pipeline.core.matrix.updates import UPDATES
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import RoundRecord
@@ -289,7 +289,7 @@ class TestHyperparameters:
     def test_with_it_no_step_overshoots(self, rho: float, n: int) -> None:
         logits = 2 * torch.randn(n, 30, 4, generator=torch.Generator().manual_seed(0))
         method, c = KTpFL(rho=rho, steps=1, row_weight="uniform"), uniform(n)
-        objective = Divergence(soft_predictions(logits), torch.ones(n).double(), rho)
+        objective = Divergence(log_soft_predictions(logits), torch.ones(n).double(), rho)
         start = objective.value(c)
         for _ in range(20):
             new = updated(method, logits, c)

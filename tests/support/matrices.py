@@ -29,7 +29,7 @@ def divergence(
     n: int = 5, b: int = 16, k: int = 4, lam: float | None = None, rho: float = 0.7, seed: int = 0
 ) -> Divergence:
     lam = n if lam is None else lam
-    return Divergence(predictions(n, b, k, seed), lam * data_weights(n, seed), rho)
+    return Divergence(predictions(n, b, k, seed).log(), lam * data_weights(n, seed), rho)
 
 
 def likelihood(n: int = 5, v: int = 16, rho: float = 0.7, seed: int = 0, spread: float = 3.0) -> Likelihood:
@@ -45,7 +45,7 @@ def objectives(n: int, rho: float, spread: float = 3.0, seed: int = 0) -> dict[s
     """One of each kind, whose predictions are near uniform for a small `spread` and near certain for a large one."""
     soft = predictions(n, 24, 6, seed, spread)
     return {
-        "divergence": Divergence(soft, n * data_weights(n, seed), rho),
+        "divergence": Divergence(soft.log(), n * data_weights(n, seed), rho),
         "squared error": SquaredError(soft, rho),
         "likelihood": likelihood(n, 24, rho, seed, spread),
     }

@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.joining import Joined, taught
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
 from ktpfl_pipeline.core.matrix.objectives import Divergence, Objective, SquaredError
-from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import log_soft_predictions, mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models
 
@@ -87,8 +87,8 @@ class KTpFL(LearnedMatrix, Personal):
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""
-        soft = soft_predictions(upload.logits, self.temperature)
         if self.update == "authors":
-            return SquaredError(soft, self.rho)
+            return SquaredError(soft_predictions(upload.logits, self.temperature), self.rho)
         weights = self.row_weights(fed.data_weights(list(upload.models)))
-        return Divergence(soft, weights, self.rho, fed.compute.server_memory * 2**20)
+        log_soft = log_soft_predictions(upload.logits, self.temperature)
+        return Divergence(log_soft, weights, self.rho, fed.compute.server_memory * 2**20)

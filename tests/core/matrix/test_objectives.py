@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import Divergence, Likelihood, SquaredError
-from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import log_soft_predictions, mix_teachers
 from ktpfl_pipeline.core.matrix.updates import UPDATES, eg, exact, pgd, softmax
 
 STEPS = {"eg": 0.5, "pgd": 0.05, "softmax": 0.5, "exact": 1.0, "authors": 1.0, "frozen": 0.0}
@@ -26,7 +26,7 @@ class TestByHand:
     """
 
     objective = Divergence(
-        torch.tensor([[[0.8, 0.2]], [[0.2, 0.8]]], dtype=torch.float64), torch.ones(2, dtype=torch.float64), 0.0
+        torch.tensor([[[0.8, 0.2]], [[0.2, 0.8]]], dtype=torch.float64).log(), torch.ones(2, dtype=torch.float64), 0.0
     )
     half = uniform(2)
 
@@ -56,7 +56,7 @@ class TestByHand:
 
     def test_the_pull_toward_equal_weights(self) -> None:
         c = torch.tensor([[0.9, 0.1], [0.5, 0.5]], dtype=torch.float64)
-        pulled = Divergence(self.objective.soft, torch.zeros(2, dtype=torch.float64), rho=0.7)
+        pulled = Divergence(self.objective.log_soft, torch.zeros(2, dtype=torch.float64), rho=0.7)
         assert pulled.value(c).tolist() == pytest.approx([0.7 * (0.16 + 0.16), 0.0])
         assert pulled.gradient(c)[0].tolist() == pytest.approx([1.4 * 0.4, -1.4 * 0.4])
 
@@ -95,7 +95,7 @@ class TestGradient:
 
     def test_kl_is_torchs(self, n: int, shape: tuple[int, int], rows: str) -> None:
         soft, c = predictions(n, *shape), self.start(n, rows)
-        value = Divergence(soft, torch.ones(n, dtype=torch.float64), 0.0).value(c)
+        value = Divergence(soft.log(), torch.ones(n, dtype=torch.float64), 0.0).value(c)
         for m, teacher in enumerate(mix_teachers(c, soft)):
             expected = F.kl_div(soft[m].log(), teacher, reduction="batchmean")
             assert value[m].item() == pytest.approx(expected.item(), abs=1e-14, rel=1e-14)
@@ -127,7 +127,7 @@ class TestObjective:
     def test_blocks_of_rows_change_nothing_but_rounding(self, memory: int) -> None:
         """One row at a time, two, and all seven."""
         whole = divergence(7, 33, 4)
-        blocked = Divergence(whole.soft, whole.weights, whole.rho, memory)
+        blocked = Divergence(whole.log_soft, whole.weights, whole.rho, memory)
         c = simplex_rows(7)
         assert len(blocked._blocks) == {1: 7, 10**6: 1}.get(memory, 4)
         assert torch.allclose(blocked.value(c), whole.value(c), rtol=0, atol=1e-13)
@@ -140,16 +140,16 @@ class TestObjective:
     def test_the_order_of_samples_and_classes_does_not_matter(self) -> None:
         soft, weights, c = predictions(5, 40, 7), data_weights(5), simplex_rows(5)
         samples, classes = torch.randperm(40, generator=stream(1)), torch.randperm(7, generator=stream(2))
-        for make in (lambda s: Divergence(s, weights, 0.7), lambda s: SquaredError(s, 0.7)):
+        for make in (lambda s: Divergence(s.log(), weights, 0.7), lambda s: SquaredError(s, 0.7)):
             gradient = make(soft).gradient(c)
             assert torch.allclose(make(soft[:, samples]).gradient(c), gradient, rtol=0, atol=1e-14)
             assert torch.allclose(make(soft[:, :, classes]).gradient(c), gradient, rtol=0, atol=1e-14)
 
     def test_certain_predictions_stay_finite(self) -> None:
-        """Probabilities that underflow to 0 are clamped inside the logarithms."""
+        """Also where probabilities underflow to 0."""
         logits = torch.zeros(3, 4, 5, dtype=torch.float64)
         logits[0, :, 0], logits[1, :, 1], logits[2, :, 2] = 1e4, 1e4, 1e4
-        objective = Divergence(soft_predictions(logits), torch.ones(3, dtype=torch.float64), 0.7)
+        objective = Divergence(log_soft_predictions(logits), torch.ones(3, dtype=torch.float64), 0.7)
         for c in (uniform(3), torch.eye(3, dtype=torch.float64)):
             assert objective.value(c).isfinite().all()
             assert objective.gradient(c).isfinite().all()
@@ -157,6 +157,15 @@ class TestObjective:
             c = UPDATES[update](objective, uniform(3), 0.5, 10)
             assert torch.allclose(c.sum(dim=1), torch.ones(3, dtype=torch.float64))
         assert torch.allclose(objective.value(torch.eye(3, dtype=torch.float64)), torch.tensor(0.7 * 6 / 9).double())
+
+    def test_the_logarithm_of_a_tiny_probability_is_not_clamped(self) -> None:
+        """s_1 = (1, e^-60) and s_2 = (e^-60, 1): at c = 1/2 client 1's divergence is 30 - ln 2; a clamp says 13.1."""
+        logits = torch.tensor([[[60.0, 0.0]], [[0.0, 60.0]]], dtype=torch.float64)
+        objective = Divergence(log_soft_predictions(logits), torch.ones(2, dtype=torch.float64), 0.0)
+        assert objective.value(uniform(2)).tolist() == pytest.approx([30 - math.log(2)] * 2, abs=1e-12)
+        assert objective.gradient(uniform(2))[0].tolist() == pytest.approx(
+            [1 - math.log(2), 61 - math.log(2)], abs=1e-12
+        )
 
 
 class TestLikelihood:

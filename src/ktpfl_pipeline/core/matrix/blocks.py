@@ -13,12 +13,13 @@ def block(c: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cohort's block of c as rows that sum to one, (|S|, |S|), and each row's mass there before, (|S|, 1).
 
     `positions`, (|S|,), are the cohort's rows and columns; with everyone present c and ones are returned, bit for bit.
+    A row that gives its cohort no mass has nothing to renormalise: it mixes the cohort equally, and c keeps its zeros.
     """
     if len(positions) == len(c):
         return c, torch.ones(len(c), 1, dtype=c.dtype, device=c.device)
     part = c[positions[:, None], positions]
     mass = part.sum(dim=1, keepdim=True)
-    return part / mass, mass
+    return torch.where(mass > 0, part / mass, 1.0 / len(positions)), mass
 
 
 def write_block(c: Tensor, positions: Tensor, part: Tensor, mass: Tensor) -> Tensor:

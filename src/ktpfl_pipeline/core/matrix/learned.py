@@ -18,8 +18,8 @@ class LearnedMatrix:
 
     Attributes:
         update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
-        step: η₃, the size of one step; None takes 2 / (2 + ρ) (``pgd``: 1 / (2 + 2ρ)), which no ρ makes
-            oscillate.
+        step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate; ``pgd`` then searches for
+            each row's own, so that its objective never rises.
         steps: steps a round.
         rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
             was chosen on validation data (docs/results.md).

@@ -10,6 +10,8 @@ from torch import Tensor
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers
 
+SMALLEST = torch.finfo(torch.float64).tiny  # what p is inside its logarithm, at least: 0 log 0 is 0
+
 
 class Objective(Protocol):
     """What the coefficients minimise, row by row."""
@@ -28,13 +30,13 @@ class Divergence:
     Rows are worked on in blocks, so that beside the predictions and the matrix only a bounded piece of memory is taken.
 
     Attributes:
-        soft: (N, B, K) soft predictions s.
+        log_soft: (N, B, K) log s, of the soft predictions s.
         weights: (N,) λ a_n.
         rho: ρ.
         memory: bytes of one block's intermediate results, at most (of one row, at least).
     """
 
-    soft: Tensor
+    log_soft: Tensor
     weights: Tensor
     rho: float
     memory: int = 512 * 2**20
@@ -68,15 +70,14 @@ class Divergence:
         return [slice(start, start + size) for start in range(0, len(self.soft), size)]
 
     @cached_property
-    def _log_soft(self) -> Tensor:
-        return self.soft.clamp_min(TINY).log_()
+    def soft(self) -> Tensor:
+        """The soft predictions s, (N, B, K)."""
+        return self.log_soft.exp()
 
     def _log_ratio(self, c: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
         """Return p and log p - log s of these rows, (rows, B, K) each."""
         mixed = (c[rows] @ self.soft.flatten(1)).view_as(self.soft[rows])
-        kept = len(self._blocks) == 1  # log s is the same at every step; where it fits, it is taken once
-        log_soft = self._log_soft if kept else self.soft[rows].clamp_min(TINY).log_()
-        return mixed, mixed.clamp_min(TINY).log() - log_soft
+        return mixed, mixed.clamp_min(SMALLEST).log() - self.log_soft[rows]
 
 
 @dataclass(frozen=True, eq=False)

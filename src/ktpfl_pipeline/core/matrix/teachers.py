@@ -16,6 +16,11 @@ def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
     return torch.softmax(logits.double() / temperature, dim=-1)
 
 
+def log_soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return log softmax(z / T) of uploaded logits, (N, B, K), in float64: exact where a probability underflows."""
+    return torch.log_softmax(logits.double() / temperature, dim=-1)
+
+
 def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
     """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) as `soft` (Eq. 6)."""
     return (c @ soft.flatten(1)).view_as(soft)

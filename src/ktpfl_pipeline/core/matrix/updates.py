@@ -4,11 +4,12 @@ Each is called as ``update(objective, c, step, steps)`` and returns the new matr
 
     objective: what is minimised, row by row.
     c: (N, N), the start.
-    step: η₃.
+    step: η₃; None is `default_step`'s.
     steps: how often it is taken.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +24,39 @@ def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
     return c
 
 
-def pgd(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
-    """Projected gradient descent: Eq. (8) with the projection that keeps every row a distribution."""
+def pgd(objective: Objective, c: Tensor, step: float | None, steps: int) -> Tensor:
+    """Projected gradient descent: Eq. (8) with the projection that keeps every row a distribution.
+
+    With no `step` every row finds its own in each step: from twice its last one (1 at first), halved until the row's
+    objective falls by enough. No row's objective ever rises then.
+    """
+    sizes = torch.full((len(c), 1), 0.5, dtype=c.dtype, device=c.device)
     for _ in range(steps):
-        c = project(c - step * objective.gradient(c))
+        gradient = objective.gradient(c)
+        if step is None:
+            c, sizes = backtracked(objective, c, gradient, 2.0 * sizes)
+        else:
+            c = project(c - step * gradient)
     return c
+
+
+def backtracked(
+    objective: Objective, c: Tensor, gradient: Tensor, sizes: Tensor, *, enough: float = 1e-4, halvings: int = 50
+) -> tuple[Tensor, Tensor]:
+    """Return the rows after a projected step each, and the sizes of the steps, (N, 1), `sizes` halved until they serve.
+
+    A step c' serves where f(c') ≤ f(c) + `enough` · g·(c' - c): Armijo's rule along the projection arc (Bertsekas, IEEE
+    Transactions on Automatic Control 1976). A row that no step serves, being at its optimum, stays.
+    """
+    value, waiting, found = objective.value(c), torch.ones(len(c), dtype=torch.bool, device=c.device), c
+    for _ in range(halvings):
+        proposal = project(c - sizes * gradient)
+        serves = waiting & (objective.value(proposal) <= value + enough * (gradient * (proposal - c)).sum(dim=1))
+        found, waiting = torch.where(serves[:, None], proposal, found), waiting & ~serves
+        if not waiting.any():
+            break
+        sizes = torch.where(waiting[:, None], 0.5 * sizes, sizes)
+    return found, sizes
 
 
 def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
@@ -88,17 +117,18 @@ def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -
     return c
 
 
-UPDATES: dict[str, Callable[[Objective, Tensor, float, int], Tensor]] = {
+UPDATES: dict[str, Callable[[Objective, Tensor, Any, int], Tensor]] = {
     update.__name__: update for update in (eg, pgd, softmax, exact, authors, frozen)
 }
 
 
-def default_step(update: str, rho: float) -> float:
+def default_step(update: str, rho: float) -> float | None:
     """Return a step η₃ that no ρ makes oscillate, for rows with λ a_n of at most about 2; derived in docs/kt_pfl.md.
 
-    2 / (2 + ρ) in the geometry of the entropy, and 1 / (2 + 2ρ) in the Euclidean one of ``pgd``.
+    2 / (2 + ρ) in the geometry of the entropy. None for ``pgd``, which searches: in the Euclidean geometry the
+    objective bends by up to 1 / c_nm, so no fixed step is safe.
     """
-    return 1.0 / (2.0 + 2.0 * rho) if update == "pgd" else 2.0 / (2.0 + rho)
+    return None if update == "pgd" else 2.0 / (2.0 + rho)
 
 
 def _log(c: Tensor) -> Tensor:
