@@ -8,8 +8,10 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.recipe import RateSchedule
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of
-from ktpfl_pipeline.methods.apple import APPLE
+from ktpfl_pipeline.methods.apple import APPLE, Mixing
 from ktpfl_pipeline.methods.local import Local
 
 EVERYONE = list(toy.IDS)
@@ -33,13 +35,41 @@ class TestStep:
             leaf = weights.clone().requires_grad_()
             return torch.autograd.grad(f(leaf), leaf)[0]
 
-        after, moved, *rest = APPLE(0.3, 0.7).step((core, p, prior, own, cores), gradient, [torch.tensor([0])], 0.2)
+        after, moved, *rest = Mixing(2.0, 3.0, 0.7).step(
+            (core, p, prior, own, cores), gradient, [torch.tensor([0])], 0.1
+        )
         core_leaf, p_leaf = core.clone().requires_grad_(), p.clone().requires_grad_()
         everyone = torch.stack([core_leaf if j == 2 else cores[j] for j in range(4)])
         (f(p_leaf @ everyone) + 0.35 * (p_leaf - prior).square().sum()).backward()
         assert torch.allclose(after, core - 0.2 * core_leaf.grad, rtol=0, atol=1e-12)
         assert torch.allclose(moved, p - 0.3 * p_leaf.grad, rtol=0, atol=1e-12)
         assert toy.same(rest, [prior, own, cores])
+
+
+def test_cores_learn_as_fast_whatever_the_number_of_clients() -> None:
+    """One full-batch step from p_0 moves a core by N η₁ p_nn g, and not by η₁ p_nn g: for equal clients η₁ g."""
+    for clients in (2, 5):
+        fed = toy.alike(
+            clients=clients, dtype="float64", training=LocalTraining(epochs=1, batch_size=100, learning_rate=0.1)
+        )
+        after, _ = APPLE().round(APPLE().init(fed), EVERYONE[:clients], 1, fed)
+        alone, start = fed.train(fed.common_models(), 1), vector_of(fed.initial_model("linear"), fed.trained_names)
+        for n, share in zip(alone, fed.data_weights(list(alone)).tolist(), strict=True):
+            moved, expected = (vector_of(m[n], fed.trained_names) - start for m in (after.cores, alone))
+            assert torch.allclose(moved, clients * share * expected, rtol=0, atol=1e-13)
+
+
+def test_both_rates_follow_the_schedule_and_relations_slow_down_with_more_clients() -> None:
+    """By default, and where rates are given: a round at half of η₁ is one with half of both rates."""
+    schedule = RateSchedule("step", every=1, factor=0.5)
+    for method, half in ((APPLE(), None), (APPLE(0.4, 0.02), APPLE(0.2, 0.01))):
+        fed = toy.alike(dtype="float64", training=LocalTraining(2, 8, 0.1, schedule=schedule))
+        slow = toy.again(fed, training=LocalTraining(2, 8, 0.05 if half is None else 0.1))
+        found, _ = method.round(method.init(fed), EVERYONE, 2, fed)
+        expected, _ = (half or method).round(method.init(fed), EVERYONE, 2, slow)
+        assert toy.distance(found.cores, expected.cores) < 1e-13
+        assert torch.allclose(found.relations, expected.relations, rtol=0, atol=1e-13)
+    assert APPLE().rule(toy.alike(clients=2)).relation > APPLE().rule(toy.alike(clients=5)).relation
 
 
 class TestRound:
@@ -66,15 +96,15 @@ class TestRound:
         fed = toy.alike()
         away = []
         for pull in (0.0, 1.0, 10.0):
-            after, _ = APPLE(relation_rate=0.05, pull=pull).round(APPLE().init(fed), EVERYONE, 1, fed)
+            after, _ = APPLE(0.1, 0.05, pull).round(APPLE().init(fed), EVERYONE, 1, fed)
             away.append(float((after.relations - SHARES).norm()))
         assert away == sorted(away, reverse=True)
         assert away[0] > 2 * away[-1] > 0
 
     def test_the_pull_is_toward_the_shares_and_not_the_last_relations(self) -> None:
         fed = toy.alike(dtype="float64")
-        state, _ = APPLE(relation_rate=0.1, pull=0.0).round(APPLE().init(fed), EVERYONE, 1, fed)
-        strong, _ = APPLE(relation_rate=1e-3, pull=900.0).round(state, EVERYONE, 2, fed)
+        state, _ = APPLE(0.1, 0.1, pull=0.0).round(APPLE().init(fed), EVERYONE, 1, fed)
+        strong, _ = APPLE(0.1, 1e-3, pull=900.0).round(state, EVERYONE, 2, fed)
         assert (strong.relations - SHARES).abs().max() < 0.01
         assert (state.relations - SHARES).abs().max() > 0.1
 

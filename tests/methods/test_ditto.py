@@ -49,6 +49,5 @@ def test_the_own_model_is_evaluated() -> None:
     fed = toy.alike("both")
     after, _ = Ditto().round(Ditto().init(fed), [3, 7], 1, fed)
     found = Ditto().personal(after, EVERYONE, fed)
-    assert toy.same(found, after.models)
+    assert toy.same({n: found[n] for n in (3, 7)}, after.models)
     assert not toy.same(found[3], found[7])
-    assert toy.same(found[11], fed.initial_models()[11])

@@ -12,9 +12,10 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models, mix, vector_of
-from ktpfl_pipeline.methods.fedamp import FedAMP, FedAMPState, HeurFedAMP
+from ktpfl_pipeline.methods.fedamp import FedAMP, HeurFedAMP
 from ktpfl_pipeline.methods.local import Local
 
 EVERYONE = list(toy.IDS)
@@ -33,8 +34,8 @@ def scattered(fed: Federation, spread: float = 0.1) -> Models:
     return models
 
 
-def all_seen(models: Models) -> FedAMPState:
-    return FedAMPState(models, torch.ones(5, dtype=torch.bool))
+def all_seen(models: Models) -> PersonalState:
+    return PersonalState(models)
 
 
 def points(*values: tuple[float, ...]) -> list[dict[str, Tensor]]:
@@ -60,13 +61,18 @@ class TestMixture:
         ]
         assert torch.allclose(xi, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-14)
 
+    def test_the_median_of_an_even_number_of_distances_is_the_mean_of_the_middle_two(self) -> None:
+        """Points 0, 1, 3 and 7: squared distances 1, 4, 9, 16, 36, 49, median 12.5; the lower one would be 9."""
+        xi = mixture(FedAMP(), points((0.0,), (1.0,), (3.0,), (7.0,)))
+        assert float(xi[0, 1] / xi[0, 2]) == pytest.approx(math.exp((9 - 1) / 12.5), abs=1e-12)
+
     def test_is_a_gradient_step_on_the_attention(self) -> None:
         """Of sum_{i<j} A(||w_i - w_j||^2), A(x) = 1 - exp(-x / sigma), with a step of alpha / 2."""
         w = torch.randn(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
         models = [{"w": row.detach()} for row in w]
         xi = mixture(FedAMP(attention=0.4), models)
         squares = {(i, j): (w[i] - w[j]).square().sum() for i, j in combinations(range(4), 2)}
-        sigma = torch.stack([*squares.values()] * 2).median().detach()
+        sigma = torch.stack([*squares.values()] * 2).quantile(0.5).detach()
         alpha = float(xi[0, 1]) * sigma * torch.exp(squares[0, 1].detach() / sigma)
         attention = sum(1 - torch.exp(-square / sigma) for square in squares.values())
         (slope,) = torch.autograd.grad(attention, w)
@@ -128,8 +134,9 @@ class TestLocalTraining:
     def test_without_attention_and_coupling_it_is_local_training(self, method: FedAMP, architecture: str) -> None:
         """Bit for bit, over rounds with cohorts."""
         schedule = Schedule(rounds=3, participation=0.6)
-        run, alone = (engine.run(m, toy.alike(architecture), schedule) for m in (method, Local()))
-        assert toy.same(run.state.models, alone.state.models)
+        fed = toy.alike(architecture)
+        run, alone = (m.personal(engine.run(m, fed, schedule).state, EVERYONE, fed) for m in (method, Local()))
+        assert toy.same(run, alone)
 
     def test_clients_start_from_the_mixture(self) -> None:
         """Who does not train returns it: a client that kept its own model would return that."""
@@ -163,6 +170,22 @@ class TestLocalTraining:
 
 
 class TestServer:
+    def test_a_first_participation_is_held_near_the_initial_model(self) -> None:
+        """As Algorithm 1's first round: u mixes w^0s, all of them the common initial model, and is the anchor."""
+        training = LocalTraining(epochs=2, batch_size=100, learning_rate=0.1)
+        fed = toy.alike(dtype="float64", training=training)
+        names, start = fed.trained_names, fed.initial_model("linear")
+        free, pulled, once = (
+            vector_of(method.round(method.init(these), [3], 4, these)[0].models[3], names)
+            for method, these in (
+                (FedAMP(0.0), fed),
+                (FedAMP(0.7), fed),
+                (FedAMP(0.7), toy.again(fed, training=replace(training, epochs=1))),
+            )
+        )
+        expected = free - 0.1 * 2 * 0.7 * (once - vector_of(start, names))
+        assert torch.allclose(pulled, expected, rtol=0, atol=1e-13)
+
     def test_in_the_first_round_nobody_has_uploaded(self) -> None:
         fed = toy.alike()
         _, report = FedAMP(coupling=0.0).round(FedAMP().init(fed), EVERYONE, 1, fed)
@@ -172,7 +195,7 @@ class TestServer:
     def test_last_uploads_of_absent_clients_count_and_initial_models_do_not(self) -> None:
         fed = toy.alike(training=STILL)
         models = scattered(fed)
-        state = FedAMPState(models, torch.tensor([True, True, False, True, False]))
+        state = PersonalState({n: models[n] for n in (3, 7, 12)})
         xi = FedAMP().weights_of_seen(state, fed)
         assert (xi[0, [1, 3]] > 0).all()
         assert not xi[[0, 1, 3]][:, [2, 4]].any()
@@ -180,6 +203,6 @@ class TestServer:
         after, report = FedAMP().round(state, [3, 11], 2, fed)
         assert torch.equal(report.coefficients[0], xi[0])  # with what it took of absent 7's and 12's
         assert torch.equal(report.coefficients[1:], torch.eye(5).double()[1:])
-        assert after.seen.tolist() == [True, True, True, True, False]
+        assert set(after.models) == {3, 7, 11, 12}
         assert not toy.same(after.models[3], models[3])  # mixed with absent 7's and 12's
-        assert toy.distance({11: after.models[11]}, {11: models[11]}) == 0.0
+        assert toy.distance({11: after.models[11]}, {11: fed.initial_models()[11]}) == 0.0

@@ -46,7 +46,7 @@ def judged(*losses: float) -> tuple[FedFomoState, FedFomoState, Any, Federation]
     starts = {n: {k: v - 1.0 for k, v in params.items()} for n, params in fed.initial_models().items()}
     affinity = torch.zeros(5, 5, dtype=torch.float64)
     affinity[1] = torch.tensor([3.0, 0.5, 1.0, 2.0, 4.0])
-    state = FedFomoState(models, starts, affinity, torch.ones(5, dtype=torch.bool))
+    state = FedFomoState(models, starts, affinity)
     after, report = EXPLOIT.round(state, [7], 2, fed)
     return state, after, report, fed
 
@@ -124,15 +124,24 @@ class TestCandidates:
     @staticmethod
     def chosen(method: FedFomo, t: int = 1, seed: int = 0, seen: tuple[int, ...] = toy.IDS) -> list[int]:
         fed = toy.alike(seed=seed)
-        models: Models = fed.initial_models()
+        models: Models = {n: params for n, params in fed.initial_models().items() if n in seen}
         affinity = torch.zeros(5, 5, dtype=torch.float64)
         affinity[1] = torch.tensor([3.0, 9.0, 1.0, 2.0, 4.0])
-        state = FedFomoState(models, models, affinity, torch.tensor([n in seen for n in EVERYONE]))
+        state = FedFomoState(models, models, affinity)
         return method.choose(state, 7, t, fed)
 
     @pytest.mark.parametrize(("candidates", "expected"), [(1, []), (2, [20]), (4, [20, 3, 12]), (9, [20, 3, 12, 11])])
     def test_the_most_promising_and_never_oneself(self, candidates: int, expected: list[int]) -> None:
         assert self.chosen(FedFomo(candidates, explore=0.0)) == expected
+
+    def test_of_equals_some_are_drawn_and_not_the_first_by_id(self) -> None:
+        fed, method = toy.alike(), FedFomo(3, explore=0.0)
+        models = fed.initial_models()
+        state = FedFomoState(models, models, torch.eye(5, dtype=torch.float64))
+        found = {(n, t): tuple(sorted(method.choose(state, n, t, fed))) for n in EVERYONE for t in range(1, 9)}
+        assert {m for pair in found.values() for m in pair} == set(EVERYONE)
+        assert all(len({found[n, t] for t in range(1, 9)}) > 1 for n in EVERYONE)
+        assert method.choose(state, 7, 1, fed) == method.choose(state, 7, 1, toy.again(fed))
 
     def test_only_who_has_uploaded(self) -> None:
         assert self.chosen(FedFomo(3, explore=0.0), seen=(7, 11, 12)) == [12, 11]
@@ -161,7 +170,6 @@ class TestRound:
         after, _ = FedFomo().round(FedFomo().init(fed), EVERYONE, 1, fed)
         assert toy.same(after.models, fed.train(fed.initial_models(), 1))
         assert toy.same(after.starts, fed.initial_models())
-        assert after.seen.all()
 
     def test_trains_on_from_the_mixture(self) -> None:
         fed = toy.alike("both")

@@ -90,7 +90,11 @@ class Method(ABC, Generic[State]):
 
     @abstractmethod
     def personal(self, state: State, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the model that each of `clients` would use now: the one behind the headline accuracy."""
+        """Return the model that each of `clients` would use now: the one behind the headline accuracy.
+
+        A client that was never in a cohort uses what the server would send it today: the initial model, where the
+        server has none for it.
+        """
 
     def join(self, state: State, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Return what clients that were held out of training begin with when they join after it.
@@ -122,7 +126,11 @@ class Method(ABC, Generic[State]):
 
 @dataclass(frozen=True, eq=False)
 class PersonalState:
-    """What crosses rounds where each client keeps a model of its own: these models."""
+    """What crosses rounds where each client keeps a model of its own: these models.
+
+    Where the server has more for a client that never took part than the initial model, clients have a model here from
+    their first round on; see `Personal.sent`.
+    """
 
     models: Models
 
@@ -139,8 +147,15 @@ class Personal(Method[Any]):
         return PersonalState(fed.initial_models())
 
     def personal(self, state: PersonalState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the clients' own models."""
-        return select(state.models, clients)
+        """Return the clients' own models, and for those that never took part what the server would send."""
+        asked = list(clients)
+        newcomers = [n for n in asked if n not in state.models]
+        sent = self.sent(state, newcomers, fed) if newcomers else {}
+        return select({**state.models, **sent}, asked)
+
+    def sent(self, state: Any, clients: list[int], fed: Federation) -> Models:
+        """Return what the server would send today to `clients` that never took part: the initial models."""
+        return select(fed.initial_models(), clients)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objecti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from annotated_types import Ge
@@ -16,12 +16,12 @@ from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, matrix_of, select, vector_of, wire_bytes, with_vector
+from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_of, wire_bytes, with_vector
 
 
 @dataclass(frozen=True, eq=False)
 class APPLEState(PersonalState):
-    """What crosses rounds: the personal models (only evaluated), the core models, and p, (N, N) float64."""
+    """What crosses rounds: personal models of those that took part, only evaluated; all cores; p, (N, N) float64."""
 
     cores: Models
     relations: Tensor
@@ -46,11 +46,42 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Mixing:
+    """How a step goes; the vectors are those of `Held`.
+
+    Attributes:
+        core: step size of the own core, in units of η₁.
+        relation: that of p, in the same.
+        pull: μ.
+    """
+
+    core: float
+    relation: float
+    pull: float
+    batches: int = 1
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j."""
+        v = Held(*vectors)
+        share = v.p @ v.own  # p_ii
+        change = v.core - v.own @ v.cores  # what training has made of w_i so far
+        slope = gradient(v.p @ v.cores + share * change, group[0])  # at the personal model
+        by_relation = v.cores @ slope + v.own * (change @ slope)  # (N,), the loss's slope along each p_ij
+        p = sgd(v.p, self.relation * (by_relation + self.pull * (v.p - v.prior)), rate)
+        return tuple(v._replace(core=sgd(v.core, self.core * share * slope, rate), p=p))
+
+
+@dataclass(frozen=True)
 class APPLE(Personal):
     """Key idea: a client learns from its own loss how much of whose model is good for it.
 
+    Both rates follow the schedule of η₁.
+
     Attributes:
-        relation_rate: step size of p.
+        core_rate: step size of the own core; None takes N η₁. A core's slope is p_ii times the personal model's, and
+            p_ii starts at about 1/N: at η₁ cores would learn the slower the more clients there are.
+        relation_rate: step size of p; None takes η₁ / (4 √N). A step moves Σ_j p_ij by the rate times a sum over N
+            cores that are alike, and p_ij starts at about 1/N: the more clients, the sooner a fixed rate runs away.
         pull: μ, of (μ/2)‖p - p₀‖² in the loss, toward the shares of data D_j / D.
     """
 
@@ -59,15 +90,15 @@ class APPLE(Personal):
     private_data = "its own training rule"
     one_architecture = True
     own_step = True
-    batches: ClassVar[int] = 1
 
-    relation_rate: Annotated[float, Ge(0)] = 0.01
+    core_rate: Annotated[float | None, Ge(0)] = None
+    relation_rate: Annotated[float | None, Ge(0)] = None
     pull: Annotated[float, Ge(0)] = 0.1
 
     def init(self, fed: Federation) -> APPLEState:
         """Start from the common initial model and p₀, the shares of data in every row."""
-        models, shares = fed.common_models(), fed.data_weights(list(fed.by_id))
-        return APPLEState(models, models, shares.repeat(len(models), 1))
+        cores, shares = fed.common_models(), fed.data_weights(list(fed.by_id))
+        return APPLEState({}, cores, shares.repeat(len(cores), 1))
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
         """Download all cores, train one's own and p on the private loss, upload the core."""
@@ -75,7 +106,7 @@ class APPLE(Personal):
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
         prior, one_hot = fed.data_weights(list(fed.by_id)), torch.eye(len(cores), device=fed.device)
         held = {n: (state.relations[i], prior, one_hot[i], cores) for n, i in rows.items()}
-        trained, ends = fed.train_by(self, select(state.cores, cohort), t, held)
+        trained, ends = fed.train_by(self.rule(fed), select(state.cores, cohort), t, held)
         relations, personal = state.relations.clone(), {}
         for n, i in rows.items():
             relations[i] = p = ends[n][0].to(relations)
@@ -86,12 +117,14 @@ class APPLE(Personal):
         after = APPLEState({**state.models, **personal}, {**state.cores, **trained}, relations)
         return after, RoundReport(personal, dict.fromkeys(cohort, traffic), relations)
 
-    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j."""
-        v = Held(*vectors)
-        share = v.p @ v.own  # p_ii
-        change = v.core - v.own @ v.cores  # what training has made of w_i so far
-        slope = gradient(v.p @ v.cores + share * change, group[0])  # at the personal model
-        by_relation = v.cores @ slope + v.own * (change @ slope)  # (N,), the loss's slope along each p_ij
-        p = sgd(v.p, by_relation + self.pull * (v.p - v.prior), self.relation_rate)
-        return tuple(v._replace(core=sgd(v.core, share * slope, rate), p=p))
+    def rule(self, fed: Federation) -> Mixing:
+        """Return how a step goes."""
+        n, base = len(fed.clients), fed.training.learning_rate
+        core = n if self.core_rate is None else self.core_rate / base
+        relation = 0.25 * n**-0.5 if self.relation_rate is None else self.relation_rate / base
+        return Mixing(core, relation, self.pull)
+
+    def sent(self, state: APPLEState, clients: list[int], fed: Federation) -> Models:
+        """Return Σ_j p_ij w_j of the cores as they are, from which each client would start."""
+        cores, rows = list(state.cores.values()), state.relations[fed.positions(clients)]
+        return dict(zip(clients, mix(cores, rows), strict=True))

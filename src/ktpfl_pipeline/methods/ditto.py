@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_
 
 @dataclass(frozen=True, eq=False)
 class DittoState(PersonalState):
-    """What crosses rounds: each client's own model, and the common one."""
+    """What crosses rounds: the own model of each client that took part, and the common one."""
 
     common: Params
 
@@ -43,12 +43,13 @@ class Ditto(Personal):
 
     def init(self, fed: Federation) -> DittoState:
         """Start from the common initial model."""
-        return DittoState(fed.common_models(), fed.initial_model(fed.architecture))
+        return DittoState({}, fed.initial_model(fed.architecture))
 
     def round(self, state: DittoState, cohort: list[int], t: int, fed: Federation) -> tuple[DittoState, RoundReport]:
         """Train the common model as FedAvg does, and each own model near the one that was sent."""
         anchor = (vector_of(state.common, fed.trained_names),)
-        own, _ = fed.train_by(Proximal(self.coupling), select(state.models, cohort), t, dict.fromkeys(cohort, anchor))
+        own = select({**fed.common_models(), **state.models}, cohort)
+        own, _ = fed.train_by(Proximal(self.coupling), own, t, dict.fromkeys(cohort, anchor))
         trained = fed.train(dict.fromkeys(cohort, state.common), t)
         common = average(list(trained.values()), fed.data_weights(cohort))
         return DittoState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))
@@ -56,3 +57,7 @@ class Ditto(Personal):
     def join(self, state: DittoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers the common model."""
         return given(dict.fromkeys(newcomers, state.common))
+
+    def sent(self, state: DittoState, clients: list[int], fed: Federation) -> Models:
+        """Return the common model."""
+        return dict.fromkeys(clients, state.common)

@@ -16,20 +16,16 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_distances, vector_of
-
-
-@dataclass(frozen=True, eq=False)
-class FedAMPState(PersonalState):
-    """What crosses rounds: each client's model, which the server has too, and who has uploaded one, (N,) bool."""
-
-    seen: Tensor
 
 
 @dataclass(frozen=True)
 class FedAMP(Personal):
     """Key idea: similar clients are drawn together, the more similar the stronger.
+
+    The state has the last upload of each client that took part. A client that did not gives and gets nothing, so that
+    its first u is the initial model: it starts there and is held near it, as in the first round of Algorithm 1.
 
     Attributes:
         coupling: λ / (2α), weight of ‖w - u‖² in the local loss.
@@ -48,36 +44,36 @@ class FedAMP(Personal):
     coupling: Annotated[float, Ge(0)] = 0.1
     attention: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
-    def init(self, fed: Federation) -> FedAMPState:
-        """Start from the common initial model; nobody has uploaded anything."""
-        models = fed.common_models()
-        return FedAMPState(models, torch.zeros(len(models), dtype=torch.bool, device=fed.device))
+    def init(self, fed: Federation) -> PersonalState:
+        """Start with no uploads."""
+        fed.common_models()  # refuses several architectures
+        return PersonalState({})
 
-    def round(self, state: FedAMPState, cohort: list[int], t: int, fed: Federation) -> tuple[FedAMPState, RoundReport]:
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Mix each client's u from the last uploads, send it, train from u and near it, upload."""
         xi, rows = self.weights_of_seen(state, fed), fed.positions(cohort)  # (N, N)
-        u = dict(zip(cohort, mix([state.models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
+        models = {**fed.common_models(), **state.models}
+        u = dict(zip(cohort, mix([models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
         anchors = {n: (vector_of(model, fed.trained_names),) for n, model in u.items()}
         trained, _ = fed.train_by(Proximal(2.0 * self.coupling), u, t, anchors)
-        seen = state.seen.clone().index_fill_(0, rows, True)
         shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # who is absent got nothing
-        after = FedAMPState({**state.models, **trained}, seen)
+        after = PersonalState({**state.models, **trained})
         return after, RoundReport(trained, exchange.both_ways(trained), shown)
 
-    def weights_of_seen(self, state: FedAMPState, fed: Federation) -> Tensor:
+    def weights_of_seen(self, state: PersonalState, fed: Federation) -> Tensor:
         """Return ξ, (N, N) float64: rows sum to one, and a client that never uploaded gives and gets nothing."""
-        xi = torch.eye(len(state.seen), dtype=torch.float64, device=fed.device)
-        positions = state.seen.nonzero().flatten()
-        if len(positions) > 1:
-            uploads = [state.models[fed.clients[i].id] for i in positions.tolist()]
-            xi[positions[:, None], positions] = self.mixture(uploads, fed)
+        xi = torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
+        seen = [n for n in fed.by_id if n in state.models]
+        if len(seen) > 1:
+            positions = fed.positions(seen)
+            xi[positions[:, None], positions] = self.mixture([state.models[n] for n in seen], fed)
         return xi
 
     def mixture(self, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""
         distances = squared_distances(gram(uploads, fed.trained_names))
         others = ~torch.eye(len(distances), dtype=torch.bool, device=distances.device)
-        sigma = distances[others].median().clamp_min(TINY)
+        sigma = distances[others].quantile(0.5).clamp_min(TINY)
         similar = torch.exp(-distances / sigma) * others
         xi = self.attention * similar / similar.sum(dim=1).max().clamp_min(TINY)
         return xi + torch.diag(1.0 - xi.sum(dim=1))

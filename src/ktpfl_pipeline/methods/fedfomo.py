@@ -5,7 +5,7 @@ Algorithm 1, https://arxiv.org/abs/2012.08565
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from annotated_types import Ge, Interval
@@ -27,15 +27,29 @@ class FedFomoState(PersonalState):
     """What crosses rounds.
 
     Attributes:
-        models: each client's model after its last local training, which the server has too.
-        starts: each client's model at the start of that training, θ_old.
+        models: of each client that took part, after its last local training; the server has them too.
+        starts: theirs at the start of that training, θ_old.
         affinity: (N, N) float64, P, what client i has found of client j's models so far.
-        seen: (N,) bool, who has uploaded a model.
     """
 
     starts: Models
     affinity: Tensor
-    seen: Tensor
+
+
+class Move(NamedTuple):
+    """What a client makes of the models that it gets.
+
+    Attributes:
+        chosen: the others whose models it got.
+        gains: Δ of its own last model and of theirs, (1 + M',) float64 (Eq. 4).
+        weights: these as weights that sum to one (Eq. 5); None where nothing is gained.
+        model: from which it trains on.
+    """
+
+    chosen: list[int]
+    gains: Tensor
+    weights: Tensor | None
+    model: Params
 
 
 @dataclass(frozen=True)
@@ -64,44 +78,59 @@ class FedFomo(Personal):
             raise InputError(
                 "fedfomo weighs models on validation samples, and a client has none; raise partition.validation_share."
             )
-        models = fed.common_models()
-        affinity = torch.eye(len(models), dtype=torch.float64, device=fed.device)
-        return FedFomoState(models, models, affinity, affinity.new_zeros(len(models), dtype=torch.bool))
+        affinity = torch.eye(len(fed.common_models()), dtype=torch.float64, device=fed.device)
+        return FedFomoState({}, {}, affinity)
 
     def round(
         self, state: FedFomoState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[FedFomoState, RoundReport]:
         """Fetch candidates, weigh them on validation data, move, train, upload the model and what was found."""
-        chosen = {n: self.choose(state, n, t, fed) for n in cohort}
-        models = {n: [state.models[n], *(state.models[m] for m in chosen[n])] for n in cohort}  # θ_j, its own first
-        losses = fed.run("validate", validation_losses, {n: ([state.starts[n], *models[n]],) for n in cohort}, WEIGHS)
-        gains = {n: worth(state.starts[n], models[n], losses[n], fed.trained_names) for n in cohort}  # Eq. (4)
-        weights = {n: normalised(gains[n]) for n in cohort}  # Eq. (5)
-        moved = {n: state.starts[n] if w is None else mix(models[n], w[None])[0] for n, w in weights.items()}
-        trained = fed.train(moved, t)
-
-        rows = {n: fed.positions([n, *chosen[n]]) for n in cohort}  # of n itself, and of whose models it weighed
-        affinity, shown = state.affinity.clone(), torch.eye(len(state.seen)).to(state.affinity)
-        for n, columns in rows.items():
-            affinity[columns[0], columns] += gains[n].to(affinity)
-            if (w := weights[n]) is not None:
-                shown[columns[0], columns] = w.to(shown)
-        seen = state.seen.clone().index_fill_(0, fed.positions(cohort), True)
-        after = FedFomoState({**state.models, **trained}, {**state.starts, **moved}, affinity, seen)
-        size = wire_bytes(trained[cohort[0]])
-        traffic = {
-            n: Traffic(coefficients_up=4 * (len(m) + 1), parameters_up=size, parameters_down=size * len(m))
-            for n, m in chosen.items()
-        }
+        moves = self.moves(state, cohort, t, fed)
+        starts = {n: move.model for n, move in moves.items()}
+        trained, size = fed.train(starts, t), wire_bytes(starts[cohort[0]])
+        affinity, shown = state.affinity.clone(), torch.eye(len(state.affinity)).to(state.affinity)
+        traffic = {}
+        for n, move in moves.items():
+            columns = fed.positions([n, *move.chosen])  # of n itself, and of whose models it weighed
+            affinity[columns[0], columns] += move.gains.to(affinity)
+            if move.weights is not None:
+                shown[columns[0], columns] = move.weights.to(shown)
+            others = len(move.chosen)
+            traffic[n] = Traffic(coefficients_up=4 * (others + 1), parameters_up=size, parameters_down=size * others)
+        after = FedFomoState({**state.models, **trained}, {**state.starts, **starts}, affinity)
         return after, RoundReport(trained, traffic, shown)
 
+    def moves(self, state: FedFomoState, clients: list[int], t: int, fed: Federation) -> dict[int, Move]:
+        """Return what each client would make of the models that the server would send it in round t."""
+        first = fed.initial_model(fed.architecture)
+        chosen = {n: self.choose(state, n, t, fed) for n in clients}
+        starts = {n: state.starts.get(n, first) for n in clients}
+        models = {n: [state.models.get(n, first), *(state.models[m] for m in chosen[n])] for n in clients}  # θ_j
+        losses = fed.run("validate", validation_losses, {n: ([starts[n], *models[n]],) for n in clients}, WEIGHS)
+        found = {}
+        for n in clients:
+            gains = worth(starts[n], models[n], losses[n], fed.trained_names)
+            weights = normalised(gains)
+            moved = starts[n] if weights is None else mix(models[n], weights[None])[0]
+            found[n] = Move(chosen[n], gains, weights, moved)
+        return found
+
+    def sent(self, state: FedFomoState, clients: list[int], fed: Federation) -> Models:
+        """Return what each client would start from if it took part: its first move, with the draws of round 0."""
+        return {n: move.model for n, move in self.moves(state, clients, 0, fed).items()}
+
     def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
-        """Return the others whose models client n gets: the most promising, each swapped for a random one with ε."""
+        """Return the others whose models client n gets: the most promising, each swapped for a random one with ε.
+
+        Of equals those that are drawn: at first all are, and by their ids everybody would get the same few.
+        """
         (row,) = state.affinity[fed.positions([n])]
-        promise = {client.id: float(p) for client, p, seen in zip(fed.clients, row, state.seen, strict=True) if seen}
-        ranked = sorted(promise.keys() - {n}, key=lambda m: (-promise[m], m))
+        promise = {client.id: float(p) for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
+        others, ties = sorted(promise.keys() - {n}), fed.stream("ties", t, n)
+        drawn = dict(zip(others, torch.rand(len(others), generator=ties, dtype=torch.float64).tolist(), strict=True))
+        ranked = sorted(others, key=lambda m: (-promise[m], drawn[m]))
         picked, rest = ranked[: self.candidates - 1], ranked[self.candidates - 1 :]
-        stream, epsilon = fed.stream("exploration", t, n), max(0.0, self.explore - self.decay * (t - 1))
+        stream, epsilon = fed.stream("exploration", t, n), max(0.0, self.explore - self.decay * max(0, t - 1))
         for place in range(len(picked)):
             if rest and float(torch.rand((), generator=stream)) < epsilon:
                 other = int(torch.randint(len(rest), (), generator=stream))

@@ -41,17 +41,25 @@ class KTpFLParams(LearnedMatrix, Personal):
 
     def init(self, fed: Federation) -> KTpFLState:
         """Start from the common initial model and equal coefficients 1/N."""
-        models = fed.common_models()
-        return KTpFLState(models, uniform(len(models), fed.device))
+        return KTpFLState({}, uniform(len(fed.common_models()), fed.device))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Train, upload, mix, download, update the coefficients."""
-        trained = fed.train(select(state.models, cohort), t)
+        trained = fed.train(select({**fed.common_models(), **state.models}, cohort), t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(trained, fed))
         own = torch.eye(len(c)).to(c)
         mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c_nm w_m
         models = {**state.models, **dict(zip(cohort, mixed, strict=True))}
         return KTpFLState(models, coefficients), RoundReport(trained, exchange.both_ways(trained), coefficients)
+
+    def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
+        """Return the mixture that each client's row of c makes of the models that the server has."""
+        seen = [n for n in fed.by_id if n in state.models]
+        if not seen:
+            return super().sent(state, clients, fed)
+        rows = state.coefficients[fed.positions(clients)][:, fed.positions(seen)]
+        mixed = mix([state.models[n] for n in seen], rows / rows.sum(dim=1, keepdim=True))
+        return dict(zip(clients, mixed, strict=True))
 
     def objective(self, trained: Models, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖²."""

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.weights import Models, Params, average, vector_of, with
 
 @dataclass(frozen=True, eq=False)
 class PFedMeState(PersonalState):
-    """What crosses rounds: each client's θ, which is only evaluated, and the common model w."""
+    """What crosses rounds: θ of each client that took part, which is only evaluated, and the common model w."""
 
     model: Params
 
@@ -53,7 +53,7 @@ class PFedMe(Personal):
 
     def init(self, fed: Federation) -> PFedMeState:
         """Start from the common initial model."""
-        return PFedMeState(fed.common_models(), fed.initial_model(fed.architecture))
+        return PFedMeState({}, fed.initial_model(fed.architecture))
 
     def round(self, state: PFedMeState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedMeState, RoundReport]:
         """Send w, alternate between θ and w locally, upload w, average."""
@@ -69,6 +69,10 @@ class PFedMe(Personal):
     def join(self, state: PFedMeState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers the common model."""
         return given(dict.fromkeys(newcomers, state.model))
+
+    def sent(self, state: PFedMeState, clients: list[int], fed: Federation) -> Models:
+        """Return the common model, from which θ would start."""
+        return dict.fromkeys(clients, state.model)
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ."""
