@@ -73,6 +73,7 @@ class Sizes:
     others: int
     body: int
     common: int
+    unnormalised: int
 
 
 Formula = Callable[[Sizes], int]
@@ -94,6 +95,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4d(N - 1)": lambda s: 4 * s.own * (s.clients - 1),
         "4dM'": lambda s: 4 * s.own * s.candidates,
         "4d of the body": lambda s: 4 * s.body,
+        "4d without batch normalisation": lambda s: 4 * s.unnormalised,
         "4d of the common model": lambda s: 4 * s.common,
         "4(F + 1)K": lambda s: 4 * (s.feature + 1) * s.classes,
     },
@@ -174,8 +176,9 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     owned = len(fed.by_id[n].train.labels.unique())
     others = sum(numbers[m] for m in COHORT if m != n)
     common = 64 * toy.CLASSES + toy.CLASSES
-    own = numbers[n]
-    return Sizes(13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3, own, others, own - head, common)
+    own, normalised = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
+    make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3)
+    return make(own, others, own - head, common, own - normalised)
 
 
 def paper_sizes(*, alike: bool) -> list[Sizes]:
@@ -183,7 +186,7 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
     head = 10 * 512 + 10
     make = partial(Sizes, 3000, 784, 10, 2, 64, 20, 20, 4)
-    return [make(d, sum(own) - d, d - head, PAPER["lenet"]) for d in own]
+    return [make(d, sum(own) - d, d - head, PAPER["lenet"], d) for d in own]
 
 
 def row(name: str) -> str:

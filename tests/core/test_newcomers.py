@@ -86,9 +86,9 @@ class TestJudge:
 
     def test_of_fedrep_have_the_body_and_an_initial_head_of_which_only_the_body_travels(self) -> None:
         found, done, whole, _ = joined("fedrep")
-        model = {**whole.initial_model(whole.architecture), **done.state.body}
+        model = {**whole.initial_model(whole.architecture), **done.state.common}
         assert found.accuracy[0] == accuracies(whole, dict.fromkeys(found.clients, model))
-        assert found.traffic["parameters_down"] == 2 * wire_bytes(done.state.body)
+        assert found.traffic["parameters_down"] == 2 * wire_bytes(done.state.common)
 
     def test_of_feddf_have_the_prototype_of_their_architecture_or_the_initial_model(self) -> None:
         found, done, whole, _ = joined("feddf", architectures=("linear", "linear", "mlp", "conv", "linear"))

@@ -27,7 +27,10 @@ from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
-HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}, "apple": {"relation_rate": 0.1}}
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}}
+
+# Rounds after which a method that leaves a part of the model as it was drawn has learned.
+SLOW = {"fedbabu": 12}
 
 # Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored.
 OF_STORED_MODELS = {"affinity", "relations"}  # FedFomo, APPLE
@@ -88,9 +91,9 @@ def entries(state: Any) -> dict[str, Any]:
 
 
 class TestContract:
-    def test_learns(self, method: Method[Any], fed: Federation) -> None:
+    def test_learns(self, method: Method[Any], name: str, fed: Federation) -> None:
         before = [evaluation.accuracy for evaluation in fed.evaluate(fed.initial_models(), "test").values()]
-        after = engine.run(method, fed, Schedule(rounds=3)).history[-1].accuracy["after_transfer"]
+        after = engine.run(method, fed, Schedule(rounds=SLOW.get(name, 3))).history[-1].accuracy["after_transfer"]
         assert sum(before) / 5 < 0.5
         assert sum(after) / 5 > 0.75
         assert min(after) > 1 / toy.CLASSES
@@ -165,7 +168,7 @@ class TestContract:
                 assert torch.equal(old[rows], new[rows]), field
                 if old.shape == (5, 5) and field not in OF_STORED_MODELS:
                     assert torch.equal(old[:, rows], new[:, rows]), field
-        if isinstance(method, Personal):  # of others, a part of what a client uses is everybody's
+        if type(method).personal is Personal.personal:  # of others, a part of what a client uses is everybody's
             assert found
             assert toy.same(method.personal(before, absent, fed), method.personal(after, absent, fed))
 

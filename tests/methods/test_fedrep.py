@@ -61,15 +61,15 @@ def test_bodies_are_averaged_by_images_and_heads_are_not() -> None:
     fed = toy.alike("conv", dtype="float64")
     after, report = FedRep().round(FedRep().init(fed), [3, 12], 1, fed)
     one, other = (report.after_local[n] for n in (3, 12))
-    assert set(after.body) == set(one) - set(HEAD["conv"])  # BatchNorm's statistics among them
-    for name, value in after.body.items():
+    assert set(after.common) == set(one) - set(HEAD["conv"])  # BatchNorm's statistics among them
+    for name, value in after.common.items():
         if value.is_floating_point():
             assert torch.allclose(value, (16 * one[name] + 9 * other[name]) / 25, rtol=0, atol=1e-14)
     found = FedRep().personal(after, EVERYONE, fed)
     for n in EVERYONE:
         head = report.after_local[n] if n in (3, 12) else fed.initial_model("conv")
         assert all(torch.equal(found[n][name], head[name]) for name in HEAD["conv"])
-        assert all(torch.equal(found[n][name], value) for name, value in after.body.items())
+        assert all(torch.equal(found[n][name], value) for name, value in after.common.items())
 
 
 def test_a_client_trains_on_from_its_own_head() -> None:

@@ -36,7 +36,7 @@ def test_what_is_compared_and_in_which_order() -> None:
     assert compared(one_architecture=True) == (
         *("kt_pfl_params", "fedavg", "per_fedavg", "pfedme"),
         *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
-        *("ditto", "fedrep", "apple"),
+        *("ditto", "fedrep", "apple", "fedper", "fedbn", "fedbabu"),
         "local",
     )
 
@@ -56,7 +56,7 @@ def test_methods_whose_epsilon_is_the_whole_story() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.private_data == TRAINING} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local", "scarlet"),
-        *("kt_pfl_params", "fedavg", "pfedhn"),
+        *("kt_pfl_params", "fedavg", "pfedhn", "fedper", "fedbn"),
     }
 
 

@@ -105,6 +105,9 @@ ONE_ARCHITECTURE = {
     "ditto": Preset(".ditto:Ditto"),
     "fedrep": Preset(".fedrep:FedRep"),
     "apple": Preset(".apple:APPLE"),
+    "fedper": Preset(".fedper:FedPer"),
+    "fedbn": Preset(".fedbn:FedBN"),
+    "fedbabu": Preset(".fedbabu:FedBABU"),
 }
 METHODS: dict[str, Preset] = ANY_ARCHITECTURES | ONE_ARCHITECTURE
 """By name: first those whose clients may differ in their architectures, then those whose clients may not."""

@@ -36,6 +36,7 @@ _ONE_ARCHITECTURE = (
 )
 _SPARE = ("#222222", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
 _SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
+_SPARE_HALF = 28  # from here on they are those of methods for one architecture
 
 _LABELS = (
     *("#332288", "#88ccee", "#44aa99", "#117733", "#999933"),
@@ -62,6 +63,7 @@ def look(method: str) -> Look:
     if method in alike and alike.index(method) < len(palette):
         return palette[alike.index(method)]
     place = alike.index(method) - len(palette) if method in alike else sum(method.encode())
+    place += _SPARE_HALF if kinds.get(method) else 0
     return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
 
 

@@ -169,6 +169,18 @@ class Proximal:
         return sgd(w, gradient(w, group[0]) + self.strength * (w - anchor), rate), anchor
 
 
+@dataclass(frozen=True)
+class Masked:
+    """Plain SGD of a part of a model: vectors are the model and ones for what may move, zeros for the rest."""
+
+    batches: int = 1
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Return w - η m ∘ g(w), and m."""
+        w, moves = vectors
+        return sgd(w, moves * gradient(w, group[0]), rate), moves
+
+
 def sgd(weights: Tensor, direction: Tensor, rate: float) -> Tensor:
     """Return w - η g, rounded as `sgd.step` rounds it."""
     return torch.sub(weights, direction, alpha=rate)

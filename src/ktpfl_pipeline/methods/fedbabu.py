@@ -1,0 +1,36 @@
+"""FedBABU: one model for all whose head stays as it was drawn; only the body is trained and averaged.
+
+Oh, Kim, Yun: FedBABU: Towards Enhanced Representation for Federated Image Classification, ICLR 2022, Algorithm 1,
+https://arxiv.org/abs/2106.06042. The head is the last linear layer.
+"""
+
+from dataclasses import dataclass
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.rules import Masked
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
+from ktpfl_pipeline.core.parts import head_names, mask
+from ktpfl_pipeline.core.weights import Models, average
+
+
+@dataclass(frozen=True)
+class FedBABU(Shared):
+    """Key idea: a body that is trained for a fixed head is the better start for everybody's fine-tuning.
+
+    The headline is the common model. Its paper fine-tunes it for each client: that is every method's column of adapted
+    models, and no privilege of this one.
+    """
+
+    title = "FedBABU"
+    private_data = "its own training rule"
+    own_step = True
+
+    def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
+        """Send the body, train it under the head that all have, average by the clients' numbers of samples."""
+        head = head_names(fed)
+        moves = 1.0 - mask(fed, head)
+        trained, _ = fed.train_by(Masked(), dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, (moves,)))
+        bodies: Models = {n: {name: trained[n][name] for name in state.model if name not in head} for n in cohort}
+        model = {**state.model, **average(list(bodies.values()), fed.data_weights(cohort))}
+        return SharedState(model), RoundReport(trained, exchange.both_ways(bodies))

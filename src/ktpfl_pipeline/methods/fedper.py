@@ -1,0 +1,22 @@
+"""FedPer: all clients share the body of a model and each has a head of its own; both are trained together.
+
+Arivazhagan, Aggarwal, Singh, Choudhary: Federated Learning with Personalization Layers, 2019, Algorithms 1 and 2,
+https://arxiv.org/abs/1912.00818. The personalization layers are the last linear one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.parts import PartlyShared, head_names
+
+
+@dataclass(frozen=True)
+class FedPer(PartlyShared):
+    """Key idea: the last layer knows whose data it is for, and need not be shared."""
+
+    title = "FedPer"
+
+    def own_names(self, fed: Federation) -> Iterable[str]:
+        """Return the head's."""
+        return head_names(fed)
