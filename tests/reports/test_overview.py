@@ -168,11 +168,12 @@ class TestTables:
         assert "rounds" not in common
         assert not overview.settings_table(columns(a=content())).rows
 
-    def test_every_number_names_its_runs(self, columns, two):
-        found = rows(overview.run_table(columns(**two)))
+    @pytest.mark.usefixtures("blank_figures")
+    def test_every_number_names_its_runs(self, two):
+        found = rows(overview.build(two).tables["runs"])
         assert len(found) == 2 * 3 * 3
-        assert found[0] == ["Fashion-MNIST, two labels", "KT-pFL", "89.0", "0", "00-kt_pfl"]
-        assert found[-1] == ["digits, all labels", "Local only", "89.0", "2", "02-local"]
+        assert found[0] == ["Fashion-MNIST, two labels", "KT-pFL", "0", "89.0", "00-kt_pfl"]
+        assert found[-1] == ["digits, all labels", "Local only", "2", "89.0", "02-local"]
 
 
 class TestRanks:

@@ -232,6 +232,10 @@ class TestDataFiles:
         assert row.minus_run_ids == "00-fedmd 01-fedmd 02-fedmd"
 
 
+def run_table(results):
+    return tables.runs([({"Method": result.title}, result) for result in results]).blocks[0]
+
+
 class TestOtherTables:
     def test_communication(self, study):
         assert row(tables.communication_table(study), "KT-pFL") == {
@@ -257,7 +261,7 @@ class TestOtherTables:
         assert (column(table, "Distill"), column(table, "Fine tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
-        runs = tables.run_table(study)
+        runs = run_table(study)
         assert column(runs, "Seed") == ["0", "1", "2"] * 3
         assert records(runs)[1] == {
             "Method": "KT-pFL",
@@ -269,7 +273,7 @@ class TestOtherTables:
         }
 
     def test_an_untracked_run(self, run):
-        assert column(tables.run_table([summarise([run()], {})]), "MLflow run") == ["–"]
+        assert column(run_table([summarise([run()], {})]), "MLflow run") == ["–"]
 
 
 class TestRenderings:

@@ -66,7 +66,7 @@ def build(
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results, settings), folded=True),
         Section("Appendix: the paper's numbers", [] if shown else [Notes(beside)], folded=True),
-        Section("Runs", [tables.run_table(results), Text(words.RUNS)], folded=True),
+        tables.runs([({"Method": result.title}, result) for result in results]),
     ]
     source = str(settings.get("private", {}).get("source", ""))
     return Report(

@@ -74,9 +74,9 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
     table = table if "Never sampled (%)" in table.columns else table.without("Sampled (%)")
     notes = {
         "Spread over clients": "standard deviation over the clients, in every seed.",
-        "Worst decile": f"mean over the {plural(max(1, clients // 10), 'client')} of lowest accuracy, in every seed.",
+        "Worst decile": f"mean over the lowest tenth ({plural(max(1, clients // 10), 'client')}), in every seed.",
         "Harmed": "share of the clients whose accuracy is below theirs with local-only and the same seed, by however "
-        "little. Of a method that does neither good nor harm that is about half.",
+        "little. Where a method does neither good nor harm, chance makes it about half.",
         "Sampled, never sampled": "clients that were in at least one round's cohort, and the others, which have what "
         "the server would send them today.",
     }

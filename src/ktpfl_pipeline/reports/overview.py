@@ -19,8 +19,9 @@ from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, percent
+from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
 from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.tables import runs
 from ktpfl_pipeline.reports.words import plain, plural, setting
 
 ONE = ", one architecture"
@@ -88,6 +89,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to look over; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
+    named = [({"Comparison": name, "Method": one.title}, one) for name, each in results.items() for one in each]
     hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
     sections = [
         Section("Accuracy", [accuracy_table(hetero)]),
@@ -103,7 +105,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.place}/report.html" for name, each in columns.items()})]),
-        Section("Runs", [run_table(columns), Text(words.RUNS)], folded=True),
+        runs(named, [HEADLINE]),
     ]
     return Report(
         name="overview",
@@ -225,20 +227,6 @@ def common_settings(columns: Columns) -> dict[str, str]:
     """Return the settings that all comparisons have in common."""
     first, *others = [words.settings(each.settings) for each in columns.values()]
     return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
-
-
-def run_table(columns: Columns) -> Table:
-    """Return one row for each method of each comparison: its accuracy with every seed, and the runs it came from."""
-    rows: list[dict[str, Entry]] = [
-        {
-            **{"Comparison": name, "Method": result.title, "Accuracy (%)": percent(mean), "Seed": str(seed)},
-            **{"MLflow run": run_id or NONE},
-        }
-        for name, each in columns.items()
-        for result in each.methods.values()
-        for seed, mean, run_id in zip(result.seeds, result.final[HEADLINE].per_seed, result.run_ids, strict=True)
-    ]
-    return Table.of("runs", rows)
 
 
 def _brief(comparison: Comparison) -> Table:

@@ -18,20 +18,10 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust
 from ktpfl_pipeline.reports import figures, skew, words
 from ktpfl_pipeline.reports.figures.traffic import predictions
-from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import (
-    NONE,
-    Entry,
-    Number,
-    accuracy,
-    interval,
-    mean,
-    percent,
-    small_megabytes,
-    weight,
-)
+from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
+from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import to_csv
+from ktpfl_pipeline.reports.tables import runs, to_csv
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -126,7 +116,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
-            Section("Runs", [run_table(rows, title), Text(words.RUNS)], folded=True),
+            runs([({"Method": row.result.title, title: row.value}, row.result) for row in rows], [HEADLINE]),
         ],
         brief=[main],
         data={"table.csv": to_csv([_csv(parameter, row) for row in rows])},
@@ -189,19 +179,6 @@ def _sized(rows: Sequence[Row]) -> bool:
         for other in rows
         if row.result.method == other.result.method
     )
-
-
-def run_table(rows: Sequence[Row], title: str) -> Table:
-    """Return one row a run: its method, value, seed and accuracy, and what finds it in MLflow."""
-    found: list[dict[str, Entry]] = [
-        {
-            **{"Method": row.result.title, title: row.value, "Seed": str(run.seed), "Test (%)": percent(reached)},
-            **{"MLflow run": run.run_id or NONE, "Settings key": run.key},
-        }
-        for row in rows
-        for run, reached in zip(row.result.runs, row.result.final[HEADLINE].per_seed, strict=True)
-    ]
-    return Table.of("runs", found)
 
 
 def summary(points: Sequence[Point], parameter: str) -> str:

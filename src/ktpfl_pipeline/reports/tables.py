@@ -9,8 +9,8 @@ from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, clear
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.reports import numbers, paper
-from ktpfl_pipeline.reports.model import Table
+from ktpfl_pipeline.reports import numbers, paper, words
+from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, mean, megabytes, percent
 from ktpfl_pipeline.reports.words import plain, point_title
 
@@ -150,18 +150,25 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     return Table.of("phases", rows, latex)
 
 
-def run_table(results: Sequence[MethodResult]) -> Table:
-    """Return one row a run: its seed, its accuracies, and what finds it in MLflow."""
+def runs(rows: Sequence[tuple[Mapping[str, Entry], MethodResult]], points: Sequence[str] = ORDER) -> Section:
+    """Return the section with one row a run: of what method, its seed, its accuracies, and what finds it in MLflow.
 
-    def row(result: MethodResult, place: int) -> dict[str, Entry]:
-        run, known = result.runs[place], {point: result.final.get(point) for point in ORDER}
+    Args:
+        rows: what stands first in a method's rows, and the method's result.
+        points: the evaluation points that are shown, where they are known.
+    """
+
+    def row(named: Mapping[str, Entry], result: MethodResult, place: int) -> dict[str, Entry]:
+        known = {point: result.final.get(point) for point in points}
         return {
-            **{"Method": result.title, "Seed": str(run.seed)},
+            **{**named, "Seed": str(result.seeds[place])},
             **{f"{point_title(name)} (%)": percent(by.per_seed[place]) if by else None for name, by in known.items()},
-            **{"MLflow run": run.run_id or NONE, "Settings key": run.key or NONE},
+            "MLflow run": result.run_ids[place] or NONE,
+            "Settings key": result.runs[place].key or NONE if result.runs else None,
         }
 
-    return Table.of("runs", [row(result, n) for result in results for n in range(len(result.runs))]).filled()
+    table = Table.of("runs", [row(*each, place) for each in rows for place in range(len(each[1].seeds))]).filled()
+    return Section("Runs", [table, Text(words.RUNS)], folded=True)
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
