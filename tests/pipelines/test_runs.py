@@ -24,6 +24,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
@@ -34,6 +35,7 @@ from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.nodes import resolve
+from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 
@@ -251,6 +253,21 @@ def test_newcomers_are_held_out_of_everything_but_what_is_told_of_them(data: Fed
     assert found.there[0] == run.history[-1].accuracy["after_transfer"]
     again = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
     assert (again.newcomers, again.history[-1].accuracy) == (found, run.history[-1].accuracy)
+
+
+def test_how_far_clients_can_be_relied_on_is_a_setting_and_told(data: FederatedData) -> None:
+    assert assemble(experiment(), data, 0).reliability == Reliability()
+    changes = {"availability": 0.5, "stragglers": {"share": 0.4}, "budgets": {"share": 0.2, "epochs": 0.5}}
+    settings = experiment(**changes)
+    assert assemble(settings, data, 0).reliability == Reliability(0.5, Stragglers(0.4, 1), Budgets(0.2, 0.5))
+    assert words.unreliable(settings.settings()) == [
+        "a sampled client shows up with probability 0.5",
+        "40 % of the clients are 1 round late",
+        "20 % of the clients take 50 % of the local epochs",
+    ]
+    assert words.unreliable(experiment().settings()) == []
+    with pytest.raises(InputError, match="stacked clients take the same epochs"):
+        experiment(budgets={"share": 0.2}, compute={"stacked": 2, "workers": 1})
 
 
 PRIVATE: dict[str, Any] = {"architectures": ["mlp"], "training": {"privacy": {"noise_multiplier": 1.0}}}

@@ -10,6 +10,8 @@ EXPERIMENT: dict[str, Any] = {
     "participation": 0.8,
     "evaluation": {"closing_round": False},
     "adversaries": {"share": 0.0},
+    "stragglers": {"share": 0.0},
+    "budgets": {"share": 0.0},
     "architectures": ["lenet", "mlp"],
     "private": {"source": "digits", "classes": None},
     "public": {"source": "open_part", "share": 0.3, "batch": 60},

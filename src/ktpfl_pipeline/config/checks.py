@@ -194,6 +194,16 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
         )
 
 
+def check_budgets(name: str, experiment: Experiment) -> None:
+    """Check for no budgets beside stacked clients, who take the same steps together."""
+    stacked = experiment.compute.stacked
+    if experiment.budgets.share and stacked > 1:
+        raise InputError(
+            f"{name}.budgets.share is {experiment.budgets.share:g} beside {name}.compute.stacked, {stacked}, and "
+            f"stacked clients take the same epochs: put {name}.compute.stacked to 1, or {name}.budgets.share to 0."
+        )
+
+
 def check_newcomers(name: str, experiment: Experiment) -> None:
     """Check that clients can be held out, and that what they are judged by goes with the other settings."""
     share = experiment.newcomers

@@ -87,6 +87,7 @@ def parse(name: str, values: Any) -> Experiment:
     checks.check_methods(name, experiment, [])
     checks.check_privacy(name, experiment)
     checks.check_newcomers(name, experiment)
+    checks.check_budgets(name, experiment)
     for method, hyperparameters in experiment.methods.items():
         create_method(method, hyperparameters, f"{name}.methods.{method}")
     return experiment

@@ -256,6 +256,20 @@ class Evaluation(Settings):
         return tuple(sorted({of_round if each == "E" else int(each) for each in self.adapt_epochs} - {0}))
 
 
+class Stragglers(Settings):
+    """Clients whose uploads arrive late."""
+
+    share: Chance = 0.0
+    delay: Count = 1
+
+
+class Budgets(Settings):
+    """Clients that cannot afford all epochs of local training."""
+
+    share: Chance = 0.0
+    epochs: Annotated[float, Field(gt=0, le=1)] = 0.25
+
+
 def _number_of_workers(value: Any) -> Any:
     if value != "auto" and not (type(value) is int and 1 <= value <= 256):
         raise ValueError("should be auto or a whole number from 1 to 256")
@@ -288,6 +302,9 @@ class Experiment(Settings):
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()
+    availability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    stragglers: Stragglers = Stragglers()
+    budgets: Budgets = Budgets()
     newcomers: Annotated[float, Field(ge=0, lt=1)] = 0.0
     architectures: Architectures = ["mlp"]
     pretrained: dict[str, str] = {}

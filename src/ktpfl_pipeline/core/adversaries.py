@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.reliability import drawn
 
 FACTOR = -10.0
 """Of ``scaled``: nearly all of the mass goes to the class that the model thinks the least of."""
@@ -34,9 +34,7 @@ class Adversaries:
 
     def among(self, clients: Iterable[int], seed: int) -> list[int]:
         """Return the ids of the adversaries, ascending; with a larger share, those of a smaller one are among them."""
-        ids = sorted(clients)
-        order = torch.randperm(len(ids), generator=rng.stream(seed, "adversaries")).tolist()
-        return sorted(ids[place] for place in order[: round(self.share * len(ids))])
+        return drawn("adversaries", self.share, clients, seed)
 
     def uploaded(self, logits: Tensor, stream: torch.Generator) -> Tensor:
         """Return what an adversary uploads in the place of its logits, (B, K); noise is drawn from `stream`."""

@@ -16,6 +16,7 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, div
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
+from ktpfl_pipeline.core.reliability import waiting
 from ktpfl_pipeline.core.weights import opened
 
 State = TypeVar("State")
@@ -139,12 +140,16 @@ def _run(
     for t in range(len(history) + 1, schedule.rounds + 1):
         fed.log.start_round()
         start = time.perf_counter()
-        cohort = sample_cohort(fed, schedule.share(t), t)
-        before = state
-        state, report, cohort, skipped = _round(method, before, cohort, t, fed)
+        cohort, absent, late = _turnout(method, sample_cohort(fed, schedule.share(t), t), t, fed, history)
+        before, skipped = state, list[int]()
+        if cohort:
+            state, report, cohort, skipped = _round(method, before, cohort, t, fed)
+        else:
+            logger.warning("Nobody showed up in round %d; nothing changes.", t)
+            report = RoundReport({}, {}, matrices[-1] if matrices else None)
         loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
         traffic = {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
-        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=traffic)
+        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=traffic, absent=absent, late=late)
         if t in evaluations:
             earlier = history[-1].accuracy.get("after_transfer", []) if history else []
             adapt = adapted if t in evaluations[-LAST:] else ()
@@ -160,7 +165,8 @@ def _run(
         if fed.training.privacy is not None:
             history[-1] = replace(record, epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
-            matrices = [*matrices, report.coefficients.float().cpu()]
+            now = report.coefficients.float().cpu()
+            matrices = [*matrices, *[now] * (t - len(matrices))]  # nobody may have shown up in the first rounds
         fed.client_states.end_round()
         if checkpoint_file is not None:
             _save(checkpoint_file, settings, state, history, matrices, fed.client_states)
@@ -210,13 +216,34 @@ def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
     return [client.id for client in fed.clients if client.id in chosen]
 
 
+def _turnout(
+    method: Method[Any], sampled: list[int], t: int, fed: Federation, history: list[RoundRecord]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return who of the sampled clients takes part in round t, who did not show up, and who is late.
+
+    Late predictions are of some use still (`exchange`), so stragglers take part where clients upload them. Where they
+    upload something else, a straggler sits out until its last upload has arrived. Where they upload nothing, nobody is
+    late.
+    """
+    absent = fed.reliability.absent(sampled, t, fed.seed)
+    here = [n for n in sampled if n not in absent]
+    if not method.exchanges:
+        return here, absent, []
+    late = [n for n in here if n in fed.straggler_ids]
+    if "predictions" in method.exchanges:
+        return here, absent, late
+    late = waiting(late, fed.reliability.stragglers.delay, [record.cohort for record in history])
+    return [n for n in here if n not in late], absent, late
+
+
 def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
     """Return each client's ε after these rounds; training that diverged has been seen, and counts."""
     settings = fed.training
     assert settings.privacy is not None
-    rounds = [sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id]
+    rounds = {n: sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id}
+    epochs = [taken * fed.affordable(n, settings.epochs) for n, taken in rounds.items()]
     samples = [len(client.train) for client in fed.clients]
-    return privacy.spent(settings.privacy, samples, rounds, settings.epochs, settings.batch_size)
+    return privacy.spent(settings.privacy, samples, epochs, 1, settings.batch_size)
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:

@@ -66,7 +66,21 @@ def train_and_predict(
     if not len(batch):
         nothing = torch.zeros(len(cohort), 0, fed.classes, dtype=torch.float64, device=fed.device)
         return Upload(trained, batch, nothing, nothing, dict.fromkeys(cohort, 0))
-    return _uploaded(fed, trained, batch, fed.logits(trained, batch, t), t, chosen)
+    return _uploaded(fed, trained, batch, fed.logits(_arriving(fed, models, trained), batch, t), t, chosen)
+
+
+def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
+    """Return the models whose predictions arrive now: of a straggler the one that it trained `delay` turns ago.
+
+    A turn is a round in which it takes part; before it has had so many, it predicts with its oldest.
+    """
+    slow, states = [n for n in trained if n in fed.straggler_ids], fed.client_states
+    arriving = dict(trained)
+    for age in range(1, fed.reliability.stragglers.delay + 1):  # what each knew moves on by one turn
+        newer = {n: arriving[n] for n in slow}
+        arriving |= {n: states.before(f"late {age}", n) or models[n] for n in slow}
+        states.add(f"late {age}", newer)
+    return arriving
 
 
 def _uploaded(

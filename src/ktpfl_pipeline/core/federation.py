@@ -123,7 +123,10 @@ class Federation(Setting):
         """
         self._check_plain()
         given, passes = others or {}, self.training.epochs if epochs is None else epochs
-        calls = {n: (params, rule, given.get(n, ()), t, passes, None, part) for n, params in models.items()}
+        calls = {
+            n: (params, rule, given.get(n, ()), t, self.affordable(n, passes), None, part)
+            for n, params in models.items()
+        }
         before = {n: (params, given.get(n, ())) for n, params in models.items()}
         found = self.run_training("train", rules.train, calls, before, uses="trains by a rule of its own")
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}

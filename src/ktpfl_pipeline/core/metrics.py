@@ -59,7 +59,7 @@ class RoundRecord:
 
     Attributes:
         round: t, from 1.
-        cohort: ids of the clients that took part.
+        cohort: ids of the clients that took part; nobody, where nobody showed up.
         accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split), ``validation`` (validation
             split, after transfer) and, in the last evaluations, ``adapted_<e>`` (test split, after transfer and e
             further epochs of local training, thrown away): one value in 0..1 per client of the federation, in order;
@@ -75,6 +75,9 @@ class RoundRecord:
         seconds: wall time by phase.
         diverged: ids of the clients whose training diverged, and that sat the round out for it (they are not in
             `cohort`) or were given back their weights of before.
+        absent: ids of the clients that were sampled and did not show up.
+        late: ids of stragglers that were sampled: in the cohort, with stale predictions, or outside it, because their
+            last upload was still on its way.
         epsilon: with private local training, what each client of the federation, in order, has spent so far.
     """
 
@@ -87,7 +90,14 @@ class RoundRecord:
     work: dict[str, list[float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     diverged: list[int] = field(default_factory=list)
+    absent: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
     epsilon: list[float] = field(default_factory=list)
+
+    @property
+    def sampled(self) -> set[int]:
+        """Ids of the clients that were drawn for the round, whether they then took part or not."""
+        return {*self.cohort, *self.diverged, *self.absent, *self.late}
 
 
 def mean(values: list[float]) -> float:

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.evaluation import adapted
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS
+from ktpfl_pipeline.core.reliability import drawn
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.weights import opened
 
@@ -49,8 +47,7 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
             f"newcomers is {share:g}, which is {size} of {len(ids)} clients; take a share that holds at least one "
             "client out and leaves at least one, or 0."
         )
-    order = torch.randperm(len(ids), generator=rng.stream(seed, "newcomers")).tolist()
-    return sorted(ids[place] for place in order[:size])
+    return drawn("newcomers", share, ids, seed)
 
 
 def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Client], epochs: Sequence[int]) -> Newcomers:

@@ -4,7 +4,7 @@ Client operations and executors know this and no more; `Federation` adds the ope
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.privacy import Privacy, check_delta, check_possible, load_opacus
 from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.reliability import Reliability, drawn
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 
 Split = Literal["train", "validation", "test"]
@@ -107,6 +108,7 @@ class Setting:
             ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
             training.
         adversaries: how many clients upload false predictions, and which.
+        reliability: who drops out of rounds, comes late, or trains less.
         knowledge: how predictions travel.
 
     Raises:
@@ -127,6 +129,7 @@ class Setting:
     public_transport: PublicTransport = "uint8"
     on_divergence: OnDivergence = "stop"
     adversaries: Adversaries = field(default_factory=Adversaries)
+    reliability: Reliability = field(default_factory=Reliability)
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
@@ -158,6 +161,26 @@ class Setting:
     def adversary_ids(self) -> list[int]:
         """Ids of the clients that upload false predictions, ascending."""
         return self.adversaries.among(self.by_id, self.seed)
+
+    @cached_property
+    def straggler_ids(self) -> list[int]:
+        """Ids of the clients whose uploads arrive late, ascending."""
+        return drawn("stragglers", self.reliability.stragglers.share, self.by_id, self.seed)
+
+    @cached_property
+    def budgeted_ids(self) -> list[int]:
+        """Ids of the clients that cannot afford all epochs, ascending."""
+        return drawn("budgets", self.reliability.budgets.share, self.by_id, self.seed)
+
+    def affordable(self, n: int, epochs: int) -> int:
+        """Return how many of so many epochs of local training client n takes: all, or what its budget allows."""
+        if n not in self.budgeted_ids:
+            return epochs
+        return max(min(1, epochs), round(self.reliability.budgets.epochs * epochs))
+
+    def training_of(self, n: int) -> LocalTraining:
+        """Return how client n trains in a round: as all do, within its budget."""
+        return replace(self.training, epochs=self.affordable(n, self.training.epochs))
 
     @cached_property
     def device(self) -> torch.device:

@@ -116,5 +116,7 @@ def train_client(
         return own.loss(logits, batch) + weight * (listened * counted[labels]).mean()
 
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        value = descend(space, module, loss, len(own), setting.training, t, setting.stream("private shuffle", t, n))
+        value = descend(
+            space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)
+        )
     return Outcome((params_of(module), sums / counts.clamp_min(1.0)[:, None], counts > 0), value)

@@ -135,7 +135,7 @@ def train_client(
         epochs: in place of E.
     """
     setting, own = space.setting, PrivateSamples(space, n, t, n)
-    recipe = setting.training if epochs is None else replace(setting.training, epochs=epochs)
+    recipe = setting.training_of(n) if epochs is None else replace(setting.training, epochs=epochs)
     module = space.module(n, params).train()
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 

@@ -107,5 +107,5 @@ def train_pair(
 
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         both, shuffle = torch.nn.ModuleList([module, companion]), setting.stream("private shuffle", t, n)
-        value = descend(space, both, loss, len(samples), setting.training, t, shuffle)
+        value = descend(space, both, loss, len(samples), setting.training_of(n), t, shuffle)
     return Outcome((params_of(module), params_of(companion)), value)

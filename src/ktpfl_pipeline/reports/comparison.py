@@ -113,7 +113,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     main, adversaries = subject(results), settings.get("adversaries", {})
     first, source = main.runs[0].history[0], str(settings.get("private", {}).get("source", ""))
     models = Counter(map(architecture_title, main.runs[0].architectures))
-    present, share, kind = len({*first.cohort, *first.diverged}), adversaries.get("share"), adversaries.get("kind")
+    present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
     diverged = {r.title: sum(len(t.diverged) for run in r.runs for t in run.history) for r in results}
     told = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
@@ -127,6 +127,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         f"{100 * share:g} % of the clients are adversaries and upload {kind} predictions; means are over the others"
         if share
         else "",
+        *words.unreliable(settings),
         f"training diverged and a client was skipped or restored: {told}" if told else "",
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
     ]
@@ -207,7 +208,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
     main, seeds = subject(results), max(len(result.seeds) for result in results)
     mean, run = over_seeds(seeds), main.runs[0]
     one_deal = len({str(each.label_counts) for each in main.runs}) == 1
-    thick, present = " and ".join(result.title for result in chief(results)), len(run.history[0].cohort)
+    thick, present = " and ".join(result.title for result in chief(results)), len(run.history[0].sampled)
     curves = (
         f"Mean test accuracy over the clients by round{mean}. Solid: at the end of the round, after transfer. Dashed: "
         f"after local training, before that. Bands: the range over seeds. Thick: {thick}"

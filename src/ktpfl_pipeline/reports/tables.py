@@ -207,7 +207,12 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
         for t in run.history:
             traffic = {category: sum(t.traffic.get(category, [])) for category in run.traffic}
-            row = {"round": t.round, **run.means(t), **_bytes(traffic), "diverged": len(t.diverged)}
+            row = {
+                "round": t.round,
+                **run.means(t),
+                **_bytes(traffic),
+                **{name: len(getattr(t, name)) for name in ("diverged", "absent", "late")},
+            }
             files["rounds.csv"].append({**ids, **row})
         check: Any = run.theorem
         for client, architecture in enumerate(run.architectures):

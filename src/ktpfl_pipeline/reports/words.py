@@ -44,6 +44,27 @@ def listed_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
+def unreliable(settings: Mapping[str, Any]) -> list[str]:
+    """Return how far an experiment's clients cannot be relied on, and how many are held out."""
+    late, poor = settings.get("stragglers", {}), settings.get("budgets", {})
+    chance, held = settings.get("availability", 1.0), settings.get("newcomers", 0.0)
+    told = {
+        f"a sampled client shows up with probability {chance:g}": chance < 1,
+        f"{_percent(late.get('share', 0))} of the clients are {plural(late.get('delay', 1), 'round')} late": late.get(
+            "share"
+        ),
+        f"{_percent(poor.get('share', 0))} of the clients take {_percent(poor.get('epochs', 1))} of the local epochs": (
+            poor.get("share")
+        ),
+        f"{_percent(held)} of the clients are newcomers, who join after the last round": held,
+    }
+    return [words for words, so in told.items() if so]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
+
+
 def over_seeds(seeds: int) -> str:
     """Return what a caption says of several seeds: ``, mean over 3 seeds``."""
     return f", mean over {seeds} seeds" if seeds > 1 else ""

@@ -248,6 +248,6 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
         **{f"loss/{phase}": mean(values) for phase, values in record.loss.items()},
         **{f"bytes/{category}": float(sum(values)) for category, values in record.traffic.items()},
         **{f"seconds/{phase}": value for phase, value in record.seconds.items()},
-        **({"diverged": float(len(record.diverged))} if record.diverged else {}),
+        **{name: float(len(ids)) for name in ("diverged", "absent", "late") if (ids := getattr(record, name))},
         **({"privacy/epsilon": max(record.epsilon)} if record.epsilon else {}),
     }

@@ -22,7 +22,19 @@ SECTIONS = {
     "Traffic and time": ("final/megabytes", "seconds/round"),
 }
 """What is shown first: metrics by section."""
-FOLDED = ("accuracy", "bytes", "diverged", "final", "loss", "privacy", "seconds", "Model metrics", "System metrics")
+FOLDED = (
+    "accuracy",
+    "bytes",
+    "diverged",
+    "absent",
+    "late",
+    "final",
+    "loss",
+    "privacy",
+    "seconds",
+    "Model metrics",
+    "System metrics",
+)
 """Sections that MLflow itself makes of what `SECTIONS` does not show."""
 MOST = 100
 """Groups of runs that a chart of bars shows; MLflow's default is 10."""

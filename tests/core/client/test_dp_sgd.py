@@ -24,6 +24,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.core.reliability import Budgets, Reliability
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, create
@@ -197,6 +198,13 @@ class TestRun:
         stacked = toy.again(fed, executor=StackedExecutor(5))
         models = fed.initial_models()
         assert toy.same(fed.train(models, 1), stacked.train(models, 1))
+
+    def test_epsilon_counts_the_epochs_that_a_budget_allows(self) -> None:
+        fed = federation(Privacy(1.0), 8, epochs=2, reliability=Reliability(budgets=Budgets(0.4, 0.5)))
+        (record,) = engine.run(create("local"), fed, Schedule(1)).history
+        epochs = [1 if n in fed.budgeted_ids else 2 for n in fed.by_id]
+        assert sorted(epochs) == [1, 1, 2, 2, 2]
+        assert record.epsilon == privacy.spent(Privacy(1.0), toy.SIZES, epochs, 1, 8)
 
     def test_a_client_that_sat_out_for_diverging_has_trained(self) -> None:
         fed = federation(Privacy(1.0), 8, executor=toy.Diverging(11), on_divergence="skip")

@@ -33,7 +33,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     from opacus.optimizers import DPOptimizer
 
     setting, own = space.setting, PrivateSamples(space, n, t, n)
-    settings, privacy = setting.training, setting.training.privacy
+    settings, privacy = setting.training_of(n), setting.training.privacy
     assert privacy is not None
     module = space.module(n, params).train()
     steps, share = sampling(len(own), settings.batch_size)

@@ -106,7 +106,9 @@ def train_wearing(space: Workspace, n: int, params: Params, head: Params, t: int
         def loss(batch: Tensor) -> Tensor:
             return own.loss(module(own.inputs(batch)), batch)
 
-        value = descend(space, module, loss, len(own), setting.training, t, setting.stream("private shuffle", t, n))
+        value = descend(
+            space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)
+        )
         trained = params_of(common)
     return Outcome((fitted(params_of(module), name, trained), trained), value)
 

@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
     """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
-    settings, own = space.setting.training, PrivateSamples(space, n, t, n)
+    settings, own = space.setting.training_of(n), PrivateSamples(space, n, t, n)
     settings = settings if epochs is None else replace(settings, epochs=epochs)
     module = space.module(n, params).train()
 

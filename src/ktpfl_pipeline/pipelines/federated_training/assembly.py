@@ -10,6 +10,7 @@ from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.newcomers import held_out
+from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers
 from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data.federated import FederatedData
 
@@ -39,6 +40,11 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
         adversaries=Adversaries(**experiment.adversaries.model_dump()),
+        reliability=Reliability(
+            experiment.availability,
+            Stragglers(**experiment.stragglers.model_dump()),
+            Budgets(**experiment.budgets.model_dump()),
+        ),
         knowledge=Knowledge(**experiment.knowledge.model_dump()),
         executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
     )
