@@ -227,11 +227,11 @@ def _turnout(
     """
     absent = fed.reliability.absent(sampled, t, fed.seed)
     here = [n for n in sampled if n not in absent]
+    late = [n for n in here if n in fed.straggler_ids]
+    if not late or "predictions" in method.exchanges:
+        return here, absent, late
     if not method.exchanges:
         return here, absent, []
-    late = [n for n in here if n in fed.straggler_ids]
-    if "predictions" in method.exchanges:
-        return here, absent, late
     late = waiting(late, fed.reliability.stragglers.delay, [record.cohort for record in history])
     return [n for n in here if n not in late], absent, late
 
