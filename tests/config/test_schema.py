@@ -419,7 +419,7 @@ class TestTune:
     def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
         experiment = parsing.parse("mine", EXPERIMENT)
         applied = self.parsed().applied(experiment)
-        judged = {**experiment.shared()["evaluation"], "adapt_epochs": [0]}
+        judged = {**experiment.shared()["evaluation"], "adapt_epochs": [0], "global_samples": 0}
         expected = {"seeds": [100], "theorem_samples": 0, "evaluation": judged}
         assert applied.shared() == {**experiment.shared(), **expected}
 

@@ -2,11 +2,12 @@
 
 import logging
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import toy
 
 from ktpfl_pipeline.core import engine
@@ -101,3 +102,41 @@ class TestClosingRound:
         )
         assert closing_round == [*plain[:2], list(toy.IDS)]
         assert [len(cohort) for cohort in plain] == [2, 2, 2]
+
+
+class TestMeasures:
+    def test_of_the_models_after_transfer_on_their_clients_test_images(self) -> None:
+        fed, method = toy.federation(), KTpFL()
+        found = engine.run(method, fed, Schedule(rounds=2, participation=0.6))
+        evaluations = fed.evaluate(method.personal(found.state, toy.IDS, fed), "test").values()
+        for name, values in found.history[-1].measures.items():
+            assert values == [getattr(evaluation, name) for evaluation in evaluations]
+        assert set(found.history[0].measures) == {"balanced_accuracy", "macro_f1", "calibration_error"}
+
+    def test_stacked_clients_have_the_same(self) -> None:
+        """Up to rounding, and though they have test splits of unequal size."""
+        fed = toy.alike()
+        longer = replace(fed.clients[0], test=toy.samples(21, seed=5))
+        fed = toy.again(fed, clients=(longer, *fed.clients[1:]))
+        models = fed.train(fed.initial_models(), 1)
+        one = fed.evaluate(models, "test")
+        other = toy.again(fed, executor=StackedExecutor(5)).evaluate(models, "test")
+        for n in models:
+            assert asdict(other[n]) == pytest.approx(asdict(one[n]), abs=1e-6)
+
+    def test_global_accuracy_is_on_all_clients_test_images_at_the_last_evaluation(self) -> None:
+        fed = toy.alike()
+        found = engine.run(FedAvg(), fed, Schedule(rounds=2, global_samples=10_000))
+        assert "global_accuracy" not in found.history[0].measures
+        local = found.history[1].accuracy["after_transfer"]  # of one model, on splits of equal size
+        assert found.history[1].measures["global_accuracy"] == pytest.approx([sum(local) / 5] * 5, abs=1e-12)
+
+    def test_a_pool_of_some_has_each_clients_own_images(self) -> None:
+        fed = toy.alike()
+        pool, whole = fed.pooled_test(20), fed.pooled_test(75)
+        owned = {image.numpy().tobytes() for client in fed.clients for image in client.test.inputs}
+        assert len(pool) == 20
+        assert {image.numpy().tobytes() for image in pool.inputs} < owned
+        assert {image.numpy().tobytes() for image in whole.inputs} == owned
+        assert sorted(whole.labels.tolist()) == sorted(torch.cat([c.test.labels for c in fed.clients]).tolist())
+        assert toy.same(pool, fed.pooled_test(20))

@@ -1,11 +1,16 @@
 """Local-only training: the model of each client is what one client training alone would get."""
 
+import pytest
 import toy
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.metrics import LEDGERS
-from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.methods.local import Local, LocalMatched
 
 
 def test_is_local_sgd_round_after_round() -> None:
@@ -43,3 +48,34 @@ def test_nothing_comes_back_after_local_training() -> None:
     run = engine.run(Local(), toy.federation(), Schedule(rounds=3, participation=0.6))
     for record in run.history:
         assert record.accuracy["after_local"] == record.accuracy["after_transfer"]
+
+
+class TestMatchedWork:
+    def test_epochs_are_those_of_the_work_rounded_up(self) -> None:
+        """E = 2, and 13 public images for clients with 16, 17, 20, 9 and 14 of their own."""
+        fed = toy.federation()
+        assert [LocalMatched().epochs(n, fed) for n in toy.IDS] == [3, 3, 3, 4, 3]
+        assert [LocalMatched(work=2.2, public=False).epochs(n, fed) for n in toy.IDS] == [5] * 5
+
+    @pytest.mark.parametrize("stacked", [False, True])
+    def test_each_client_trains_for_its_own_epochs(self, stacked: bool) -> None:
+        fed = toy.alike(executor=StackedExecutor(5)) if stacked else toy.alike()
+        run = engine.run(LocalMatched(), fed, Schedule(rounds=1))
+        initial = fed.initial_models()
+        for n, size in zip(toy.IDS, toy.SIZES, strict=True):
+            epochs = 4 if size == 9 else 3
+            longer = toy.alike(training=LocalTraining(epochs=epochs, batch_size=8, learning_rate=0.1))
+            assert toy.same(run.state.models[n], longer.train({n: initial[n]}, 1)[n])
+            assert run.history[0].work["samples"][toy.IDS.index(n)] == epochs * size
+
+    def test_with_its_own_epochs_alone_it_is_local_only(self) -> None:
+        matched, alone = (
+            engine.run(method, toy.federation(), Schedule(rounds=2, participation=0.6))
+            for method in (LocalMatched(work=1.0, public=False), Local())
+        )
+        assert toy.same(matched.state, alone.state)
+
+    def test_private_training_counts_its_epochs_by_itself(self) -> None:
+        fed = toy.alike(training=LocalTraining(epochs=1, privacy=Privacy(1.0)))
+        with pytest.raises(InputError, match="this method trains for more epochs than others"):
+            engine.run(LocalMatched(), fed, Schedule(rounds=1))

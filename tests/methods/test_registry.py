@@ -31,24 +31,27 @@ def test_what_is_compared_and_in_which_order() -> None:
         *("fedmd", "feddf", "feddf_soft"),
         *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fml"),
         *("scarlet", "selective_fd"),
-        "local",
+        *("local_matched", "local"),
     )
     assert compared(one_architecture=True) == (
         *("kt_pfl_params", "fedavg", "per_fedavg", "pfedme"),
         *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
         *("ditto", "fedrep", "apple", "fedper", "fedbn", "fedbabu"),
-        "local",
+        *("local_5x", "local"),
     )
 
 
 def test_the_registry_knows_which_methods_need_one_architecture() -> None:
-    assert set(ONE_ARCHITECTURE) == {name for name, preset in METHODS.items() if preset.kind.one_architecture}
+    assert set(ONE_ARCHITECTURE) - {"local_5x"} == {
+        name for name, preset in METHODS.items() if preset.kind.one_architecture
+    }
 
 
 def test_methods_on_predictions_alone() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.exchanges <= {"predictions"}} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf_soft", "ds_fl", "comet", "local", "scarlet", "selective_fd"),
+        *("fedmd", "feddf_soft", "ds_fl", "comet", "scarlet", "selective_fd"),
+        *("local", "local_matched", "local_5x"),
     }
 
 

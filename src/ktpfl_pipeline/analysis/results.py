@@ -109,6 +109,8 @@ class FinishedRun(_Kept):
         names: (N,) what the source calls the clients; empty where a scheme dealt out its samples.
         ids: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1.
         newcomers: what became of clients that were held out, which nothing else counts; None without them.
+        memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
+            it is not known.
     """
 
     experiment: str
@@ -132,6 +134,7 @@ class FinishedRun(_Kept):
     names: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     newcomers: Newcomers | None = None
+    memory: list[int] = field(default_factory=list)
 
     @property
     def evaluated(self) -> list[RoundRecord]:

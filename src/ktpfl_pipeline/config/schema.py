@@ -249,6 +249,7 @@ class Evaluation(Settings):
     """What is measured of every method's models beside their accuracy as they are."""
 
     adapt_epochs: Annotated[list[int | Literal["E"]], BeforeValidator(_as_epochs)] = [0, 1, "E"]
+    global_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1000
     closing_round: bool = False
 
     def epochs(self, of_round: int) -> tuple[int, ...]:
@@ -390,5 +391,5 @@ class Tune(Settings):
 
     def applied(self, experiment: Experiment) -> Experiment:
         """Return the experiment as its trials run it: with the tuning's seeds, and nothing that only a report shows."""
-        judged = experiment.evaluation.model_copy(update={"adapt_epochs": [0]})
+        judged = experiment.evaluation.model_copy(update={"adapt_epochs": [0], "global_samples": 0})
         return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0, "evaluation": judged})

@@ -34,6 +34,7 @@ class Schedule:
     participation: float = 1.0  # r: the share of clients in each round's cohort
     evaluate_every: int = 1  # rounds; the last round is always evaluated
     adapt_epochs: tuple[int, ...] = ()  # further epochs after which models are evaluated too, in the last evaluations
+    global_samples: int = 0  # of all clients' test samples, at most so many on which models are evaluated at the end
     closing_round: bool = False  # whether all clients take part in the last round
 
     def share(self, t: int) -> float:
@@ -129,7 +130,7 @@ def _run(
     tell: Callable[[RoundRecord], None],
 ) -> Run:
     """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
-    memory, evaluations = evaluation.Memory(), schedule.evaluations
+    memory, evaluations, pooled = evaluation.Memory(), schedule.evaluations, schedule.global_samples > 0
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
     adapted = schedule.adapt_epochs
     if adapted and fed.training.privacy is not None:
@@ -149,12 +150,17 @@ def _run(
             report = RoundReport({}, {}, matrices[-1] if matrices else None)
         loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
         traffic = {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
-        record = RoundRecord(round=t, cohort=cohort, loss=loss, traffic=traffic, absent=absent, late=late)
+        record = RoundRecord(
+            round=t, cohort=cohort, loss=loss, traffic=traffic, work=fed.work(cohort), absent=absent, late=late
+        )
         if t in evaluations:
             earlier = history[-1].accuracy.get("after_transfer", []) if history else []
-            adapt = adapted if t in evaluations[-LAST:] else ()
+            beside = evaluation.Beside(
+                adapt=adapted if t in evaluations[-LAST:] else (),
+                pool=fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None,
+            )
             try:
-                record = evaluation.evaluate(record, method, before, state, report, fed, memory, earlier, adapt)
+                record = evaluation.evaluate(record, method, before, state, report, fed, memory, earlier, beside)
             except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
                 raise diverged(error.found, t) from None
         spent = time.perf_counter() - start

@@ -6,16 +6,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import ADAPTED, Evaluation, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, MEASURES, Evaluation, RoundRecord
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 
 State = TypeVar("State")
 AT_ONCE = 20
 """Clients whose models are there at once for an evaluation: memory, not results."""
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """What an evaluation measures beside the models as they are on their own clients' samples.
+
+    No memory is asked for models that are adapted: stacked clients round by who is computed beside them, and a run that
+    is resumed must equal one that was not.
+
+    Attributes:
+        adapt: epochs of local training after which models are evaluated too.
+        pool: samples of all clients on which every model is evaluated; None for none.
+    """
+
+    adapt: Sequence[int] = ()
+    pool: LabelledDataset | None = None
 
 
 @dataclass
@@ -54,14 +71,14 @@ def evaluate(
     fed: Federation,
     memory: Memory,
     earlier: list[float],
-    adapt: Sequence[int] = (),
+    beside: Beside,
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
     A few clients at a time: models that `personal` makes and nobody keeps must not all be there at once.
 
     Args:
-        record: of the round, to which accuracies and the test loss are added.
+        record: of the round, to which accuracies, measures and the test loss are added.
         method: whose models are evaluated.
         before: the state that the round began with.
         after: the state that it ended with.
@@ -70,8 +87,7 @@ def evaluate(
         memory: of the evaluations before.
         earlier: the accuracy of all clients at the end of the round before, where that was evaluated: a client outside
             the cohort has it still.
-        adapt: epochs of local training after which models are evaluated too. No memory is asked for these: stacked
-            clients round by who is computed beside them, and a run that is resumed must equal one that was not.
+        beside: what else is measured.
 
     Raises:
         DivergedError: if a model's test loss is not finite, though its weights may be.
@@ -83,9 +99,10 @@ def evaluate(
         "after_local",
         "after_transfer",
         *(("validation",) if validated else ()),
-        *(f"{ADAPTED}{e}" for e in adapt),
+        *(f"{ADAPTED}{e}" for e in beside.adapt),
     )
     accuracy: dict[str, list[float]] = {point: [] for point in points}
+    measured: dict[str, list[float]] = {name: [] for name in MEASURES}
     loss: list[float] = []
     for start in range(0, len(everyone), AT_ONCE):
         some = everyone[start : start + AT_ONCE]
@@ -101,12 +118,16 @@ def evaluate(
         if validated:
             validation = memory.evaluate(fed, personal, "validation")
             accuracy["validation"] += [validation[n].accuracy for n in some]
-        for e in adapt:
+        for name in MEASURES:
+            measured[name] += [getattr(test[n], name) for n in some]
+        if beside.pool is not None:
+            measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, beside.pool))
+        for e in beside.adapt:
             accuracy[f"{ADAPTED}{e}"] += adapted(fed, personal, e)
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
-    return replace(record, accuracy=accuracy, loss={**record.loss, "test": loss})
+    return replace(record, accuracy=accuracy, measures=measured, loss={**record.loss, "test": loss})
 
 
 def adapted(fed: Federation, models: Models, epochs: int) -> list[float]:

@@ -5,8 +5,10 @@ Batches, devices and dtypes exist only behind these operations (`client/`, one c
 
 import logging
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
+from ktpfl_pipeline.core.work import BACKPROPAGATION, Cost, cost_of
 
 logger = logging.getLogger(__name__)
 WEIGHS = "weighs models on private samples"
@@ -38,12 +41,14 @@ class RoundLog:
         losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
         seconds: wall time by phase.
         restored: clients that were restored to their weights from before a training that diverged.
+        samples: how many each client has backpropagated in this round, by architecture.
     """
 
     progress: Progress = silent
     losses: dict[str, dict[int | str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     restored: set[int] = field(default_factory=set)
+    samples: dict[int, Counter[str]] = field(default_factory=dict)
 
     def start_round(self) -> None:
         """Forget the round before."""
@@ -52,12 +57,15 @@ class RoundLog:
 
     def start_attempt(self) -> None:
         """Forget what was found in this round, which is begun again; the time that it took counts."""
-        self.losses, self.restored = {}, set()
+        self.losses, self.restored, self.samples = {}, set(), {}
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
         """Take losses and time of a phase."""
         if result.losses:
             self.losses.setdefault(phase, {}).update(result.losses)
+        for n, samples in result.samples.items():
+            if isinstance(n, int):  # a model of the server is no client's work
+                self.samples.setdefault(n, Counter()).update(samples)
         self.seconds[phase] = self.seconds.get(phase, 0.0) + result.seconds
 
 
@@ -203,8 +211,49 @@ class Federation(Setting):
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
-        """Return accuracy and loss of each model on its own client's `split`."""
+        """Return what is measured of each model on its own client's `split`."""
         return self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
+
+    def pooled_test(self, limit: int) -> LabelledDataset:
+        """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""
+        sizes = [len(client.test) for client in self.clients]
+        chosen = torch.randperm(sum(sizes), generator=self.stream("pooled test"))[:limit]
+        ends = torch.tensor(sizes).cumsum(0)
+        owner = torch.searchsorted(ends, chosen, right=True)
+        parts = [
+            client.test.take(chosen[owner == place] - (ends[place] - len(client.test)))
+            for place, client in enumerate(self.clients)
+        ]
+        return LabelledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
+
+    def accuracy_on(self, models: Models, samples: LabelledDataset) -> list[float]:
+        """Return each model's accuracy on the same samples, which are no client's own."""
+        answers = self.run("evaluate", operations.cross_logits, {n: (p, samples.inputs) for n, p in models.items()})
+        return [float((answers[n].argmax(dim=1).cpu() == samples.labels.cpu()).double().mean()) for n in models]
+
+    @cached_property
+    def cost(self) -> Callable[[str], Cost]:
+        """What an architecture costs, measured when it is first asked for; see `work.Cost`."""
+        return cache(partial(cost_of, self))
+
+    def work(self, cohort: list[int]) -> dict[str, list[float]]:
+        """Return what each client of the cohort has computed in this round: samples backpropagated, and operations."""
+        samples, flops = [], []
+        for n in cohort:
+            counted = self.log.samples.get(n, Counter())
+            samples.append(float(counted.total()))
+            costs = {name: self.cost(name or self.by_id[n].architecture).flops for name in counted}
+            flops.append(float(sum(BACKPROPAGATION * costs[name] * number for name, number in counted.items())))
+        return {"samples": samples, "flops": flops}
+
+    def training_memory(self) -> list[int]:
+        """Return the bytes that a step of plain local training takes, by client: an estimate, see `Cost.training`.
+
+        What a method holds beside the model that it trains is not in it.
+        """
+        sizes = [min(self.training.batch_size, len(client.train)) for client in self.clients]
+        costs = [self.cost(client.architecture) for client in self.clients]
+        return [one.training(self.training, size) for one, size in zip(costs, sizes, strict=True)]
 
     def run_training(
         self,

@@ -57,6 +57,7 @@ class Method(ABC, Generic[State]):
         private_data: what private samples are used for: ``training``, plain local training and nothing else, or in a
             few words what else.
         one_architecture: whether all clients need the same architecture.
+        fits_validation: whether it fits anything on validation samples, which other methods leave to whoever judges.
         own_step: whether it prescribes how a step of local training goes (`client/rules.py`), so that the optimizer of
             `training` cannot.
         own_knowledge: which settings of how predictions travel (`knowledge`) it prescribes itself.
@@ -67,6 +68,7 @@ class Method(ABC, Generic[State]):
     exchanges: ClassVar[frozenset[str]] = frozenset({"predictions"})
     private_data: ClassVar[str] = TRAINING
     one_architecture: ClassVar[bool] = False
+    fits_validation: ClassVar[bool] = False
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()
     paper_name: ClassVar[str | None] = None

@@ -6,14 +6,19 @@ LAST = 5
 """Evaluations whose mean is the final value of a run, at most."""
 ADAPTED = "adapted_"
 """What the evaluation points after further epochs begin with; their number follows."""
+MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
+"""What an evaluation knows beside accuracy and loss."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model on one client's split: accuracy in 0..1 and mean cross-entropy in nats."""
+    """One model on one client's split: accuracy in 0..1, mean cross-entropy in nats, and what `measures` returns."""
 
     accuracy: float
     loss: float
+    balanced_accuracy: float
+    macro_f1: float
+    calibration_error: float
 
 
 @dataclass(frozen=True)

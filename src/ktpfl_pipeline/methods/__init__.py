@@ -89,6 +89,7 @@ ANY_ARCHITECTURES = {
     "local": Preset(".local:Local"),
     "scarlet": Preset(".scarlet:SCARLET"),
     "selective_fd": Preset(".selective_fd:SelectiveFD"),
+    "local_matched": Preset(".local:LocalMatched"),
 }
 ONE_ARCHITECTURE = {
     "kt_pfl_params": Preset(".kt_pfl_params:KTpFLParams"),
@@ -108,6 +109,8 @@ ONE_ARCHITECTURE = {
     "fedper": Preset(".fedper:FedPer"),
     "fedbn": Preset(".fedbn:FedBN"),
     "fedbabu": Preset(".fedbabu:FedBABU"),
+    # As much work as pFedMe's five inner steps.
+    "local_5x": Preset(".local:LocalMatched", "Local only (5 × work)", {"work": 5.0, "public": False}),
 }
 METHODS: dict[str, Preset] = ANY_ARCHITECTURES | ONE_ARCHITECTURE
 """By name: first those whose clients may differ in their architectures, then those whose clients may not."""

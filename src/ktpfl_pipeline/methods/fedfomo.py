@@ -65,6 +65,7 @@ class FedFomo(Personal):
     title = "FedFomo"
     exchanges = frozenset({"parameters", "coefficients"})
     private_data = "validation losses"
+    fits_validation = True
     one_architecture = True
     paper_name = "FedFomo"
 

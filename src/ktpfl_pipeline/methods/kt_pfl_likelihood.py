@@ -33,6 +33,7 @@ class KTpFLLikelihood(KTpFL):
     title = "KT-pFL (likelihood)"
     exchanges = frozenset({"predictions", "parameters", "coefficients"})
     private_data = "validation likelihoods"
+    fits_validation = True
     paper_name = None
 
     update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"

@@ -62,6 +62,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
                 for batch in poisson(len(own), steps, share, choice):
                     total += step(optimizer, loss, batch.to(space.device))
                     seen += len(batch)
+                    space.count([module], len(batch))
     finally:
         hooks.cleanup()
     if space.optimizer_state is not None:

@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.measures import measures
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Params, params_of
@@ -68,11 +69,12 @@ def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Ou
 
 
 def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Evaluation]:
-    """Return accuracy and mean cross-entropy of client n's model on its own `split`."""
+    """Return accuracy, mean cross-entropy and `measures` of client n's model on its own `split`."""
     samples = space.split(n, split)
     predictions = predict(space, space.module(n, params), samples.inputs)
     correct = (predictions.argmax(dim=1) == samples.labels).double().mean()
-    return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels))))
+    beside = measures(predictions, samples.labels, torch.ones_like(samples.labels, dtype=torch.bool))
+    return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels)), *beside.tolist()))
 
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train

@@ -1,11 +1,13 @@
 """What a client operation returns."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+
+from ktpfl_pipeline.core.client.workspace import Workspace
 
 Value = TypeVar("Value")
 
@@ -18,11 +20,21 @@ class Outcome(Generic[Value]):
         value: the result.
         loss: the mean training loss, where it trained.
         finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
+        samples: how many were backpropagated, by architecture; `workspace.OWN` is the client's.
     """
 
     value: Value
     loss: float | None = None
     finite: Tensor | None = None
+    samples: Mapping[str, int] = field(default_factory=dict)
+
+
+def performed(
+    operation: Callable[..., Outcome[Value]], space: Workspace, n: int | str, arguments: tuple[Any, ...]
+) -> Outcome[Value]:
+    """Return what an operation returns for client n, checked, with the samples that its steps counted."""
+    space.samples.clear()
+    return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:

@@ -87,6 +87,7 @@ def train(
         with kept(module, probe):
             loss = own.loss(module(own.inputs(batch)), batch)
             parts = torch.autograd.grad(loss, parameters)
+        space.count([module], len(batch))
         if not probe:
             losses.append(loss.detach())
         return vector(parts)

@@ -41,6 +41,7 @@ def descend(
         for batch in batches(samples, recipe.batch_size, shuffle, device):
             value = loss(batch)
             gradients = torch.autograd.grad(value, parameters)
+            space.count(models, len(batch))
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:

@@ -24,7 +24,8 @@ from torch.overrides import TorchFunctionMode
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import operations, sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import OWN, Workspace
+from ktpfl_pipeline.core.measures import measures
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -128,7 +129,7 @@ def train(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     shuffles = [space.setting.stream("private shuffle", t, n) for n in calls]
     with rng.seeded(rng.derive(space.setting.seed, "stacked dropout", t, *calls), space.device):
         means = descend(stack, loss, sizes, settings, settings.rate(t, space.setting.rounds), shuffles)
-    return _outcomes(calls, stack, means)
+    return _outcomes(calls, stack, means, [settings.epochs * size for size in sizes])
 
 
 def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
@@ -146,7 +147,7 @@ def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     with rng.seeded(rng.derive(space.setting.seed, "stacked distillation dropout", t, *calls), space.device):
         rate = settings.rate(t, space.setting.rounds)
         means = descend(stack, loss, [len(inputs)] * len(calls), settings, rate, shuffles)
-    return _outcomes(calls, stack, means)
+    return _outcomes(calls, stack, means, [settings.epochs * len(inputs)] * len(calls))
 
 
 def distillation_losses(logits: Tensor, teachers: Tensor, temperature: float) -> Tensor:
@@ -183,6 +184,7 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
     errors = F.cross_entropy(found.transpose(1, 2), labels[places], reduction="none").where(counts, 0.0)
     hits = (found.argmax(dim=2) == labels[places]) & counts
     results = torch.stack([hits.sum(dim=1).double(), errors.sum(dim=1).double()], dim=1) / sizes
+    results = torch.cat([results, measures(found, labels[places], counts)], dim=1)
     return {n: Outcome(Evaluation(*row)) for n, row in zip(calls, results.tolist(), strict=True)}
 
 
@@ -263,8 +265,9 @@ def _samples(space: Workspace, calls: Calls, split: Split) -> tuple[Tensor, Tens
     return torch.cat([own.inputs for own in splits]), torch.cat([own.labels for own in splits]), sizes, starts
 
 
-def _outcomes(calls: Calls, stack: Stack, means: list[float]) -> dict[int, Outcome[Params]]:
-    return {n: Outcome(params, mean) for n, params, mean in zip(calls, stack.models(), means, strict=True)}
+def _outcomes(calls: Calls, stack: Stack, means: list[float], samples: list[int]) -> dict[int, Outcome[Params]]:
+    found = zip(calls, stack.models(), means, samples, strict=True)
+    return {n: Outcome(params, mean, samples={OWN: steps}) for n, params, mean, steps in found}
 
 
 STACKED: dict[Callable[..., Any], Callable[[Workspace, Calls], dict[int, Outcome[Any]]]] = {

@@ -1,6 +1,7 @@
 """What one process keeps between client operations."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Params
 
+OWN = ""
+"""In the place of an architecture: the client's own."""
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -20,6 +23,7 @@ class Workspace:
     Attributes:
         optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
             starts with none. See `optimizers.Remembering`.
+        samples: how many the operation that goes on has backpropagated, by architecture.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -32,6 +36,7 @@ class Workspace:
         self._splits: dict[tuple[int, str], LabelledDataset] = {}
         self._public: Tensor | None = None
         self.optimizer_state: Params | None = None
+        self.samples: Counter[str] = Counter()
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
         if self.device.type == "cuda":  # float32 is float32, sums of bfloat16 too, and the same kernels every time
@@ -57,6 +62,15 @@ class Workspace:
         module = self._modules[name, role]
         module.load_state_dict(params)
         return module
+
+    def count(self, modules: Iterable[nn.Module], samples: int) -> None:
+        """Count samples that were backpropagated through each of these that is a model of a federation.
+
+        Where none is, as for a part of a model, they went through one of the client's own architecture.
+        """
+        names = {id(module): name for (name, _), module in self._modules.items()}
+        for name in [names[id(module)] for module in modules if id(module) in names] or [OWN]:
+            self.samples[name] += samples
 
     @property
     def reduced(self) -> bool:

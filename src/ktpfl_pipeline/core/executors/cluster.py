@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import resources
-from ktpfl_pipeline.core.client.outcome import Outcome, checked
+from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
@@ -295,7 +295,7 @@ class _Worker:
         """Return the outcome of a call, or the exception that it raised; and the models of it, which stay here."""
         models: list[dict[str, Tensor]] = []
         try:
-            outcome = checked(self._operation(self._space, n, *self._calls.pop(n)))
+            outcome = performed(self._operation, self._space, n, self._calls.pop(n))
             return replace(outcome, value=_detached(outcome.value, models)), models
         except Exception as error:
             error.add_note(f"In a worker of the cluster:\n{traceback.format_exc()}")

@@ -47,12 +47,14 @@ class PhaseResult(Generic[Key, Value]):
         losses: mean training loss of those that trained.
         diverged: those whose trained weights are not finite.
         seconds: wall time.
+        samples: how many each one backpropagated, by architecture; see `Outcome`.
     """
 
     values: dict[Key, Value]
     losses: dict[Key, float]
     diverged: frozenset[Key]
     seconds: float
+    samples: dict[Key, Mapping[str, int]]
 
 
 class Executor(ABC):
@@ -88,6 +90,7 @@ class Executor(ABC):
             losses={n: loss for n in calls if (loss := outcomes[n].loss) is not None},
             diverged=frozenset(n for n, finite in zip(flags, whole, strict=True) if not finite),
             seconds=time.perf_counter() - start,
+            samples={n: outcome.samples for n, outcome in outcomes.items() if outcome.samples},
         )
 
     @abstractmethod

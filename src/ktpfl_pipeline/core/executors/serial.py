@@ -1,6 +1,6 @@
 """One client after another in this process: the reference that every other executor must equal, bit for bit."""
 
-from ktpfl_pipeline.core.client.outcome import Outcome, checked
+from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.executors.contract import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.setting import Setting
@@ -20,7 +20,7 @@ class SerialExecutor(Executor):
         space = self.workspace(setting)
         found = {}
         for done, (n, arguments) in enumerate(calls.items(), start=1):
-            found[n] = checked(operation(space, n, *arguments))
+            found[n] = performed(operation, space, n, arguments)
             progress(phase, done, len(calls))
         return found
 

@@ -5,7 +5,7 @@ Dropout draws other masks, so that with it results are equal in distribution onl
 
 from typing import Any
 
-from ktpfl_pipeline.core.client.outcome import Outcome, checked
+from ktpfl_pipeline.core.client.outcome import Outcome, checked, performed
 from ktpfl_pipeline.core.client.stacked import form_of, possible
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -36,8 +36,10 @@ class StackedExecutor(SerialExecutor):
         for stack in self._stacks(setting, calls):
             some: dict[Any, tuple[Any, ...]] = {n: calls[n] for n in stack}
             as_one = len(stack) > 1 and possible(space, some)
-            found = together(space, some) if as_one else {n: operation(space, n, *some[n]) for n in stack}
-            outcomes |= {n: checked(outcome) for n, outcome in found.items()}
+            if as_one:
+                outcomes |= {n: checked(outcome) for n, outcome in together(space, some).items()}
+            else:
+                outcomes |= {n: performed(operation, space, n, some[n]) for n in stack}
             for done in range(len(outcomes) - len(stack), len(outcomes)):
                 progress(phase, done + 1, len(calls))
         return outcomes

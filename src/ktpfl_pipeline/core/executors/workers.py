@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ktpfl_pipeline.core import resources
-from ktpfl_pipeline.core.client.outcome import Outcome, checked
+from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
@@ -184,7 +184,7 @@ def _work(
         answer: Any
         try:
             operation, n, arguments = questions.load(question, copy=False)
-            answer = checked(operation(space, n, *arguments))
+            answer = performed(operation, space, n, arguments)
         except Exception as error:
             error.add_note(f"In a worker:\n{traceback.format_exc()}")
             answer = error

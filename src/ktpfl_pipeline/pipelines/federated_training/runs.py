@@ -59,6 +59,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             experiment.participation,
             experiment.evaluate_every,
             experiment.evaluation.epochs(experiment.training.epochs),
+            experiment.evaluation.global_samples,
             experiment.evaluation.closing_round,
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
@@ -78,6 +79,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             label_counts=counts.tolist(),
             names=[client.name for client in fed.clients if client.name],
             ids=list(fed.by_id),
+            memory=fed.training_memory(),
             history=result.history,
             coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],

@@ -1,0 +1,79 @@
+"""What training costs a client by its architecture: floating-point operations of a sample, and memory of a batch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.setting import DTYPES, Setting
+
+BACKPROPAGATION = 3
+"""Operations of a training step in units of a forward pass: the backward pass takes twice as many."""
+MOMENTS = {"sgd": 0, "adam": 2, "adamw": 2}
+"""Numbers that an optimizer keeps for each parameter; SGD one with momentum."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one architecture.
+
+    Attributes:
+        flops: floating-point operations of one sample's forward pass, a multiplication and an addition being two.
+        weights: bytes of its parameters and buffers.
+        parameters: bytes of its parameters alone, and so of their gradients.
+        activations: bytes that autograd keeps of one sample for the backward pass.
+    """
+
+    flops: int
+    weights: int
+    parameters: int
+    activations: int
+
+    def training(self, recipe: Recipe, batch: int) -> int:
+        """Return the bytes of a training step: weights, gradients, optimizer state, and a batch's activations."""
+        moments = MOMENTS[recipe.optimizer] + (recipe.momentum > 0)
+        return self.weights + (1 + moments) * self.parameters + batch * self.activations
+
+
+def cost(module: nn.Module, shape: Shape) -> Cost:
+    """Measure a module by torch's own counter and autograd's hooks, in one forward pass of two samples on its device.
+
+    Operations that are no products of matrices and no convolutions count nothing. BatchNorm needs the second sample.
+    """
+    from torch.utils.flop_counter import FlopCounterMode  # a second to import
+
+    own = [*module.parameters(), *module.buffers()]
+    weights = {tensor.untyped_storage().data_ptr() for tensor in own}
+    saved: dict[int, int] = {}
+    kept: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
+            kept.append(tensor)  # or its place would be another's
+        return tensor
+
+    inputs = torch.zeros(2, *shape, dtype=own[0].dtype)
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with rng.seeded(0), FlopCounterMode(display=False) as counter, hooks:
+        F.cross_entropy(module.train()(inputs), torch.zeros(2, dtype=torch.int64))
+    parameters = sum(tensor.nbytes for tensor in module.parameters())
+    return Cost(
+        flops=counter.get_total_flops() // 2,
+        weights=sum(tensor.nbytes for tensor in own),
+        parameters=parameters,
+        activations=sum(saved.values()) // 2,
+    )
+
+
+def cost_of(setting: Setting, architecture: str) -> Cost:
+    """Return what an architecture costs in a federation."""
+    with rng.seeded(0):
+        module: Any = setting.build(architecture).to(dtype=DTYPES[setting.compute.dtype])
+    return cost(module, tuple(setting.public.shape[1:]))

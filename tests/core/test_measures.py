@@ -1,0 +1,60 @@
+"""Balanced accuracy, macro F1 and calibration: scikit-learn's numbers, and those of a loop."""
+
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, f1_score
+from torch import Tensor
+
+from ktpfl_pipeline.core.measures import measures
+
+
+def drawn(seed: int, samples: int = 60, classes: int = 5) -> tuple[Tensor, Tensor]:
+    """Logits that are right more often than not, and labels of all classes but the last two, unequally frequent."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.multinomial(torch.tensor([0.7, 0.2, 0.1]), samples, replacement=True, generator=generator)
+    logits = torch.randn(samples, classes, generator=generator)
+    logits[torch.arange(samples), labels] += 1.5
+    return logits, labels
+
+
+def all_count(labels: Tensor) -> Tensor:
+    return torch.ones_like(labels, dtype=torch.bool)
+
+
+def calibration_by_hand(logits: Tensor, labels: Tensor) -> float:
+    """Guo et al., Eq. (3): the mean over samples of |accuracy - confidence| of their bin, ((m - 1) / 15, m / 15]."""
+    confidence, predicted = torch.softmax(logits.double(), dim=1).max(dim=1)
+    total = 0.0
+    for m in range(1, 16):
+        inside = (confidence > (m - 1) / 15) & (confidence <= m / 15)
+        if inside.any():
+            accuracy = (predicted[inside] == labels[inside]).double().mean()
+            total += float(inside.double().mean() * (accuracy - confidence[inside].mean()).abs())
+    return total
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
+@pytest.mark.parametrize("seed", range(5))
+def test_against_scikit_learn_and_by_hand(seed: int) -> None:
+    logits, labels = drawn(seed)
+    balanced, f1, calibration = measures(logits, labels, all_count(labels)).tolist()
+    predicted, present = logits.argmax(dim=1).numpy(), sorted(set(labels.tolist()))
+    assert balanced == pytest.approx(balanced_accuracy_score(labels.numpy(), predicted), abs=1e-12)
+    assert f1 == pytest.approx(f1_score(labels, predicted, labels=present, average="macro"), abs=1e-12)
+    assert calibration == pytest.approx(calibration_by_hand(logits, labels), abs=1e-12)
+
+
+def test_clients_side_by_side_and_samples_that_do_not_count() -> None:
+    """As stacked clients are evaluated: the shorter one is filled up with what must not count."""
+    (one, ones), (other, others) = drawn(1, 60), drawn(2, 40)
+    filled = torch.cat([other, 100.0 * torch.eye(5).repeat(4, 1)]), torch.cat([others, torch.full((20,), 4)])
+    counts = torch.stack([all_count(ones), torch.arange(60) < 40])
+    found = measures(torch.stack([one, filled[0]]), torch.stack([ones, filled[1]]), counts)
+    expected = torch.stack([measures(one, ones, all_count(ones)), measures(other, others, all_count(others))])
+    assert torch.allclose(found, expected, rtol=0, atol=1e-14)
+
+
+def test_certain_and_right_is_perfect() -> None:
+    labels = torch.tensor([0, 1, 1])
+    found = measures(100.0 * torch.eye(3)[labels], labels, all_count(labels))
+    assert found.tolist() == pytest.approx([1.0, 1.0, 0.0], abs=1e-12)
