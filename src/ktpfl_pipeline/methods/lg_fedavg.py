@@ -5,7 +5,7 @@ Local and Global Representations, 2020, Algorithm 1, https://arxiv.org/abs/2001.
 linear layer; what enters it is brought to a common dimension F by averaging neighbours.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from annotated_types import Ge
 
 from ktpfl_pipeline.core import common_head, exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, average, select
 
@@ -53,3 +54,8 @@ class LGFedAvg(Method[CommonHeadState]):
     def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own extractors with the common head."""
         return common_head.worn(fed, select(state.models, clients), state.head)
+
+    def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Send newcomers the common head; their extractors are those of the initial models."""
+        models = common_head.worn(fed, select(fed.initial_models(), newcomers), state.head)
+        return given(models, dict.fromkeys(newcomers, state.head))
