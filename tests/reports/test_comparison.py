@@ -220,6 +220,7 @@ class TestAccessible:
 
 
 class TestFirstGlance:
+    @pytest.mark.usefixtures("blank_figures")
     def test_title_and_where_it_is_from(self, study, settings):
         made = Provenance("2026-11-22 06:00:00+00:00", "kedro run", "abc1234", "me", "a machine", "Python 3")
         built = comparison.build("compare_hetero_digits", study, settings, made)
