@@ -141,6 +141,7 @@ class TestIdentity:
             {"public": {"batch": 61}},
             {"training": {"learning_rate": 0.06}},
             {"distillation": {"temperature": 2.0}},
+            {"knowledge": {"encoding": "uint8"}},
             {"compute": {"dtype": "float64"}},
             {"compute": {"threads": 2}},
             {"compute": {"stacked": 2}},
@@ -175,6 +176,8 @@ class TestIdentity:
         assert self.of(data, seeds=[0, 5]) == expected
         assert self.of(data, methods={"fedmd": {}, "kt_pfl_authors": {"rho": 0.1}}) == expected
         assert self.of(data, methods={"kt_pfl": {"update": "eg"}}) == expected
+        lean = {"knowledge": {"cache": 2}}  # of a method that sends no predictions
+        assert self.of(data, "local", **lean) == self.of(data, "local")
 
     def test_the_device_that_auto_means(self, data: FederatedData) -> None:
         kind = "cuda" if torch.cuda.is_available() else "cpu"

@@ -19,6 +19,7 @@ EXPERIMENT: dict[str, Any] = {
     "partition": {"scheme": "two_labels"},
     "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.05, "privacy": {"noise_multiplier": 1.0}},
     "distillation": {"epochs": 1, "temperature": 1.0},
+    "knowledge": {"encoding": "float32"},
     "compute": {"device": "cpu"},
     "methods": {"kt_pfl": {"rho": 0.7, "divergence_weight": None}, "fedmd": {}, "local": {}},
 }

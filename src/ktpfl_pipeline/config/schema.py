@@ -356,8 +356,15 @@ class Sweep(Settings):
         return f"{self.parameter.rpartition('.')[2]}={value}"
 
     def touches(self, method: str) -> bool:
-        """Say whether the setting is one that the method's runs depend on: another method's hyperparameter is not."""
+        """Say whether the setting is one that the method's runs depend on.
+
+        Another method's hyperparameter is not, nor is how predictions travel where none do.
+        """
+        from ktpfl_pipeline.methods import find
+
         group, _, path = self.parameter.partition(".")
+        if group == "knowledge":
+            return "predictions" in find(method).kind.exchanges
         return group != "methods" or path.partition(".")[0] == method
 
 

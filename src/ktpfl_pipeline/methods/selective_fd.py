@@ -100,7 +100,8 @@ class DensityRatio:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the ratio at x, (b, d), as (b,)."""
-        return self._kernel(x, self.noise) @ self.alpha + self._likeness(x)
+        found: Tensor = self._kernel(x, self.noise) @ self.alpha + self._likeness(x)
+        return found
 
     def _likeness(self, x: Tensor) -> Tensor:
         return self._kernel(x, self.known).mean(dim=1) / self.regularisation

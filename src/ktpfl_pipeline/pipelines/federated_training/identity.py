@@ -61,6 +61,8 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
     made, experiment = job.create(), job.experiment
     shared = flat(experiment.shared())
     del shared["seeds"]
+    if "predictions" not in made.exchanges:  # how these travel is nothing to it
+        shared = {name: value for name, value in shared.items() if not name.startswith("knowledge.")}
     return {
         **shared,
         **flat({"method": asdict(made)}),
