@@ -290,12 +290,12 @@ class TestTheorem:
 
 class TestDifferences:
     def test_the_highest_is_above_and_its_numbers_beside(self, result):
-        """KT-pFL +3 and +2: 2.5 ± 12.71 · 0.71 / √2; FedMD +4 and -3."""
+        """KT-pFL +3 and +2: as one of two, none of which is decided, 2.5 ± 25.45 · 0.71 / √2; FedMD +4 and -3."""
         results = [result("fedmd", 0.84, 0.78), result("kt_pfl", 0.83, 0.83), result("local", 0.8, 0.81)]
         (axes,) = figures.differences(results).axes
         found = texts(axes.figure)
-        assert found[:3] == ["+2.5 [−3.9, +8.9]", "undecided", "KT-pFL"]
-        assert found[4:] == ["undecided", "FedMD"]
+        assert found[:3] == ["undecided", "+2.5 [−10.2, +15.2]", "KT-pFL"]
+        assert found[3::2] == ["undecided", "FedMD"]
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
         assert axes.yaxis_inverted()
 
@@ -306,7 +306,8 @@ class TestDifferences:
 
     def test_one_far_away_stands_at_the_edge(self, result):
         names = ("kt_pfl", "fedmd", "sim_pfl", "topk_pfl")
-        results = [*(result(name, 0.81, 0.82) for name in names), result("feddf", 0.1, 0.1), result("local", 0.8, 0.8)]
+        near = [result(name, 0.81, 0.82, 0.815) for name in names]
+        results = [*near, result("feddf", 0.1, 0.1, 0.1), result("local", 0.8, 0.8, 0.8)]
         (axes,) = figures.differences(results).axes
         (edge,) = (line for line in axes.get_lines() if line.get_marker() == "<")
         assert edge.get_xdata()[0] == axes.get_xlim()[0] > -0.6

@@ -117,8 +117,13 @@ class TestWork:
         table, notes = measures.work([main, local])
         assert row(table, "KT-pFL")[measures.SAMPLES] == "2.00 ± 0.00"
         assert row(table, "Local only")[measures.SAMPLES] == "1.00 ± 0.00"
+        assert measures.MEMORY not in table.columns
         assert row(table, "KT-pFL")[measures.FLOPS] == "3.00 ± 0"
         assert len(notes.entries) == 4
+
+    def test_memory_is_a_mean_over_clients(self, study):
+        local = replace(study[2], runs=[replace(run, memory=[2_000_000, 3_000_000]) for run in study[2].runs])
+        assert row(measures.work([study[0], local])[0], "Local only")[measures.MEMORY] == "2.50 ± 0"
 
     def test_when_local_only_was_reached(self, study, run):
         """KT-pFL is above it with every seed after one round and 2 MB, FedMD never, DS-FL with two of three."""

@@ -105,6 +105,7 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
         return {
             SAMPLES: mean([each / usual for each in done], "{:.2f}".format) if usual and any(done) else None,
             FLOPS: mean([each / clients / 1e9 for each in flops], three_digits) if any(flops) else None,
+            MEMORY: mean([fmean(run.memory) / 1e6 for run in result.runs if run.memory], three_digits),
             **(_reached(result, local) if local and result is not local else {}),
         }
 
@@ -113,10 +114,12 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
 
 
 SAMPLES, FLOPS = "Samples backpropagated (× local-only)", "FLOPs (10⁹ a client)"
+MEMORY = "Memory (MB a client)"
 ROUNDS, BYTES = "Rounds to local-only's accuracy", "Traffic to local-only's accuracy (MB)"
 WORK = {
     SAMPLES: "private and public samples that the clients took steps on, over all rounds, in units of local-only's.",
-    FLOPS: "floating-point operations of these steps, over all rounds, mean over clients; estimated from the layers.",
+    FLOPS: "floating-point operations of these steps, over all rounds, mean over clients, counted by PyTorch.",
+    MEMORY: "of a step of plain local training, mean over clients, estimated: weights, gradients, optimizer, activations.",
     ROUNDS: "the first round whose mean accuracy was at least local-only's final one with the same seed, mean over the "
     "seeds that came so far; in brackets how many did.",
     BYTES: "what all clients had sent and received by then.",

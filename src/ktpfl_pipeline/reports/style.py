@@ -27,16 +27,18 @@ class Look(NamedTuple):
 _ANY_ARCHITECTURE = (
     *(Look(BLUE, "o"), Look("#332288", "s"), Look("#56b4e9", "v"), Look("#cc79a7", "^"), Look(GREEN, "s")),
     *(Look("#117733", "d"), Look(VERMILION, "D"), Look("#e69f00", "X"), Look("#999933", "p"), Look("#882255", "h")),
-    *(Look("#aa4499", "*"), Look("#44aa99", "P"), Look("#661100", "<"), Look("#ee8866", ">"), Look(NEUTRAL, "o")),
+    *(Look("#aa4499", "*"), Look("#44aa99", "P"), Look("#661100", "<"), Look("#ee8866", ">")),
 )
 _ONE_ARCHITECTURE = (
     *(Look(BLUE, "D"), Look(VERMILION, "o"), Look("#e69f00", "s"), Look("#117733", "^"), Look("#117733", "v")),
-    *(Look("#882255", "p"), Look(GREEN, "P"), Look("#44aa99", "X"), Look("#aa4499", "s"), Look("#661100", "h")),
+    *(Look("#882255", "p"), Look(GREEN, "P"), Look("#44aa99", "8"), Look("#aa4499", "s"), Look("#661100", "h")),
     *(Look("#cc79a7", "d"), Look("#56b4e9", ">"), Look("#332288", "<")),
 )
+SHIFT = 10
+"""Places by which markers move where colours come again."""
+_LOCAL = {"local": Look(NEUTRAL, "o"), "local_matched": Look(NEUTRAL, "s"), "local_5x": Look(NEUTRAL, "D")}
 _SPARE = ("#222222", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
 _SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
-_SPARE_HALF = 28  # from here on they are those of methods for one architecture
 
 _LABELS = (
     *("#332288", "#88ccee", "#44aa99", "#117733", "#999933"),
@@ -56,15 +58,20 @@ _ARCHITECTURES = {
 
 
 def look(method: str) -> Look:
-    """Return the colour and marker of a method: by its place in the registry, or a spare one if it has none there."""
-    kinds = {name: name in ONE_ARCHITECTURE for name in METHODS}  # in order, whether it needs clients of one
-    alike = [name for name in kinds if kinds[name] == kinds.get(method)]
+    """Return the colour and marker of a method: by its place in the registry, or a spare one if it has none there.
+
+    Beyond a palette its colours come again, with the markers of others.
+    """
+    if method in _LOCAL:
+        return _LOCAL[method]
+    kinds = {name: name in ONE_ARCHITECTURE for name in METHODS if name not in _LOCAL}  # in order
     palette = _ONE_ARCHITECTURE if kinds.get(method) else _ANY_ARCHITECTURE
-    if method in alike and alike.index(method) < len(palette):
-        return palette[alike.index(method)]
-    place = alike.index(method) - len(palette) if method in alike else sum(method.encode())
-    place += _SPARE_HALF if kinds.get(method) else 0
-    return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
+    alike = [name for name in kinds if kinds[name] == kinds.get(method)]
+    if method not in alike:
+        place = sum(method.encode())
+        return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
+    again, place = divmod(alike.index(method), len(palette))
+    return Look(palette[place].colour, palette[(place + SHIFT * again) % len(palette)].marker)
 
 
 def readable(colour: str) -> str:

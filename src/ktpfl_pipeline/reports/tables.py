@@ -59,7 +59,7 @@ def marked(result: MethodResult) -> str:
 def fits_on_validation(result: MethodResult) -> bool:
     """Say whether a method fits on validation samples."""
     preset = METHODS.get(result.method)
-    return preset is not None and "validation" in preset.kind.private_data
+    return preset is not None and preset.kind.fits_validation
 
 
 def tinted(results: Sequence[MethodResult]) -> list[str]:

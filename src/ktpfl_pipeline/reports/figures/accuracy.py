@@ -110,10 +110,10 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
 
     All have one axis. It begins where, from the second round on, all but a hundredth of the values lie above.
     """
-    across = min(3 if len(results) <= 6 else 5, len(results))
+    across = min(3 if len(results) <= 6 else 5 if len(results) <= 30 else 6, len(results))
     titles = [result.title for result in results]
     height = 2.36 if across <= 3 else 1.75
-    figure, panels = base.grid_of_panels(titles, across, height, 34 if across <= 3 else 16, sharey=True)
+    figure, panels = base.grid_of_panels(titles, across, height, 34 if across <= 3 else 80 // across, sharey=True)
     curves = [result.client_curves(HEADLINE) for result in results]
     later = np.concatenate([np.ravel(accuracy[1:] or accuracy) for _, accuracy in curves])
     for place, (axes, result, (rounds, accuracy)) in enumerate(zip(panels, results, curves, strict=True)):

@@ -48,8 +48,8 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
         weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
         beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
-        axes.text(1.02, row, str(interval(each)), **beside)
-        axes.text(1.5, row, verdict if each.ends else "one seed", **{**beside, "color": colour})
+        axes.text(1.02, row, verdict if each.ends else "one seed", **{**beside, "color": colour})
+        axes.text(1.34, row, str(interval(each)), **beside)
         axes.text(-0.02, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
@@ -63,6 +63,6 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         for sign, (name, colour) in VERDICTS.items()
         if sign in signs
     }
-    corrected = "" if ranked[0][1].family == 1 else " of all together"
-    head(axes, f"Difference to local-only, 95 % intervals{corrected}", handles)
+    corrected = " (Holm)" if ranked[0][1].family > 1 else " interval"
+    head(axes, f"Difference to local-only, 95 %{corrected}", handles)
     return figure
