@@ -59,7 +59,7 @@ class LocalMatched(Local):
     def epochs(self, n: int, fed: Federation) -> int:
         """Return client n's epochs in a round, rounded up: in doubt local-only has the more work."""
         public = self.public * fed.distillation.epochs * fed.public_batch_size / len(fed.by_id[n].train)
-        return math.ceil(self.work * fed.training.epochs + public)
+        return math.ceil(self.work * fed.training_of(n).epochs + public)
 
 
 def train_longer(space: Workspace, n: int, params: Params, t: int, epochs: int) -> Outcome[Params]:
