@@ -243,7 +243,7 @@ class TestTunings:
         """Every other method has its space: none is compared with the values of its paper while others are tuned."""
         untuned = set(METHODS[experiment]) - set(tunings("base")[f"tune_{experiment}"].spaces)
         expected = (
-            {"fedavg", "fedper", "fedbn", "fedbabu", "local"}
+            {"fedavg", "fedper", "fedbn", "fedbabu", "fedrod", "local"}
             if experiment in HOMO_EXPERIMENTS
             else {"fedmd", "feddf", "feddf_soft", "local"}
         )

@@ -150,7 +150,8 @@ OWN = [name for name, preset in METHODS.items() if preset.kind.own_step]
 class TestMethodsWithStepsOfTheirOwn:
     def test_are_known(self) -> None:
         assert set(OWN) == {
-            *("per_fedavg", "per_fedavg_hf", "pfedme", "fedamp", "heur_fedamp", "ditto", "fedrep", "apple", "fedbabu")
+            *("per_fedavg", "per_fedavg_hf", "pfedme", "fedamp", "heur_fedamp", "ditto"),
+            *("fedrep", "apple", "fedbabu", "apfl", "pfedgraph"),
         }
 
     @pytest.mark.parametrize("method", OWN)

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, create
 
-FOR_HEADS = ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedrep", "fedper", "fedbabu")
+FOR_HEADS = ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedrep", "fedper", "fedbabu", "fedrod")
 """Methods that look for a linear layer."""
 
 

@@ -21,6 +21,10 @@ BOTH_WAYS = (
     "heur_fedamp",
     "pfedhn",
     "ditto",
+    "apfl",
+    "fedala",
+    "fedrod",
+    "pfedgraph",
 )
 NAMES = list(ONE_ARCHITECTURE)
 

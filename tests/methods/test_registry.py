@@ -36,7 +36,7 @@ def test_what_is_compared_and_in_which_order() -> None:
     assert compared(one_architecture=True) == (
         *("kt_pfl_params", "fedavg", "per_fedavg", "pfedme"),
         *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
-        *("ditto", "fedrep", "apple", "fedper", "fedbn", "fedbabu"),
+        *("ditto", "fedrep", "apple", "fedper", "fedbn", "fedbabu", "apfl", "fedala", "fedrod", "pfedgraph"),
         *("local_5x", "local"),
     )
 

@@ -148,7 +148,7 @@ class Personal(Method[Any]):
         """Start from the common initial models."""
         return PersonalState(fed.initial_models())
 
-    def personal(self, state: PersonalState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own models, and for those that never took part what the server would send."""
         asked = list(clients)
         newcomers = [n for n in asked if n not in state.models]
@@ -158,6 +158,18 @@ class Personal(Method[Any]):
     def sent(self, state: Any, clients: list[int], fed: Federation) -> Models:
         """Return what the server would send today to `clients` that never took part: the initial models."""
         return select(fed.initial_models(), clients)
+
+
+class BesideCommon(Personal):
+    """What methods share whose state has a `common` model beside the clients' own: who has no own one is sent it."""
+
+    def sent(self, state: Any, clients: list[int], fed: Federation) -> Models:
+        """Return the common model."""
+        return dict.fromkeys(clients, state.common)
+
+    def join(self, state: Any, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the common model."""
+        return joining.given(dict.fromkeys(newcomers, state.common))
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,6 +109,10 @@ ONE_ARCHITECTURE = {
     "fedper": Preset(".fedper:FedPer"),
     "fedbn": Preset(".fedbn:FedBN"),
     "fedbabu": Preset(".fedbabu:FedBABU"),
+    "apfl": Preset(".apfl:APFL"),
+    "fedala": Preset(".fedala:FedALA"),
+    "fedrod": Preset(".fedrod:FedRoD"),
+    "pfedgraph": Preset(".pfedgraph:PFedGraph"),
     # As much work as pFedMe's five inner steps.
     "local_5x": Preset(".local:LocalMatched", "Local only (5 × work)", {"work": 5.0, "public": False}),
 }

@@ -4,7 +4,6 @@ Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Person
 https://arxiv.org/abs/2012.04221
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,9 +12,8 @@ from annotated_types import Ge
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.joining import Joined, given
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_of
+from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Params, average, select, vector_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +24,7 @@ class DittoState(PersonalState):
 
 
 @dataclass(frozen=True)
-class Ditto(Personal):
+class Ditto(BesideCommon):
     """Key idea: a client trains a model of its own, held back by a common model that it does not influence by that.
 
     Attributes:
@@ -53,11 +51,3 @@ class Ditto(Personal):
         trained = fed.train(dict.fromkeys(cohort, state.common), t)
         common = average(list(trained.values()), fed.data_weights(cohort))
         return DittoState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))
-
-    def join(self, state: DittoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers the common model."""
-        return given(dict.fromkeys(newcomers, state.common))
-
-    def sent(self, state: DittoState, clients: list[int], fed: Federation) -> Models:
-        """Return the common model."""
-        return dict.fromkeys(clients, state.common)

@@ -1,0 +1,88 @@
+"""APFL: each client uses a mixture of a model of its own and the common one, and learns how much of each.
+
+Deng, Kamani, Mahdavi: Adaptive Personalized Federated Learning, 2020, Algorithm 1 and section 4,
+https://arxiv.org/abs/2003.13461
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge, Interval
+from torch import Tensor
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_of, with_vector
+
+
+@dataclass(frozen=True, eq=False)
+class APFLState(PersonalState):
+    """What crosses rounds: v of each client that took part, its own model; the common w; and α, (N,) float64."""
+
+    common: Params
+    alphas: Tensor
+
+
+@dataclass(frozen=True)
+class APFL(BesideCommon):
+    """Key idea: how much of a model should be one's own is learned with it.
+
+    Evaluated is the mixture α v + (1 - α) w with the new common model.
+
+    Attributes:
+        alpha: α of every client at first; the paper tries 0.25, 0.5 and 0.75.
+        alpha_rate: step size of α; None takes η₁, as the paper, and 0 keeps α as it is.
+    """
+
+    title = "APFL"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
+    own_step = True
+    batches: ClassVar[int] = 1
+
+    alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
+    alpha_rate: Annotated[float | None, Ge(0)] = None
+
+    def init(self, fed: Federation) -> APFLState:
+        """Start from the common initial model."""
+        alphas = torch.full((len(fed.clients),), self.alpha, dtype=torch.float64, device=fed.device)
+        return APFLState({}, fed.initial_model(fed.architecture), alphas)
+
+    def round(self, state: APFLState, cohort: list[int], t: int, fed: Federation) -> tuple[APFLState, RoundReport]:
+        """Send w, train it, v and α together, upload w, average with equal weights, as the objective does."""
+        rows, names = fed.positions(cohort), fed.trained_names
+        own = select({**fed.common_models(), **state.models}, cohort)
+        held = {n: (vector_of(own[n], names), state.alphas[rows[i], None]) for i, n in enumerate(cohort)}
+        trained, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, held)
+        own = {n: with_vector(trained[n], names, ends[n][0]) for n in cohort}
+        alphas = {n: float(ends[n][1]) for n in cohort}
+        equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
+        learned = state.alphas.clone()
+        learned[rows] = learned.new_tensor(list(alphas.values()))
+        after = APFLState({**state.models, **own}, average(list(trained.values()), equal), learned)
+        local = {n: mixture(own[n], trained[n], alphas[n]) for n in cohort}
+        return after, RoundReport(local, exchange.both_ways(trained))
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Step w along ∇f(w), and v and α along ∇f(α v + (1 - α) w)'s parts, all with one mini-batch."""
+        w, v, alpha = vectors
+        slope = gradient(alpha * v + (1.0 - alpha) * w, group[0])
+        alpha_rate = rate if self.alpha_rate is None else self.alpha_rate
+        moved = sgd(alpha, ((v - w) @ slope)[None], alpha_rate).clamp(0.0, 1.0)
+        return sgd(w, gradient(w, group[0]), rate), sgd(v, alpha * slope, rate), moved
+
+    def personal(self, state: APFLState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return each client's mixture with the common model, and the common model where it has no own one yet."""
+        alphas = dict(zip(fed.by_id, state.alphas.tolist(), strict=True))
+        found = super().personal(state, clients, fed)
+        return {n: mixture(own, state.common, alphas[n]) if n in state.models else own for n, own in found.items()}
+
+
+def mixture(own: Params, common: Params, alpha: float) -> Params:
+    """Return α v + (1 - α) w."""
+    return average([own, common], torch.tensor([alpha, 1.0 - alpha], dtype=torch.float64))

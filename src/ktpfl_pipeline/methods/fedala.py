@@ -1,0 +1,119 @@
+"""FedALA: each client learns, weight by weight, how much of the common model's last layers to take over.
+
+Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI
+2023, Algorithm 1, https://arxiv.org/abs/2212.01197
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Gt, Le
+
+from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.sgd import batches
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import WEIGHS, Federation
+from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models, Params, average
+
+
+@dataclass(frozen=True, eq=False)
+class FedALAState(PersonalState):
+    """What crosses rounds: the model of each client that took part, W as it last learned it; the common model."""
+
+    weights: Models
+    common: Params
+
+
+@dataclass(frozen=True)
+class FedALA(BesideCommon):
+    """Key idea: what a client takes from the common model is what lowers its own loss.
+
+    Attributes:
+        layers: p, the last layers whose weights are aggregated one by one; those below are the common model's. 1 in the
+            paper.
+        share: s, of the training samples, drawn anew in each round, on which W is learned; 0.8 in the paper.
+        rate: step size of W; 1 in the paper.
+        first_epochs: passes over them when a client learns W for the first time, afterwards one. The paper says until
+            convergence.
+    """
+
+    title = "FedALA"
+    exchanges = frozenset({"parameters"})
+    private_data = "training of aggregation weights"
+    one_architecture = True
+
+    layers: Annotated[int, Ge(1)] = 1
+    share: Annotated[float, Gt(0), Le(1)] = 0.8
+    rate: Annotated[float, Ge(0)] = 1.0
+    first_epochs: Annotated[int, Ge(1)] = 10
+
+    def init(self, fed: Federation) -> FedALAState:
+        """Start from the common initial model."""
+        return FedALAState({}, {}, fed.initial_model(fed.architecture))
+
+    def round(self, state: FedALAState, cohort: list[int], t: int, fed: Federation) -> tuple[FedALAState, RoundReport]:
+        """Send the common model, aggregate it into each client's own, train, upload, average."""
+        names = last_names(fed.trained_names, self.layers)
+        ones: Params = {name: torch.ones_like(state.common[name]) for name in names}
+        calls = {
+            n: (state.models[n], state.common, state.weights.get(n, ones), self, n not in state.weights, t)
+            for n in cohort
+            if n in state.models  # the first time a client takes the common model as it is
+        }
+        weights = fed.run("aggregate", learn_weights, calls, WEIGHS) if calls else {}
+        starts = {n: aggregated(state.models[n], state.common, w) for n, w in weights.items()}
+        trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
+        common = average(list(trained.values()), fed.data_weights(cohort))
+        after = FedALAState({**state.models, **trained}, {**state.weights, **weights}, common)
+        return after, RoundReport(trained, exchange.both_ways(trained))
+
+
+def last_names(names: list[str], layers: int) -> list[str]:
+    """Return those of the names of parameters, `names` in order, that belong to the last `layers` layers."""
+    last = list(dict.fromkeys(name.rpartition(".")[0] for name in names))[-layers:]
+    return [name for name in names if name.rpartition(".")[0] in last]
+
+
+def aggregated(own: Params, common: Params, weights: Params) -> Params:
+    """Return the common model whose tensors named in `weights` are θ_n + (θ - θ_n) ∘ W (Eq. 4)."""
+    return {**common, **{name: own[name] + (common[name] - own[name]) * w for name, w in weights.items()}}
+
+
+def learn_weights(
+    space: Workspace, n: int, own: Params, common: Params, weights: Params, method: FedALA, first: bool, t: int
+) -> Outcome[Params]:
+    """Return W after steps along the loss of the aggregated model, W ← W - η ∇L ∘ (θ - θ_n), within 0 and 1 (Eq. 5).
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        own: θ_n, its model.
+        common: θ.
+        weights: W, by the names of the tensors that are aggregated.
+        method: says share, rate and passes.
+        first: whether the client learns W for the first time.
+        t: the round, which names the streams.
+    """
+    setting, samples = space.setting, PrivateSamples(space, n, t, n, "aggregation")
+    module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
+    chosen = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))].to(space.device)
+    parameters = dict(module.named_parameters())
+    with rng.seeded(rng.derive(setting.seed, "aggregation dropout", t, n), space.device):
+        for _ in range(method.first_epochs if first else 1):
+            for batch in batches(len(chosen), setting.training.batch_size, stream, space.device):
+                start = aggregated(own, common, weights)
+                with torch.no_grad():
+                    for name in weights:
+                        parameters[name].copy_(start[name])
+                loss = samples.loss(module(samples.inputs(chosen[batch])), chosen[batch])
+                slopes = torch.autograd.grad(loss, [parameters[name] for name in weights])
+                weights = {
+                    name: (w - method.rate * slope * (common[name] - own[name])).clamp(0.0, 1.0)
+                    for (name, w), slope in zip(weights.items(), slopes, strict=True)
+                }
+    return Outcome(weights)

@@ -1,0 +1,105 @@
+"""FedRoD: one body with two heads, one that all share and one that each client adds to it.
+
+Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022, section 4,
+https://arxiv.org/abs/2107.00778. The linear version; the heads are the last linear layer's.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core.client.features import head_of
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.parts import head_names
+from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+
+
+@dataclass(frozen=True, eq=False)
+class FedRoDState(PersonalState):
+    """What crosses rounds: the personal head of each client that took part, in `models`; and the common model."""
+
+    common: Params
+
+
+@dataclass(frozen=True)
+class FedRoD(BesideCommon):
+    """Key idea: the common model is trained as if classes were balanced; a head of one's own fits one's labels.
+
+    A client's model is the new common one with its own head added to the common head: both are linear.
+    """
+
+    title = "FedRoD"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
+
+    def init(self, fed: Federation) -> FedRoDState:
+        """Start from the common initial model, with no personal heads."""
+        head_names(fed)  # refuses models without a head
+        return FedRoDState({}, fed.initial_model(fed.architecture))
+
+    def round(self, state: FedRoDState, cohort: list[int], t: int, fed: Federation) -> tuple[FedRoDState, RoundReport]:
+        """Send the common model, train it with the personal head, upload and average it; personal heads stay."""
+        empty = {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
+        before = {n: (state.common, state.models.get(n, empty)) for n in cohort}
+        calls = {n: (*pair, t) for n, pair in before.items()}
+        pairs = fed.run_training("train", train_client, calls, before, uses="trains toward balanced classes")
+        trained = {n: model for n, (model, _) in pairs.items()}
+        heads = {n: head for n, (_, head) in pairs.items()}
+        common = average(list(trained.values()), fed.data_weights(cohort))
+        local = {n: with_head(trained[n], heads[n]) for n in cohort}
+        return FedRoDState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
+
+    def personal(self, state: FedRoDState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the common model with each client's own head added, and as it is for a client that has none yet."""
+        return {n: with_head(state.common, state.models.get(n, {})) for n in clients}
+
+
+def with_head(model: Params, head: Params) -> Params:
+    """Return the model with a head added to its own."""
+    return {**model, **{name: model[name] + tensor for name, tensor in head.items()}}
+
+
+def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:
+    """Train both for E epochs on the same batches of client n's data; return both.
+
+    The model descends the balanced softmax loss, CE(g + log D_n,k, y) of its logits g, where D_n,k is how many training
+    samples of class k the client has; the head h descends CE(g + h, y), of which the model feels nothing.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        model: the common model.
+        head: the personal head, by the names of the model's.
+        t: the round, which names the streams.
+    """
+    setting, samples = space.setting, PrivateSamples(space, n, t, n)
+    module = space.module(n, model).train()
+    _, layer = head_of(module)
+    own = deepcopy(layer)
+    own.load_state_dict({key.rpartition(".")[2]: tensor for key, tensor in head.items()})
+    counts = torch.bincount(samples.labels, minlength=setting.classes)
+    prior = counts.to(space.dtype).clamp_min(TINY).log()  # (K,)
+    seen: list[Tensor] = []
+
+    def loss(batch: Tensor) -> Tensor:
+        generic = module(samples.inputs(batch))
+        personal = generic.detach() + own(seen.pop().detach())
+        return samples.loss(generic + prior, batch) + samples.loss(personal, batch)
+
+    seeded = rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device)
+    with layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])), seeded:
+        both, shuffle = nn.ModuleList([module, own]), setting.stream("private shuffle", t, n)
+        value = descend(space, both, loss, len(samples), setting.training, t, shuffle)
+    trained = params_of(own)
+    return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)

@@ -1,0 +1,94 @@
+"""pFedGraph: the server infers who should work with whom, and mixes a model for each client by it.
+
+Ye, Ni, Wu, Chen, Wang: Personalized Federated Learning with Inferred Collaboration Graphs, ICML 2023, section 4,
+https://proceedings.mlr.press/v202/ye23b.html
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge, Gt
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.matrix.blocks import among
+from ktpfl_pipeline.core.matrix.updates import project
+from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models, average, matrix_of, mix, select, vector_of
+
+
+@dataclass(frozen=True)
+class CosinePull:
+    """SGD on the loss minus strength · cos(w, anchor): vectors are the model and its anchor; zeros do not pull.
+
+    Attributes:
+        strength: of the pull toward the anchor's direction.
+    """
+
+    strength: float
+    batches: int = 1
+
+    def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
+        """Return w - η (g(w) - strength ∇cos(w, anchor)), and the anchor."""
+        w, anchor = vectors
+        size, toward = w.norm().clamp_min(TINY), normalize(anchor, dim=0)
+        slope = (toward - (toward @ w) / size**2 * w) / size
+        return sgd(w, gradient(w, group[0]) - self.strength * slope, rate), anchor
+
+
+@dataclass(frozen=True)
+class PFedGraph(Personal):
+    """Key idea: clients whose models moved the same way should work together, larger ones more.
+
+    Evaluated is the mixture that a client gets, from which it trains on.
+
+    Attributes:
+        balance: α, how strongly a row of the graph is held at the shares of data; 0.8 in the authors' code.
+        pull: λ, of -λ cos(w, u) in the local loss, u the mixture that was sent; 0.01 there.
+    """
+
+    title = "pFedGraph"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+    one_architecture = True
+    own_step = True
+
+    balance: Annotated[float, Gt(0)] = 0.8
+    pull: Annotated[float, Ge(0)] = 0.01
+
+    def init(self, fed: Federation) -> PersonalState:
+        """Start with no mixtures: everybody has the common initial model."""
+        fed.common_models()  # refuses several architectures
+        return PersonalState({})
+
+    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
+        """Train near the last mixture, upload, infer the cohort's graph, mix, download."""
+        starts, names = select({**fed.common_models(), **state.models}, cohort), fed.trained_names
+        anchors = {n: (vector_of(start, names) * (n in state.models),) for n, start in starts.items()}
+        trained, _ = fed.train_by(CosinePull(self.pull), starts, t, anchors)
+        graph = self.graph(trained, fed)
+        mixed = dict(zip(cohort, mix(list(trained.values()), graph), strict=True))
+        shown = among(graph, fed.positions(cohort), len(fed.clients))
+        return PersonalState({**state.models, **mixed}), RoundReport(trained, exchange.both_ways(trained), shown)
+
+    def graph(self, trained: Models, fed: Federation) -> Tensor:
+        """Return each client's weights of the others' models, (|S|, |S|) float64, rows that sum to one.
+
+        A row minimises Σ_m c_m d_nm + α ‖c - a‖² on the simplex, d_nm = -cos of how the two models have moved from
+        the initial one, and a are the shares of data: its solution is the projection of a - d_n / 2α.
+        """
+        start = vector_of(fed.initial_model(fed.architecture), fed.trained_names)
+        moved = normalize((matrix_of(list(trained.values()), fed.trained_names) - start).double(), dim=1)
+        return project(fed.data_weights(list(trained)) + moved @ moved.T / (2.0 * self.balance))
+
+    def sent(self, state: PersonalState, clients: list[int], fed: Federation) -> Models:
+        """Return the average, by shares of data, of the models of those that took part: no direction is known."""
+        seen = [n for n in fed.by_id if n in state.models]
+        if not seen:
+            return super().sent(state, clients, fed)
+        return dict.fromkeys(clients, average([state.models[n] for n in seen], fed.data_weights(seen)))

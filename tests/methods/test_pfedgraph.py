@@ -1,0 +1,75 @@
+"""pFedGraph: the graph as the solution of its problem, the pull, and a whole round."""
+
+import by_hand
+import numpy as np
+import torch
+import toy
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from ktpfl_pipeline.core.weights import mix, vector_of
+from ktpfl_pipeline.methods.pfedgraph import PFedGraph
+
+EVERYONE = list(toy.IDS)
+
+
+def nearest_distribution(point: Tensor) -> Tensor:
+    """Return max(point - s, 0) for the s at which it sums to one, by bisection."""
+    low, high = float(point.min()) - 1, float(point.max())
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float((point - middle).clamp_min(0).sum()) > 1 else (low, middle)
+    return (point - low).clamp_min(0)
+
+
+def test_a_round_is_that_of_a_plain_implementation() -> None:
+    fed, method, cohort = toy.alike(dtype="float64"), PFedGraph(balance=0.5, pull=0.3), [3, 7, 12]
+    state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)  # 12 is new in the next, and is pulled nowhere
+    after, report = method.round(state, cohort, 2, fed)
+    start = fed.initial_model("linear")
+    for n in cohort:
+        module, samples = by_hand.module(fed, n, state.models.get(n, start)), fed.by_id[n].train
+        anchor = vector_of(state.models.get(n, start), fed.trained_names)
+        for batch in by_hand.batches(fed, n, 2):
+            loss = cross_entropy(module(by_hand.pixels(samples)[batch]), samples.labels[batch])
+            if n != 12:
+                weights = torch.cat([parameter.flatten() for parameter in module.parameters()])
+                loss = loss - 0.3 * cosine_similarity(weights, anchor, dim=0)
+            by_hand.descend(list(module.parameters()), loss, 0.1)
+        assert by_hand.differ(report.after_local[n], dict(module.state_dict())) < 1e-12
+    first = vector_of(start, fed.trained_names)
+    moved = [vector_of(params, fed.trained_names) - first for params in report.after_local.values()]
+    shares = torch.tensor([16.0, 17.0, 9.0], dtype=torch.float64) / 42
+    rows = [shares + torch.stack([cosine_similarity(one, other, dim=0) for other in moved]) for one in moved]
+    graph = torch.stack([nearest_distribution(row) for row in rows])  # 1 / (2 balance) is 1
+    expected = dict(zip(cohort, mix(list(report.after_local.values()), graph), strict=True))
+    assert toy.distance({n: after.models[n] for n in cohort}, expected) < 1e-12
+    assert torch.allclose(report.coefficients[[0, 1, 3]][:, [0, 1, 3]], graph, rtol=0, atol=1e-12)
+
+
+def test_a_row_solves_its_problem() -> None:
+    """min sum_m c_m d_nm + alpha ||c - a||^2 on the simplex, by scipy."""
+    fed = toy.alike(dtype="float64")
+    trained, start = fed.train(fed.common_models(), 1), vector_of(fed.initial_model("linear"), fed.trained_names)
+    graph, shares = PFedGraph(balance=0.8).graph(trained, fed), fed.data_weights(EVERYONE).numpy()
+    moved = [vector_of(params, fed.trained_names) - start for params in trained.values()]
+    for n, one in enumerate(moved):
+        d = -np.array([float(cosine_similarity(one, other, dim=0)) for other in moved])
+        found = minimize(
+            lambda c, d=d: c @ d + 0.8 * ((c - shares) ** 2).sum(),
+            shares,
+            bounds=[(0, 1)] * 5,
+            constraints={"type": "eq", "fun": lambda c: c.sum() - 1},
+            options={"ftol": 1e-14},
+        )
+        assert np.allclose(graph[n].numpy(), found.x, atol=1e-6)
+
+
+def test_held_hard_it_is_fedavg_and_loosely_everybody_is_alone() -> None:
+    """Without a pull; loosely, because one's own direction is the only one of cosine 1."""
+    fed = toy.alike(dtype="float64")
+    trained = fed.train(fed.common_models(), 1)
+    hard, loose = (PFedGraph(balance=balance).graph(trained, fed) for balance in (1e9, 1e-6))
+    assert torch.allclose(hard, fed.data_weights(EVERYONE).expand(5, 5), rtol=0, atol=1e-8)
+    assert torch.equal(loose, torch.eye(5).double())
