@@ -119,7 +119,7 @@ ROUNDS, BYTES = "Rounds to local-only's accuracy", "Traffic to local-only's accu
 WORK = {
     SAMPLES: "private and public samples that the clients took steps on, over all rounds, in units of local-only's.",
     FLOPS: "floating-point operations of these steps, over all rounds, mean over clients, counted by PyTorch.",
-    MEMORY: "of a step of plain local training, mean over clients, estimated: weights, gradients, optimizer, activations.",
+    MEMORY: "of a step of plain local training, mean over clients, estimated: weights to activations.",
     ROUNDS: "the first round whose mean accuracy was at least local-only's final one with the same seed, mean over the "
     "seeds that came so far; in brackets how many did.",
     BYTES: "what all clients had sent and received by then.",
