@@ -249,7 +249,8 @@ class MethodResult(_Kept):
     @property
     def turns(self) -> float:
         """How often a client was in a round's cohort, summed over clients and rounds, mean over seeds."""
-        return sum(len(record.cohort) for run in self.runs for record in run.history) / len(self.runs)
+        turns = sum(len(record.cohort) for run in self.runs for record in run.history)
+        return max(1, turns) / len(self.runs)  # nobody may ever have shown up
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
         """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""
