@@ -31,8 +31,10 @@ BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n
 FEATURE = 32  # another number than any toy model has
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fml": {"common": "linear"},
+    "fedmrl": {"common": "conv", "dimension": 9},
+    "fedkd": {"common": "linear", "start": 1.0, "end": 1.0},  # at most: how much less depends on the updates
     "fedfomo": {"candidates": 4},
-    **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh")},
+    **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen")},
     "scarlet": {"duration": 0},  # nothing is cached
     "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularisation": 1e6},  # everything is selected
 }
@@ -59,6 +61,7 @@ class Sizes:
         others: the same of the other members' models together.
         body: of its model without the head.
         common: d_q, of FML's common model.
+        shared: d_x + (d₁ + 1) K, of FedMRL's common extractor and head.
     """
 
     public: int
@@ -74,6 +77,12 @@ class Sizes:
     body: int
     common: int
     unnormalised: int
+    shared: int
+
+    @property
+    def generator(self) -> int:
+        """Numbers of FedGen's generator, of 32 + K inputs and 256 units."""
+        return (32 + self.classes + 1) * 256 + 257 * self.feature
 
 
 Formula = Callable[[Sizes], int]
@@ -97,7 +106,9 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4d of the body": lambda s: 4 * s.body,
         "4d without batch normalisation": lambda s: 4 * s.unnormalised,
         "4d of the common model": lambda s: 4 * s.common,
+        "4(d_x + (d₁ + 1)K)": lambda s: 4 * s.shared,
         "4(F + 1)K": lambda s: 4 * (s.feature + 1) * s.classes,
+        "4(F + 1)K + 4d of the generator": lambda s: 4 * ((s.feature + 1) * s.classes + s.generator),
     },
     "public": {"B · pixels": lambda s: s.public * s.pixels},
 }
@@ -178,7 +189,7 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     common = 64 * toy.CLASSES + toy.CLASSES
     own, normalised = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
     make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3)
-    return make(own, others, own - head, common, own - normalised)
+    return make(own, others, own - head, common, own - normalised, 56 + 10 * toy.CLASSES)
 
 
 def paper_sizes(*, alike: bool) -> list[Sizes]:
@@ -186,7 +197,8 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
     head = 10 * 512 + 10
     make = partial(Sizes, 3000, 784, 10, 2, 64, 20, 20, 4)
-    return [make(d, sum(own) - d, d - head, PAPER["lenet"], d) for d in own]
+    lenet = PAPER["lenet"]
+    return [make(d, sum(own) - d, d - head, lenet, d, lenet - 850 + 65 * 10) for d in own]  # its head has 850
 
 
 def row(name: str) -> str:

@@ -38,7 +38,7 @@ def federation(recipe: dict[str, Any], augmentation: Any = AUGMENTED, **settings
 
 
 def run(fed: Federation, method: str = "kt_pfl", file: Path | None = None, observer: Any = None) -> Run:
-    made = create(method, {"common": "linear"} if method == "fml" else {})
+    made = create(method, {"common": "linear"} if method in ("fml", "fedkd", "fedmrl") else {})
     with closing(fed.executor):
         return engine.run(made, fed, SCHEDULE, settings={}, checkpoint_file=file, observer=observer)
 
@@ -67,7 +67,7 @@ class TestBits:
         stopped(federation(RECIPES[recipe]), tmp_path / "c.pt", 2)
         assert_same_run(run(federation(RECIPES[recipe]), file=tmp_path / "c.pt"), whole)
 
-    @pytest.mark.parametrize("method", ["fml", "fedproto", "feddf"])
+    @pytest.mark.parametrize("method", ["fml", "fedproto", "feddf", "fedgh", "fedmrl"])
     def test_of_methods_that_train_in_their_own_way(self, method: str, tmp_path: Path) -> None:
         whole = run(federation(RICHEST), method)
         stopped(federation(RICHEST, executor=WorkersExecutor(2)), tmp_path / "c.pt", 2, method)

@@ -58,6 +58,14 @@ def test_absent_clients_use_the_new_head_on_their_old_extractors() -> None:
     assert changed == {"4.weight", "4.bias"}
 
 
+def test_newcomers_begin_with_the_common_head() -> None:
+    fed, method = toy.federation(), LGFedAvg(5)
+    state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)
+    joined = method.join(state, method.personal(state, [3, 7, 11], fed), [12, 20], fed)
+    assert toy.same(joined.models, method.personal(state, [12, 20], fed))  # who was never in a cohort has it too
+    assert joined.traffic == dict.fromkeys([12, 20], Traffic(parameters_down=4 * 18))
+
+
 @pytest.mark.parametrize("dimension", [1, 64])
 def test_only_the_head_travels(dimension: int) -> None:
     fed = toy.federation()

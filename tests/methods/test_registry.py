@@ -29,7 +29,7 @@ def test_what_is_compared_and_in_which_order() -> None:
     assert compared(one_architecture=False) == (
         *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft"),
-        *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fml"),
+        *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen", "fml", "fedkd", "fedmrl"),
         *("scarlet", "selective_fd"),
         *("local_matched", "local"),
     )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import features
+from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.setting import DTYPES
 from ktpfl_pipeline.core.weights import Models, Params, params_of
@@ -32,7 +33,7 @@ def worn(fed: Federation, models: Models, head: Params) -> Models:
     """Return each model with the common head in the place of its own."""
     architectures = {fed.by_id[n].architecture for n in models}
     with rng.seeded(0):
-        names = {architecture: features.head_of(fed.build(architecture))[0] for architecture in architectures}
+        names = {architecture: head_of(fed.build(architecture))[0] for architecture in architectures}
     return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}
 
 

@@ -7,6 +7,7 @@ Weights are read with ``weights_only``, and the models are built by the registry
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.standardisation import Standardisation
 
@@ -78,8 +80,9 @@ class PersonalModels:
             *(torch.tensor(scale[name], dtype=torch.float64) for name in ("mean", "std"))
         )
         self.models = {}
+        build = partial(models.build, shape=shape, classes=built["classes"])
         for n, own in weights.items():
-            self.models[n] = models.build(built["architectures"][str(n)], shape, built["classes"]).eval()
+            self.models[n] = joint.built(build, built["architectures"][str(n)], own).eval()
             self.models[n].load_state_dict(own)
 
     def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:

@@ -219,7 +219,7 @@ class TestRefusals:
     @pytest.mark.parametrize("name", METHODS)
     def test_methods_whose_epsilon_would_not_be_the_whole_story(self, name: str) -> None:
         """What the registry says of each method is what it does."""
-        method = create(name, {"common": "linear"} if name == "fml" else None)
+        method = create(name, {"common": "linear"} if name in ("fml", "fedkd", "fedmrl") else None)
         fed = federation(Privacy(1.0), 8)
 
         def everything() -> None:

@@ -11,6 +11,7 @@ from torch import nn
 
 from ktpfl_pipeline.core import common_head
 from ktpfl_pipeline.core.client import features
+from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
@@ -52,11 +53,8 @@ class TestFeatures:
 
     def test_a_model_without_a_linear_layer_is_refused(self) -> None:
         module = nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten())
-        with (
-            pytest.raises(InputError, match="Sequential has no linear layer to be its head"),
-            features.features(module, 4),
-        ):
-            pass
+        with pytest.raises(InputError, match="Sequential has no linear layer to be its head"):
+            head_of(module)
 
 
 class TestClassMeans:

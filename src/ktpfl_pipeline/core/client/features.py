@@ -5,7 +5,7 @@ so that a common head (W, b) on pooled features is the layer (W P, b) of an arch
 model like any other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
@@ -21,20 +22,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import Params, params_of
 
-
-def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
-    """Return the head of a model, its last linear layer, and its name there.
-
-    Raises:
-        InputError: if there is none.
-    """
-    layers = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not layers:
-        raise InputError(
-            f"{type(module).__name__} has no linear layer to be its head, whose input would be its feature: give it "
-            "one, or leave out the methods on features and heads (fedproto, lg_fedavg and others; docs/methods.md)."
-        )
-    return layers[-1]
+Added = Callable[[nn.Linear, Tensor], Tensor]
 
 
 @contextmanager
@@ -92,8 +80,18 @@ def fitted(params: Params, name: str, head: Params) -> Params:
     return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
 
 
-def train_wearing(space: Workspace, n: int, params: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:
+def train_wearing(
+    space: Workspace, n: int, params: Params, head: Params, t: int, added: Added | None = None
+) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        params: its model, whose own head waits.
+        head: ``weight`` (K, F) and ``bias`` (K,).
+        t: the round, which names the streams.
+        added: what else a batch costs, of the common head and the batch's indices, (b,).
 
     Returns:
         The model with the head as it is then, and that head.
@@ -104,7 +102,8 @@ def train_wearing(space: Workspace, n: int, params: Params, head: Params, t: int
     with wearing(module, head) as common, rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
 
         def loss(batch: Tensor) -> Tensor:
-            return own.loss(module(own.inputs(batch)), batch)
+            fit = own.loss(module(own.inputs(batch)), batch)
+            return fit if added is None else fit + added(common, batch)
 
         value = descend(
             space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)

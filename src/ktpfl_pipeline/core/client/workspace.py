@@ -8,12 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Params
 
 OWN = ""
 """In the place of an architecture: the client's own."""
+JOINED = " with "
+"""In a joint module's role, before the common architecture."""
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -47,12 +50,16 @@ class Workspace:
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
         """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
 
-        There is one module per architecture and `role`; two at a time need different roles.
+        There is one module per architecture and `role`; two at a time need different roles. A joint model's module has
+        the common extractor in it.
         """
         name = n if isinstance(n, str) else self.setting.by_id[n].architecture
+        if common := joint.common_of(params):
+            role = f"{role}{JOINED}{common}"
         if (name, role) not in self._modules:
             with rng.seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
-                built = self.setting.build(name).to(self.device, self.dtype).to(memory_format=self.format)
+                built = joint.built(self.setting.build, name, params).to(self.device, self.dtype)
+                built = built.to(memory_format=self.format)
             if self.reduced:
                 grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
                 for part in grouped:
@@ -66,10 +73,10 @@ class Workspace:
     def count(self, modules: Iterable[nn.Module], samples: int) -> None:
         """Count samples that were backpropagated through each of these that is a model of a federation.
 
-        Where none is, as for a part of a model, they went through one of the client's own architecture.
+        A joint model is two. Where none is, as for a part of a model, they went through one of the client's own architecture.
         """
-        names = {id(module): name for (name, _), module in self._modules.items()}
-        for name in [names[id(module)] for module in modules if id(module) in names] or [OWN]:
+        names = {id(module): [name, *role.split(JOINED)[1:]] for (name, role), module in self._modules.items()}
+        for name in [name for module in modules for name in names.get(id(module), [])] or [OWN]:
             self.samples[name] += samples
 
     @property

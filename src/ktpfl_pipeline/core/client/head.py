@@ -1,0 +1,28 @@
+"""The head of a model, its last linear layer; the rest is its extractor of features."""
+
+from torch import nn
+
+from ktpfl_pipeline.core.errors import InputError
+
+
+def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
+    """Return the head of a model, its last linear layer, and its name there.
+
+    Raises:
+        InputError: if there is none.
+    """
+    layers = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not layers:
+        raise InputError(
+            f"{type(module).__name__} has no linear layer to be its head, whose input would be its feature: give it "
+            "one, or leave out the methods on features and heads (fedproto, lg_fedavg and others; docs/methods.md)."
+        )
+    return layers[-1]
+
+
+def split(module: nn.Module) -> tuple[nn.Module, nn.Linear]:
+    """Return a model as its extractor, the module itself without its head, and the head."""
+    name, head = head_of(module)
+    parent, _, last = name.rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Identity())
+    return module, head

@@ -1,0 +1,194 @@
+"""FedKD: every client's own model, the mentor, and a small common one, the mentee, learn from each other.
+
+Wu, Wu, Lyu, Huang, Xie: Communication-efficient federated learning via knowledge distillation, Nature Communications,
+2022, https://www.nature.com/articles/s41467-022-29763-x. Only updates of the mentee travel, each matrix of them as the
+leading part of its singular value decomposition.
+"""
+
+from dataclasses import dataclass
+from itertools import count
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge, Interval
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.features import features
+from ktpfl_pipeline.core.client.operations import distillation_loss
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.weights import Models, Params, average, params_of, wire_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class FedKDState(PersonalState):
+    """What crosses rounds: each client's mentor, and what belongs to the mentee.
+
+    Attributes:
+        common: the mentee.
+        maps: each client's W^h, (F, F), which brings the mentee's features to the mentor's.
+        last: (N,) int64, the last round in which each client took part, 0 for none: it has the mentee of before that
+            round's update.
+        news: () int64, bytes of the last round's update.
+    """
+
+    common: Params
+    maps: Models
+    last: Tensor
+    news: Tensor
+
+
+@dataclass(frozen=True)
+class FedKD(Personal):
+    """Key idea: a mentee that everybody teaches carries knowledge, and its updates are nearly of low rank.
+
+    Attributes:
+        common: architecture of the mentee; None takes the smallest of the clients'.
+        dimension: F, the common dimension of the features.
+        start: energy of the singular values that are sent in the first round; 0.95 in the paper.
+        end: the same in the last round; 0.98 in the paper.
+    """
+
+    title = "FedKD"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+
+    common: str | None = None
+    dimension: Annotated[int, Ge(1)] = 64
+    start: Annotated[float, Interval(gt=0, le=1)] = 0.95
+    end: Annotated[float, Interval(gt=0, le=1)] = 0.98
+
+    def init(self, fed: Federation) -> FedKDState:
+        """Start from the common initial models, with identities between features; nobody has the mentee."""
+        common = fed.initial_model(self.architecture(fed))
+        identity = torch.eye(self.dimension, device=fed.device, dtype=next(iter(common.values())).dtype)
+        nobody = torch.zeros(len(fed.clients), dtype=torch.int64, device=fed.device)
+        maps: Models = {client.id: {"weight": identity} for client in fed.clients}
+        return FedKDState(fed.initial_models(), common, maps, nobody, nobody.sum())
+
+    def architecture(self, setting: Setting) -> str:
+        """Return the name of the mentee's architecture."""
+        return self.common or setting.smallest_architecture
+
+    def round(self, state: FedKDState, cohort: list[int], t: int, fed: Federation) -> tuple[FedKDState, RoundReport]:
+        """Send the mentee, train both on each other, upload, average and apply compressed updates of the mentee."""
+        energy = self.start + (self.end - self.start) * min(1.0, t / fed.rounds)
+        before = {n: (state.models[n], state.maps[n], empty(state.common)) for n in cohort}
+        calls = {n: (*before[n][:2], state.common, self, energy, t) for n in cohort}
+        found = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
+        trained = {n: own for n, (own, _, _) in found.items()}
+        uploads = {n: update for n, (_, _, update) in found.items()}
+        mean = average([decoded(uploads[n], state.common) for n in cohort], fed.data_weights(cohort))
+        update = encoded(mean, energy)
+        applied = decoded(update, state.common)
+        common = {name: value + applied[name] for name, value in state.common.items()}
+        rows = fed.positions(cohort)
+        current = (state.last[rows] == t - 1).tolist() if t > 1 else [False] * len(cohort)
+        whole, news = wire_bytes(state.common), int(state.news)
+        traffic = {
+            n: Traffic(parameters_up=wire_bytes(uploads[n]), parameters_down=news if has else whole)
+            for n, has in zip(cohort, current, strict=True)
+        }
+        after = FedKDState(
+            {**state.models, **trained},
+            common,
+            {**state.maps, **{n: own for n, (_, own, _) in found.items()}},
+            state.last.index_fill(0, rows, t),
+            torch.tensor(wire_bytes(update), device=fed.device),
+        )
+        return after, RoundReport(trained, traffic)
+
+
+def train_pair(
+    space: Workspace, n: int, own: Params, own_map: Params, common: Params, method: FedKD, energy: float, t: int
+) -> Outcome[tuple[Params, Params, Params]]:
+    """Train mentor and mentee on the same batches of client n's data for E epochs.
+
+    The mentor descends CE + (KL(mentee ‖ mentor) + MSE(H, W^h h)) / (CE + CE of the mentee), H and h the features of
+    both, the mentee the same with the roles changed. The divisor, how well both do, is a weight that has no gradient,
+    nor has a teacher's prediction.
+
+    Args:
+        space: the process's workspace.
+        n: the client.
+        own: weights of its mentor.
+        own_map: its W^h.
+        common: weights of the mentee.
+        method: says F and the mentee's architecture.
+        energy: of the singular values that are sent.
+        t: the round, which names the streams.
+
+    Returns:
+        The mentor, W^h, and the mentee's update as it is sent.
+    """
+    setting, samples = space.setting, PrivateSamples(space, n, t, n)
+    mentor = space.module(n, own).train()
+    mentee = space.module(method.architecture(setting), common, "common").train()
+    between, weight = nn.Module(), nn.Parameter(own_map["weight"].clone())
+    between.register_parameter("weight", weight)
+    step = count()
+
+    with features(mentor, method.dimension) as large, features(mentee, method.dimension) as small:
+
+        def loss(batch: Tensor) -> Tensor:
+            inputs = samples.inputs(batch)
+            mine = mentor(inputs)
+            with rng.seeded(rng.derive(setting.seed, "common dropout", t, n, next(step)), space.device):
+                theirs = mentee(inputs)
+            fits = samples.loss(mine, batch), samples.loss(theirs, batch)
+            learned = (
+                distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
+                + distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
+                + F.mse_loss(large.pop(), F.linear(small.pop(), weight))
+            )
+            return fits[0] + fits[1] + learned / (fits[0] + fits[1]).detach()
+
+        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+            everything, shuffle = nn.ModuleList([mentor, mentee, between]), setting.stream("private shuffle", t, n)
+            value = descend(space, everything, loss, len(samples), setting.training, t, shuffle)
+    update = {name: tensor - common[name] for name, tensor in params_of(mentee).items()}
+    return Outcome((params_of(mentor), params_of(between), encoded(update, energy)), value)
+
+
+def encoded(update: Params, energy: float) -> Params:
+    """Return an update as it is sent: each matrix as the leading factors of its SVD, where these are fewer numbers.
+
+    So many singular values are kept that their squares sum to more than `energy` of all squares. Convolutions count as
+    matrices with a row for each output; vectors are sent as they are.
+    """
+    sent: dict[str, Tensor] = {}
+    for name, tensor in update.items():
+        if tensor.ndim < 2 or not tensor.isfinite().all():  # a training that diverged is noticed elsewhere
+            sent[name] = tensor
+            continue
+        matrix = tensor.flatten(1)
+        u, s, v = torch.linalg.svd(matrix, full_matrices=False)
+        sums = s.double().square().cumsum(0)
+        rank = min(len(s), 1 + int((sums <= energy * sums[-1]).sum()))
+        if rank * (sum(matrix.shape) + 1) < matrix.numel():
+            sent |= {f"{name}/u": u[:, :rank], f"{name}/s": s[:rank], f"{name}/v": v[:rank]}
+        else:
+            sent[name] = tensor
+    return sent
+
+
+def decoded(sent: Params, like: Params) -> Params:
+    """Return the update that was sent, with names and shapes of the model `like`."""
+    return {name: sent[name] if name in sent else _product(sent, name).view_as(tensor) for name, tensor in like.items()}
+
+
+def _product(sent: Params, name: str) -> Tensor:
+    return (sent[f"{name}/u"] * sent[f"{name}/s"]) @ sent[f"{name}/v"]
+
+
+def empty(common: Params) -> Params:
+    """Return the update that changes nothing."""
+    return {name: torch.zeros_like(tensor) for name, tensor in common.items()}

@@ -1,0 +1,136 @@
+"""FedMRL: every client's model looks through a small common extractor too, and both heads read nested features.
+
+Yi, Yu, Ren, Wang, Liu, Li: Federated Model Heterogeneous Matryoshka Representation Learning, NeurIPS 2024, Algorithm 1,
+https://arxiv.org/abs/2406.00488
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import common_head, exchange, rng
+from ktpfl_pipeline.core.client.features import features, linear
+from ktpfl_pipeline.core.client.head import head_of
+from ktpfl_pipeline.core.client.joint import projector_name
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
+from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
+from ktpfl_pipeline.core.setting import DTYPES, Setting
+from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+
+
+@dataclass(frozen=True, eq=False)
+class FedMRLState(PersonalState):
+    """What crosses rounds: each client's extractor, head and projector, and the common model.
+
+    Attributes:
+        extractor: of the common model, named as in `joint.Joint`.
+        head: of the common model, on d₁ features.
+    """
+
+    extractor: Params
+    head: Params
+
+
+@dataclass(frozen=True)
+class FedMRL(Method[FedMRLState]):
+    """Key idea: features of a common and an own extractor, fused so that their first part suffices a common head.
+
+    Attributes:
+        common: architecture of the common model; None takes the smallest of the clients'.
+        dimension: d₁, of the common features; no more than the narrowest architecture has.
+    """
+
+    title = "FedMRL"
+    exchanges = frozenset({"parameters"})
+    private_data = "its own training rule"
+
+    common: str | None = None
+    dimension: Annotated[int, Ge(1)] = 64
+
+    def init(self, fed: Federation) -> FedMRLState:
+        """Start from the common initial models, with a projector for each architecture."""
+        models = self.initial(fed, list(fed.by_id))
+        architecture = self.architecture(fed)
+        own, (name, _) = fed.initial_model(architecture), self.head(fed, architecture)
+        extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
+        return FedMRLState(models, extractor, common_head.initial(fed, self.narrowest(fed)))
+
+    def architecture(self, setting: Setting) -> str:
+        """Return the name of the common model's architecture."""
+        return self.common or setting.smallest_architecture
+
+    def head(self, setting: Setting, architecture: str) -> tuple[str, nn.Linear]:
+        """Return the name of an architecture's head, and a layer like it."""
+        with rng.seeded(0):
+            return head_of(setting.build(architecture))
+
+    def narrowest(self, setting: Setting) -> int:
+        """Return d₁: `dimension`, or the features of the narrowest architecture, if these are fewer."""
+        names = {client.architecture for client in setting.clients}
+        return min(self.dimension, *(self.head(setting, name)[1].in_features for name in names))
+
+    def initial(self, fed: Federation, clients: Sequence[int]) -> Models:
+        """Return the clients' own parts before the first round: those of one architecture start alike."""
+        made, place = {}, projector_name(self.architecture(fed))
+        for architecture in sorted({fed.by_id[n].architecture for n in clients}):
+            own, (name, layer) = fed.initial_model(architecture), self.head(fed, architecture)
+            with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
+                projector = nn.Linear(self.narrowest(fed) + layer.in_features, layer.in_features)
+            parts = params_of(projector.to(fed.device, DTYPES[fed.compute.dtype]))
+            renamed = {
+                f"head.{key[len(name) + 1 :]}" if key.startswith(f"{name}.") else f"own.{key}": value
+                for key, value in own.items()
+            }
+            made[architecture] = {**renamed, **{f"{place}.{key}": value for key, value in parts.items()}}
+        return {n: made[fed.by_id[n].architecture] for n in clients}
+
+    def round(self, state: FedMRLState, cohort: list[int], t: int, fed: Federation) -> tuple[FedMRLState, RoundReport]:
+        """Send the common model, train it inside each client's, average the copies by the numbers of samples."""
+        before = {n: (params, state.head) for n, params in self.personal(state, cohort, fed).items()}
+        calls = {n: (*pair, t) for n, pair in before.items()}
+        found = fed.run_training("train", train_client, calls, before, uses="trains two models as one")
+        after_local: Models = {n: params for n, (params, _) in found.items()}
+        heads = [found[n][1] for n in cohort]
+        copies = [{name: after_local[n][name] for name in state.extractor} for n in cohort]
+        weights = fed.data_weights(cohort)
+        own = {n: {name: after_local[n][name] for name in state.models[n]} for n in cohort}
+        after = FedMRLState({**state.models, **own}, average(copies, weights), average(heads, weights))
+        sent: Models = {n: {**copy, **head} for n, copy, head in zip(cohort, copies, heads, strict=True)}
+        return after, RoundReport(after_local, exchange.both_ways(sent))
+
+    def personal(self, state: FedMRLState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the clients' own parts with the common extractor."""
+        return {n: {**state.models[n], **state.extractor} for n in clients}
+
+    def join(self, state: FedMRLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the common extractor, in models that are otherwise the initial ones."""
+        models: Models = {n: {**own, **state.extractor} for n, own in self.initial(fed, newcomers).items()}
+        return given(models, dict.fromkeys(newcomers, state.extractor))
+
+
+def train_client(space: Workspace, n: int, params: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:
+    """Train client n's joint model and the common head for E epochs on the sum of both heads' cross-entropies.
+
+    Of the fused features, (b, d₂), the own head reads all and the common head the first d₁.
+    """
+    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    module, common = space.module(n, params).train(), linear(head)
+    width = head_of(module)[1].in_features
+    with features(module, width) as seen:
+
+        def loss(batch: Tensor) -> Tensor:
+            fine = own.loss(module(own.inputs(batch)), batch)
+            return fine + own.loss(common(seen.pop()[:, : common.in_features]), batch)
+
+        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+            both, shuffle = nn.ModuleList([module, common]), setting.stream("private shuffle", t, n)
+            value = descend(space, both, loss, len(own), setting.training, t, shuffle)
+    return Outcome((params_of(module), params_of(common)), value)
