@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange, rng
-from ktpfl_pipeline.core.client.features import head_of
+from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
