@@ -111,3 +111,10 @@ def test_extractor_and_head_travel_both_ways(common: str, numbers: int) -> None:
     _, report = FedMRL(common, 10).round(FedMRL(common, 10).init(fed), [12, 3], 1, fed)
     size = 4 * (numbers + 33)
     assert report.traffic == dict.fromkeys([12, 3], Traffic(parameters_up=size, parameters_down=size))
+
+
+def test_samples_go_through_two_models() -> None:
+    fed = toy.alike("conv", 2)
+    _, report = FedMRL("linear").round(FedMRL("linear").init(fed), [3, 7], 1, fed)
+    work = fed.work(list(report.traffic))
+    assert work["samples"] == [2 * 2 * 16, 2 * 2 * 17]  # E = 2 epochs of 16 and 17 images
