@@ -73,7 +73,8 @@ class Workspace:
     def count(self, modules: Iterable[nn.Module], samples: int) -> None:
         """Count samples that were backpropagated through each of these that is a model of a federation.
 
-        A joint model is two. Where none is, as for a part of a model, they went through one of the client's own architecture.
+        A joint model is two. Where none is, as for a part of a model, they went through one of the client's own
+        architecture.
         """
         names = {id(module): [name, *role.split(JOINED)[1:]] for (name, role), module in self._modules.items()}
         for name in [name for module in modules for name in names.get(id(module), [])] or [OWN]:
