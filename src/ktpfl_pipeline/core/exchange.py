@@ -63,10 +63,11 @@ def train_and_predict(
     """
     batch = fed.public_batch(t) if batch is None else batch
     trained = fed.train(select(models, cohort), t)
+    arriving = _arriving(fed, models, trained)
     if not len(batch):
         nothing = torch.zeros(len(cohort), 0, fed.classes, dtype=torch.float64, device=fed.device)
         return Upload(trained, batch, nothing, nothing, dict.fromkeys(cohort, 0))
-    return _uploaded(fed, trained, batch, fed.logits(_arriving(fed, models, trained), batch, t), t, chosen)
+    return _uploaded(fed, trained, batch, fed.logits(arriving, batch, t), t, chosen)
 
 
 def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
