@@ -100,6 +100,6 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
     seeded = rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device)
     with layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])), seeded:
         both, shuffle = nn.ModuleList([module, own]), setting.stream("private shuffle", t, n)
-        value = descend(space, both, loss, len(samples), setting.training, t, shuffle)
+        value = descend(space, both, loss, len(samples), setting.training_of(n), t, shuffle)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
