@@ -163,6 +163,12 @@ class TestRounds:
             "seconds/round": 2.0,
         }
 
+    def test_measures_of_every_evaluation_and_the_work_of_all(self) -> None:
+        """What is measured after the last round alone is no curve."""
+        measures = {"macro_f1": [0.5, 1.0], "global_accuracy": [0.1, 0.3]}
+        told = tracking.round_metrics(RoundRecord(1, [0, 1], measures=measures, work={"samples": [30.0, 10.0]}))
+        assert told == {"measures/macro_f1": 0.75, "work/samples": 40.0}
+
     def test_points_are_there_while_the_run_goes(self, tracker: MlflowTracker, client: Any) -> None:
         with tracker.run(**RUN) as tracked:
             tracked.round(record(1))

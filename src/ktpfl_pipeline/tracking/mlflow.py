@@ -9,7 +9,7 @@ from typing import Any
 
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.metrics import RoundRecord, mean
+from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
 from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, open_client
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, TrackedRun, Tracker
@@ -246,7 +246,9 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
     return {
         **{f"accuracy/{point}": mean(values) for point, values in record.accuracy.items()},
         **{f"loss/{phase}": mean(values) for phase, values in record.loss.items()},
+        **{f"measures/{name}": mean(record.measures[name]) for name in MEASURES if name in record.measures},
         **{f"bytes/{category}": float(sum(values)) for category, values in record.traffic.items()},
+        **{f"work/{name}": float(sum(values)) for name, values in record.work.items()},
         **{f"seconds/{phase}": value for phase, value in record.seconds.items()},
         **{name: float(len(ids)) for name in ("diverged", "absent", "late") if (ids := getattr(record, name))},
         **({"privacy/epsilon": max(record.epsilon)} if record.epsilon else {}),

@@ -207,8 +207,9 @@ def _dataset(job: Job, seed: int) -> tracking.Dataset:
 
 
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int]) -> None:
-    """Tell of a round; accuracies are those of the benign clients."""
+    """Tell of a round; accuracies and measures are those of the benign clients."""
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
-    record = replace(record, accuracy=accuracy)
+    measures = {name: benign(values, adversaries) for name, values in record.measures.items()}
+    record = replace(record, accuracy=accuracy, measures=measures)
     shown.round(record)
     tracked.round(record)
