@@ -112,6 +112,7 @@ def learn_weights(
                         parameters[name].copy_(start[name])
                 loss = samples.loss(module(samples.inputs(chosen[batch])), chosen[batch])
                 slopes = torch.autograd.grad(loss, [parameters[name] for name in weights])
+                space.count([module], len(batch))
                 weights = {
                     name: (w - method.rate * slope * (common[name] - own[name])).clamp(0.0, 1.0)
                     for (name, w), slope in zip(weights.items(), slopes, strict=True)
