@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from click import ClickException
-from project_copy import PowerCut, Project
+from project_copy import Project
 
 from ktpfl_pipeline.tracking import PARENT
-from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
 NAME = "sweep_rho"
 VALUES = [0.1, 0.7]  # of conf/test, with two seeds
@@ -114,53 +113,6 @@ def test_another_value_trains_only_what_is_new(swept: Project, tmp_path: Path) -
     assert len(points) == 8
     assert {run.data.tags[PARENT] for run in points} == {again.info.run_id}
     assert [row["methods.kt_pfl.rho"] for row in table(project)] == ["0.1", "0.7", "2.0", "any"]
-
-
-def test_killed_and_started_again(tracked: Callable[[], Project], swept: Project) -> None:
-    """Killed after its third run of six, it ends as if nothing had happened: the same table, the same MLflow runs."""
-    project = tracked()
-    cut_power(project)
-    before, ((parent,), points) = checkpoints(project), family(project)
-    assert parent.info.status == "RUNNING"
-    kept = [str(place(project, run)) for run in points if run.info.status == "FINISHED"]
-    assert len(kept) == 3
-    assert not (project.folder / "data" / "08_reporting" / NAME).exists()
-    project.run(NAME)
-    after = checkpoints(project)
-    assert {folder: after[folder] for folder in kept} == {folder: before[folder] for folder in kept}
-    (resumed,), again = family(project)
-    assert resumed.info.run_id == parent.info.run_id
-    assert {run.info.run_id for run in points} <= {run.info.run_id for run in again}
-    assert {run.info.status for run in (resumed, *again)} == {"FINISHED"}
-    assert len(again) == 6
-    assert table(project) == table(swept)
-
-
-def place(project: Project, run: Any) -> Path:
-    """Return the folder of an MLflow run's checkpoint."""
-    tags = run.data.tags
-    return project.folder / "data" / "06_models" / NAME / tags["method"] / f"seed-{tags['seed']}-{tags['key'][:8]}"
-
-
-def cut_power(project: Project) -> None:
-    """Run, and end in the fourth run's first round; what would still be logged after it is not."""
-    begun: set[str] = set()
-    usual_round, usual_stop = MlflowRun.round, MlflowRun.stop
-
-    def round_until(run: MlflowRun, record: Any) -> None:
-        begun.add(run.run_id)
-        if len(begun) == 4:
-            raise PowerCut
-        usual_round(run, record)
-
-    def stop_until(run: MlflowRun, status: str) -> None:
-        if len(begun) < 4:
-            usual_stop(run, status)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
-        patch.setattr(MlflowRun, "round", round_until)
-        patch.setattr(MlflowRun, "stop", stop_until)
-        project.run(NAME)
 
 
 class TestPublicSource:

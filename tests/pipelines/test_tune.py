@@ -191,11 +191,6 @@ class TestComparison:
         assert checkpoints(compared, EXPERIMENT) == before
         assert [run.info.run_id for run in compared.tracked(EXPERIMENT)] == [run.info.run_id for run in runs]
 
-    def test_kt_pfl_alone_takes_its_values_too(self, copied: Project) -> None:
-        copied.run(EXPERIMENT, experiment=EXPERIMENT, hyperparameters="tuned", seeds=[0])
-        (run,) = copied.tracked(EXPERIMENT)
-        assert run.data.params["method.rho"] == str(chosen(copied)["methods"]["kt_pfl_params"]["values"]["rho"])
-
     def test_another_partition_is_refused_before_anything_is_trained(self, copied: Project) -> None:
         before = copied.written()
         with pytest.raises(ClickException, match=r"were tuned for other settings \(partition\.scheme='two_labels',"):
