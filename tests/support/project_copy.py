@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 EXPERIMENT = "hetero_digits"
 REPORTS = ("report", "comparison")
 """The kinds of MLflow runs that hold a report and train nothing."""
-LEFT_OUT = ("_fashion_mnist", "_emnist", "_cifar", "htfllib", "pathological", "mcmahan", "camera_traps")
+_IMAGES = ("_fashion_mnist", "_emnist", "_cifar", "camera_traps")
+LEFT_OUT = (*_IMAGES, "htfllib", "pathological", "mcmahan", "newcomers_digits")
 """How the names of those sections of conf/ end that the copy does without: of other images, or like one of these."""
 
 
