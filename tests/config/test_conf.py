@@ -243,9 +243,9 @@ class TestTunings:
         """Every other method has its space: none is compared with the values of its paper while others are tuned."""
         untuned = set(METHODS[experiment]) - set(tunings("base")[f"tune_{experiment}"].spaces)
         expected = (
-            {"fedavg", "fedper", "fedbn", "fedbabu", "fedrod", "local"}
+            {"fedavg", "fedper", "fedbn", "fedbabu", "fedrod", "local", "local_5x"}
             if experiment in HOMO_EXPERIMENTS
-            else {"fedmd", "feddf", "feddf_soft", "local"}
+            else {"fedmd", "feddf", "feddf_soft", "local", "local_matched"}
         )
         assert untuned == expected
 
