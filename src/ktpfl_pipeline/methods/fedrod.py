@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange, rng
-from ktpfl_pipeline.core.client.features import head_of
+from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
