@@ -153,7 +153,7 @@ def train_pair(
 
         with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
             everything, shuffle = nn.ModuleList([mentor, mentee, between]), setting.stream("private shuffle", t, n)
-            value = descend(space, everything, loss, len(samples), setting.training, t, shuffle)
+            value = descend(space, everything, loss, len(samples), setting.training_of(n), t, shuffle)
     update = {name: tensor - common[name] for name, tensor in params_of(mentee).items()}
     return Outcome((params_of(mentor), params_of(between), encoded(update, energy)), value)
 

@@ -132,5 +132,5 @@ def train_client(space: Workspace, n: int, params: Params, head: Params, t: int)
 
         with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
             both, shuffle = nn.ModuleList([module, common]), setting.stream("private shuffle", t, n)
-            value = descend(space, both, loss, len(own), setting.training, t, shuffle)
+            value = descend(space, both, loss, len(own), setting.training_of(n), t, shuffle)
     return Outcome((params_of(module), params_of(common)), value)
