@@ -45,9 +45,9 @@ NEAREST = '"""Nearest teacher'
 PROMISES = (  # those that need nothing but a method and a federation
     "test_learns",
     "test_round_leaves_its_arguments_as_they_were",
-    "test_exchanges_what_its_class_says",
+    "test_another_seed_differs",
+    "test_reports_exactly_the_cohort_and_what_its_class_exchanges",
     "test_an_absent_client_is_left_alone",
-    "test_global_generators_stay_where_they_are",
     "test_a_client_that_diverges_and_is_skipped_was_not_sampled",
 )
 
