@@ -44,9 +44,10 @@ def test_names() -> None:
     experiments = {f"{kind}_{dataset}" for kind in ("hetero", "homo") for dataset in DATASETS}
     sweeps = {
         f"sweep_{name}" for name in ("local_epochs", "distillation_steps", "rho", "public_batch", "public_source")
-    } | {"sweep_alpha", "sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"}
+    } | {"sweep_alpha", "sweep_knowledge", "sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"}
     tunings = {f"tune_{name}" for name in experiments}
     experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet"}
+    experiments |= {"newcomers_digits", "newcomers_fashion_mnist"}
     comparisons = {f"compare_{name}" for name in experiments}
     assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "__default__"}
 

@@ -14,7 +14,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
-from ktpfl_pipeline.core.newcomers import Newcomers, held_out, judge
+from ktpfl_pipeline.core.metrics import Newcomers
+from ktpfl_pipeline.core.newcomers import held_out, judge
 from ktpfl_pipeline.core.setting import Distillation
 from ktpfl_pipeline.core.weights import select, wire_bytes
 from ktpfl_pipeline.methods import METHODS, create

@@ -133,7 +133,9 @@ class TestBudgets:
         assert [fed.affordable(poor, epochs) for epochs in (0, 1, 4, 10, 20)] == [0, 1, 1, 2, 5]
         assert [fed.affordable(rich, epochs) for epochs in (0, 1, 4)] == [0, 1, 4]
 
-    @pytest.mark.parametrize("name", ["local", "fedproto", "fml", "ditto", "fedrep", "fd", "local_matched", "fedkd", "fedmrl"])
+    @pytest.mark.parametrize(
+        "name", ["local", "fedproto", "fml", "ditto", "fedrep", "fd", "local_matched", "fedkd", "fedmrl"]
+    )
     def test_a_round_is_that_of_fewer_epochs_for_whom_they_are_and_that_of_all_for_the_others(self, name: str) -> None:
         method = create(name, {"fedrep": {"body_epochs": 2}, "local_matched": {"public": False}}.get(name))
         training = LocalTraining(epochs=4, batch_size=8, learning_rate=0.1)

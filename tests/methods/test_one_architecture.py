@@ -7,7 +7,7 @@ import toy
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.methods import ONE_ARCHITECTURE, create
+from ktpfl_pipeline.methods import ONE_ARCHITECTURE, create, find
 
 EVERYONE = list(toy.IDS)
 BOTH_WAYS = (
@@ -26,7 +26,7 @@ BOTH_WAYS = (
     "fedrod",
     "pfedgraph",
 )
-NAMES = list(ONE_ARCHITECTURE)
+NAMES = [name for name in ONE_ARCHITECTURE if find(name).kind.one_architecture]  # training alone is without
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -292,6 +292,6 @@ def test_newcomers_that_cannot_be_or_be_judged_are_refused(changes: dict[str, An
 def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anything_is_trained() -> None:
     settings = experiment(adversaries={"share": 0.2})
     with pytest.raises(
-        InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, .*fml exchange models or"
+        InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, .*fml, .*exchange models or"
     ):
         resolve(settings, "", name=EXPERIMENT, methods=compared(one_architecture=False))

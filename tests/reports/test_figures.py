@@ -87,7 +87,7 @@ class TestManyMethods:
 
     def test_spread_fits_the_page_on_one_axis(self, many):
         figure = figures.spread_over_clients(many)
-        assert figure.get_figheight() < 14
+        assert figure.get_figheight() <= 14
         (low, high) = {axes.get_ylim() for axes in figure.axes if axes.get_visible()}.pop()
         assert (0.4 < low <= 0.5, high > 0.87) == (True, True)
 

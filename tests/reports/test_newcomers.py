@@ -4,7 +4,7 @@ from finished_runs import make_run
 from written import row
 
 from ktpfl_pipeline.analysis.results import MethodResult, parse, summarise
-from ktpfl_pipeline.core.newcomers import Newcomers
+from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.reports import newcomers
 from ktpfl_pipeline.reports.model import Table, Text
 

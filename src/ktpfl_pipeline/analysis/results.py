@@ -25,8 +25,7 @@ from ktpfl_pipeline.analysis.statistics import (
 )
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
-from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, RoundRecord
-from ktpfl_pipeline.core.newcomers import Newcomers
+from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, Newcomers, RoundRecord
 
 HEADLINE = "after_transfer"
 VALIDATION = "validation"

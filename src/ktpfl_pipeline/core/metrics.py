@@ -105,6 +105,25 @@ class RoundRecord:
         return {*self.cohort, *self.diverged, *self.absent, *self.late}
 
 
+@dataclass(frozen=True)
+class Newcomers:
+    """What became of newcomers.
+
+    Attributes:
+        clients: M ids.
+        architectures: (M,) of each.
+        accuracy: by epochs of local training, (M,) their test accuracies, 0..1.
+        there: the same of the N - M clients that were there, after as many further epochs, in the federation's order.
+        traffic: bytes by ledger that joining took, of newcomers and of those that were asked for something.
+    """
+
+    clients: list[int]
+    architectures: list[str]
+    accuracy: dict[int, list[float]]
+    there: dict[int, list[float]]
+    traffic: dict[str, int]
+
+
 def mean(values: list[float]) -> float:
     """Return the arithmetic mean of at least one value."""
     return sum(values) / len(values)

@@ -1,7 +1,7 @@
 """Clients that are held out of training, join after its last round, and are judged beside those that were there."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ktpfl_pipeline.core.client_states import ClientStates
@@ -9,29 +9,10 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.evaluation import adapted
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import LEDGERS
+from ktpfl_pipeline.core.metrics import LEDGERS, Newcomers
 from ktpfl_pipeline.core.reliability import drawn
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.weights import opened
-
-
-@dataclass(frozen=True)
-class Newcomers:
-    """What became of newcomers.
-
-    Attributes:
-        clients: M ids.
-        architectures: (M,) of each.
-        accuracy: by epochs of local training, (M,) their test accuracies, 0..1.
-        there: the same of the N - M clients that were there, after as many further epochs, in the federation's order.
-        traffic: bytes by ledger that joining took, of newcomers and of those that were asked for something.
-    """
-
-    clients: list[int]
-    architectures: list[str]
-    accuracy: dict[int, list[float]]
-    there: dict[int, list[float]]
-    traffic: dict[str, int]
 
 
 def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:

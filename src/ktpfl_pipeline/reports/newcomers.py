@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
-from ktpfl_pipeline.core.newcomers import Newcomers
+from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.reports.model import Block, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
 from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural

@@ -223,7 +223,9 @@ class TestRefusals:
         fed = federation(Privacy(1.0), 8)
 
         def everything() -> None:
-            state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)
+            state = method.init(fed)
+            for t in (1, 2):  # FedALA looks at private samples for a client that has a model of its own
+                state, _ = method.round(state, [3, 7, 11], t, fed)
             method.personal(state, toy.IDS, fed)
 
         if method.private_data == TRAINING:
