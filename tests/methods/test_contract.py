@@ -93,11 +93,8 @@ def entries(state: Any) -> dict[str, Any]:
 class TestContract:
     def test_learns(self, method: Method[Any], fed: Federation) -> None:
         before = [evaluation.accuracy for evaluation in fed.evaluate(fed.initial_models(), "test").values()]
-        after = (
-            engine.run(method, fed, Schedule(rounds=SLOW.get(type(method).__name__, 3)))
-            .history[-1]
-            .accuracy["after_transfer"]
-        )
+        rounds = SLOW.get(type(method).__name__, 3)
+        after = engine.run(method, fed, Schedule(rounds=rounds)).history[-1].accuracy["after_transfer"]
         assert sum(before) / 5 < 0.5
         assert sum(after) / 5 > 0.75
         assert min(after) > 1 / toy.CLASSES

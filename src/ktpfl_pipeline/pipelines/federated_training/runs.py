@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
 from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import SeedData
 from ktpfl_pipeline.data.partition import label_similarity
@@ -176,7 +176,7 @@ def log_end(
     tracked.finish({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder)
 
 
-def _joined(found: newcomers.Newcomers | None) -> dict[str, float]:
+def _joined(found: Newcomers | None) -> dict[str, float]:
     """Return what became of newcomers, on average over them, as metrics."""
     if found is None:
         return {}
