@@ -62,12 +62,16 @@ SERIES = np.random.default_rng(0).normal([[[900.0], [0.001]]], [[[40.0], [0.0002
 
 
 @pytest.mark.parametrize(
-    ("arrays", "image", "kind"),
-    [({"images": IMAGES}, {"channels": 3, "size": 8}, "uint8"), ({"features": SERIES}, None, "float32")],
-    ids=["images", "features"],
+    ("name", "arrays", "image", "kind"),
+    [
+        ("local", {"images": IMAGES}, {"channels": 3, "size": 8}, "uint8"),
+        ("local", {"features": SERIES}, None, "float32"),
+        ("fedmrl", {"features": SERIES}, None, "float32"),
+    ],
+    ids=["images", "features", "two models as one"],
 )
 def test_predictions_are_those_of_the_engine(
-    tmp_path: Path, arrays: dict[str, Any], image: dict[str, int] | None, kind: str
+    tmp_path: Path, name: str, arrays: dict[str, Any], image: dict[str, int] | None, kind: str
 ) -> None:
     """From what the source has: uint8 images, or features whose channels are far from mean 0 and deviation 1."""
     np.savez(tmp_path / "mine.npz", labels=np.arange(60) % 3, **arrays)
@@ -75,7 +79,7 @@ def test_predictions_are_those_of_the_engine(
     settings = {"clients": 3, "architectures": ["mlp"], "partition": {"scheme": "dirichlet", "alpha": 5.0}}
     experiment = parsing.parse("mine", {**EXPERIMENT, **own, **settings, "training": {"epochs": 2}})
     data = prepare(experiment, tmp_path)
-    fed, method = assemble(experiment, data, 0), create("local")
+    fed, method = assemble(experiment, data, 0), create(name)
     with closing(fed.executor):
         result = engine.run(method, fed, engine.Schedule(1))
         theirs = fed.cross_logits(method.personal(result.state, fed.by_id, fed), "test")

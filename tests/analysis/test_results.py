@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.results import (
     HEADLINE,
     Curve,
@@ -14,7 +15,6 @@ from ktpfl_pipeline.analysis.results import (
     compared,
     comparison,
     local_only,
-    paired_difference,
     parse,
     subject,
     summarise,

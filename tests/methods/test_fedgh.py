@@ -7,7 +7,7 @@ import pytest
 import torch
 import toy
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear, one_hot, softmax
+from torch.nn.functional import adaptive_avg_pool1d, linear, one_hot, softmax
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
@@ -28,14 +28,10 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     after, report = method.round(state, cohort, 2, fed)
     means, classes = [], []
     for n in cohort:
-        module, samples = by_hand.module(fed, n, state.models[n]), fed.by_id[n].train
-        weight, bias = (state.head[name].clone().requires_grad_() for name in ("weight", "bias"))
-        for batch in by_hand.batches(fed, n, 2):
-            feature = adaptive_avg_pool1d(module[:-1](by_hand.pixels(samples)[batch]), 8)
-            loss = cross_entropy(linear(feature, weight, bias), samples.labels[batch])
-            by_hand.descend([*module[:-1].parameters(), weight, bias], loss, 0.1)
+        samples = fed.by_id[n].train
+        extractor, weight, bias = by_hand.train_with_head(fed, n, 2, state.models[n], state.head, 8)
         with torch.no_grad():
-            feature = adaptive_avg_pool1d(module.eval()[:-1](by_hand.pixels(samples)), 8)
+            feature = adaptive_avg_pool1d(extractor.eval()(by_hand.pixels(samples)), 8)
             found = by_hand.module(fed, n, report.after_local[n]).eval()(by_hand.pixels(samples))
             assert torch.allclose(found, linear(feature, weight, bias), rtol=0, atol=1e-12)
         for label in range(3):

@@ -4,7 +4,7 @@ import by_hand
 import pytest
 import torch
 import toy
-from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear
+from torch.nn.functional import adaptive_avg_pool1d, linear
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
@@ -20,18 +20,14 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     after, report = method.round(state, cohort, 2, fed)
     heads, sizes = [], []
     for n in cohort:
-        module, samples = by_hand.module(fed, n, state.models[n]), fed.by_id[n].train
-        weight, bias = (state.head[name].clone().requires_grad_() for name in ("weight", "bias"))
-        for batch in by_hand.batches(fed, n, 2):
-            feature = adaptive_avg_pool1d(module[:-1](by_hand.pixels(samples)[batch]), 8)
-            loss = cross_entropy(linear(feature, weight, bias), samples.labels[batch])
-            by_hand.descend([*module[:-1].parameters(), weight, bias], loss, 0.1)
+        samples = fed.by_id[n].train
+        extractor, weight, bias = by_hand.train_with_head(fed, n, 2, state.models[n], state.head, 8)
         heads.append((weight.detach(), bias.detach()))
         sizes.append(len(samples))
         images = by_hand.pixels(fed.by_id[n].test)
         for params, head in ((report.after_local[n], heads[-1]), (method.personal(after, [n], fed)[n], None)):
             weight, bias = head or (after.head["weight"], after.head["bias"])
-            expected = linear(adaptive_avg_pool1d(module.eval()[:-1](images), 8), weight, bias)
+            expected = linear(adaptive_avg_pool1d(extractor.eval()(images), 8), weight, bias)
             found = by_hand.module(fed, n, params).eval()(images)
             assert torch.allclose(found, expected, rtol=0, atol=1e-12)
     for name, parts in zip(("weight", "bias"), zip(*heads, strict=True), strict=True):

@@ -4,7 +4,8 @@ import re
 import pytest
 from written import column, row, rows
 
-from ktpfl_pipeline.analysis.results import clear_best, comparison
+from ktpfl_pipeline.analysis.contrasts import clear_best
+from ktpfl_pipeline.analysis.results import comparison
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import figures, overview

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 import toy
 from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear
 
 from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -37,6 +38,20 @@ def descend(parameters: list[Tensor], loss: Tensor, rate: float) -> None:
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.sub_(rate * gradient)
+
+
+def train_with_head(
+    fed: Federation, n: int, t: int, params: Params, head: Params, features: int
+) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return client n's extractor and the common head's weight and bias after a round's training of both together."""
+    trained, samples = module(fed, n, params), fed.by_id[n].train
+    extractor = trained[:-1]  # type: ignore[index]
+    weight, bias = (head[name].clone().requires_grad_() for name in ("weight", "bias"))
+    for batch in batches(fed, n, t):
+        feature = adaptive_avg_pool1d(extractor(pixels(samples)[batch]), features)
+        loss = cross_entropy(linear(feature, weight, bias), samples.labels[batch])
+        descend([*extractor.parameters(), weight, bias], loss, fed.training.learning_rate)
+    return extractor, weight, bias
 
 
 def differ(one: Params, other: Params) -> float:

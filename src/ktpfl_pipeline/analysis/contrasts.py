@@ -12,12 +12,12 @@ from ktpfl_pipeline.analysis.results import (
     FinishedRun,
     MethodResult,
     local_only,
-    paired_difference,
     subject,
 )
 from ktpfl_pipeline.analysis.statistics import (
     Difference,
     benign,
+    difference,
     holm,
     mean_by_place,
     mean_over_clients,
@@ -26,6 +26,27 @@ from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
 """By method; None where there is no common seed."""
+
+
+def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -> Difference | None:
+    """Return a minus b at an evaluation point, in 0..1, from the difference of the final means for each common seed.
+
+    None where the two have no seed in common, or one was not evaluated at the point.
+    """
+    if point not in a.final or point not in b.final:
+        return None
+    other = dict(zip(b.seeds, b.final[point].per_seed, strict=True))
+    return difference(
+        [v - other[seed] for seed, v in zip(a.seeds, a.final[point].per_seed, strict=True) if seed in other]
+    )
+
+
+def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:
+    """Return the best method if the interval of its difference to the runner-up, paired by seed, is above zero."""
+    known = [result for result in results if point in result.final]
+    ranked = sorted(known, key=lambda result: -result.final[point].mean)
+    lead = paired_difference(ranked[0], ranked[1], point) if len(ranked) > 1 else None
+    return ranked[0] if lead and lead.sign > 0 else None
 
 
 def against(reference: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ktpfl_pipeline.analysis.contrasts import clear_best, paired_difference
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, clear_best, compared, paired_difference
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, compared
 from ktpfl_pipeline.analysis.statistics import Difference, holm
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat

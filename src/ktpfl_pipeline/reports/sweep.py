@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ktpfl_pipeline.analysis import results
-from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, paired_difference
+from ktpfl_pipeline.analysis.contrasts import paired_difference
+from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust

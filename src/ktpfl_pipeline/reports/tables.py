@@ -5,7 +5,8 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, clear_best, local_only, subject
+from ktpfl_pipeline.analysis.contrasts import clear_best
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.methods import METHODS

@@ -13,8 +13,9 @@ def report(experiment: Experiment, *results: Any, name: str) -> Any:
     Raises:
         InputError: if a result was made with other settings.
     """
+    from ktpfl_pipeline.analysis.contrasts import paired_difference
     from ktpfl_pipeline.analysis.provenance import here_and_now
-    from ktpfl_pipeline.analysis.results import HEADLINE, comparable, local_only, paired_difference
+    from ktpfl_pipeline.analysis.results import HEADLINE, comparable, local_only
     from ktpfl_pipeline.methods import slug
     from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.reports.comparison import build, identity
