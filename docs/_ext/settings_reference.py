@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import augmentations, schema
 from ktpfl_pipeline.methods import METHODS, create, title
 
 BASE = Path(__file__).parents[2] / "conf" / "base"
@@ -119,7 +119,7 @@ def page(what: str) -> str:
         return "\n\n".join(map(hyperparameters, METHODS))
     model, file = {
         "experiments": (schema.Experiment, "parameters_hetero.yml"),
-        "augmentations": (schema.Change, "parameters_hetero.yml"),
+        "augmentations": (augmentations.Change, "parameters_hetero.yml"),
         "sweeps": (schema.Sweep, "parameters_sweep.yml"),
         "tunings": (schema.Tune, "parameters_tune.yml"),
     }[what]
@@ -142,7 +142,7 @@ class SettingsTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return them as the page would parse them."""
-        for file in (schema.__file__, *BASE.glob("parameters_*.yml")):
+        for file in (schema.__file__, augmentations.__file__, *BASE.glob("parameters_*.yml")):
             self.env.note_dependency(str(file))
         return self.parse_text_to_nodes(page(self.arguments[0]))
 

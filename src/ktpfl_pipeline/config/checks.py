@@ -96,8 +96,9 @@ def check_names(name: str, experiment: Experiment) -> None:
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
     compute = experiment.compute
     check_device(f"{name}.compute.device", compute.device)
-    device = setting.Compute(compute.device).place().type
     with saying(f"{name}."):
+        dtype = "float32" if compute.dtype.startswith("auto") else compute.dtype
+        device = setting.Compute(compute.device, dtype).place().type
         executors.create(compute.workers, compute.threads, device, compute.stacked, compute.cluster)
 
 

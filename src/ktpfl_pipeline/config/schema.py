@@ -6,17 +6,25 @@ Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, WrapValidator
 
+from ktpfl_pipeline.config.augmentations import Changes
+from ktpfl_pipeline.config.values import (
+    Chance,
+    Count,
+    Epochs,
+    LearningRate,
+    Names,
+    OneOrMore,
+    Positive,
+    Seeds,
+    Settings,
+    Share,
+    as_list,
+    as_names,
+)
 from ktpfl_pipeline.core import architectures
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
-LearningRate = Annotated[float, Field(ge=0, le=1e6)]
-Chance = Annotated[float, Field(ge=0, le=1)]
-Epochs = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 ALL = "all"
 """In the place of a method's name under `compare`: all of the registry that go with the experiment."""
 SWEEP, TUNE = "sweep_", "tune_"
@@ -27,34 +35,14 @@ CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "c
 """Settings that say which methods are run, with what, and by whom: what a run itself depends on is without them."""
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str | int | float) else value
-
-
-def _as_names(value: Any) -> Any:
-    return value.split("+") if isinstance(value, str) else value  # Kedro splits --params at commas
-
-
-OneOrMore = BeforeValidator(_as_list)
-"""A single value stands for a list of one."""
-Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1)]
-Names = Annotated[list[str], BeforeValidator(_as_names), Field(min_length=1)]
-
-
 def _as_architectures(value: Any, as_list: Callable[[Any], list[str]]) -> Any:
-    return architectures.checked(value) if isinstance(value, dict) else as_list(_as_names(value))
+    return architectures.checked(value) if isinstance(value, dict) else as_list(as_names(value))
 
 
 Architectures = Annotated[
     list[str], Field(min_length=1), WrapValidator(_as_architectures), PlainSerializer(lambda given: given)
 ]
 """A list of names, or a mapping: see `core.architectures`, which knows what both mean."""
-
-
-class Settings(BaseModel):
-    """A group of settings: no key that it does not know, no value of another type, and nothing changes afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Private(Settings):
@@ -128,59 +116,8 @@ class Schedule(Settings):
     floor: Chance = 0.0
 
 
-class Crop(Settings):
-    """torchvision's `RandomCrop`, to the size that images have."""
-
-    padding: Annotated[int, Field(ge=0, le=8192)] = 4
-
-
-class Flip(Settings):
-    """torchvision's `RandomHorizontalFlip`."""
-
-    p: Chance = 0.5
-
-
-class ColorJitter(Settings):
-    """torchvision's `ColorJitter`."""
-
-    brightness: Chance = 0.4
-    contrast: Chance = 0.4
-    saturation: Chance = 0.4
-    hue: Annotated[float, Field(ge=0, le=0.5)] = 0.1
-
-
-class RandAugment(Settings):
-    """torchvision's `RandAugment`."""
-
-    num_ops: Annotated[int, Field(ge=1, le=14)] = 2
-    magnitude: Annotated[int, Field(ge=0, le=30)] = 9
-
-
-class Change(Settings):
-    """One random change of training images: one of these."""
-
-    crop: Crop | None = None
-    flip: Flip | None = None
-    color_jitter: ColorJitter | None = None
-    rand_augment: RandAugment | None = None
-
-
 def _as_schedule(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
-
-
-def _as_change(value: Any) -> Any:
-    given = {value: {}} if isinstance(value, str) else value
-    if not isinstance(given, Mapping) or len(given) != 1 or not given.keys() <= Change.model_fields.keys():
-        known = ", ".join(Change.model_fields)
-        raise ValueError(
-            f"should be one of {known}, or one of these with its arguments, as in {{crop: {{padding: 4}}}}"
-        )
-    return {name: arguments or {} for name, arguments in given.items()}
-
-
-def _as_changes(value: Any) -> Any:
-    return [value] if isinstance(value, Mapping) else _as_names(value)
 
 
 class Recipe(Settings):
@@ -204,7 +141,7 @@ class Training(Recipe):
     epochs: Epochs = 20
     batch_size: Count = 128
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    augmentation: Annotated[list[Annotated[Change, BeforeValidator(_as_change)]], BeforeValidator(_as_changes)] = []
+    augmentation: Changes = []
     privacy: Privacy | None = None
 
 
@@ -238,7 +175,7 @@ def _as_knowledge(value: Any) -> Any:
 
 
 def _as_epochs(value: Any) -> Any:
-    listed = value.split("+") if isinstance(value, str) else _as_list(value)
+    listed = value.split("+") if isinstance(value, str) else as_list(value)
     given = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in listed]
     if not all(each == "E" or (type(each) is int and 0 <= each <= 2**31 - 1) for each in given):
         raise ValueError("should be whole numbers from 0, or E for training.epochs")
@@ -281,7 +218,7 @@ class Compute(Settings):
     """Where and how the arithmetic is done."""
 
     device: str = "auto"
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    dtype: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1

@@ -25,8 +25,8 @@ from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 Split = Literal["train", "validation", "test"]
 PublicTransport = Literal["float32", "uint8", "indices"]
 OnDivergence = Literal["stop", "skip", "restore"]
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Of weights, and of all that is added up; bfloat16 is a precision of products alone."""
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+"""Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +78,18 @@ class Compute:
     """Where and how the arithmetic is done."""
 
     device: str = "auto"  # auto: a GPU where there is one
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: float32 weights, products in bfloat16
+    dtype: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"  # tf32, bfloat16: of products; else float32
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"  # of images and convolutions
     threads: int = 1  # torch threads; another number rounds float32 differently
     prediction_batch: int = 1000  # samples at a time in predictions and evaluation: memory, not results
     server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix
+
+    def __post_init__(self) -> None:
+        """Check for TF32 beside a GPU: a CPU would compute in float32, and the run's key would say otherwise."""
+        if self.dtype == "tf32" and self.place().type != "cuda":
+            raise InputError(
+                "compute.dtype is tf32, a precision of products on a GPU, and the device is a CPU: set float32."
+            )
 
     def place(self) -> torch.device:
         """Return the device that is meant."""

@@ -1,9 +1,17 @@
 """Modules of a workspace: one for each architecture, loaded with what is asked for."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
 import toy
 from torch import nn
 
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.setting import Compute
 
 
 class TestModules:
@@ -47,3 +55,43 @@ class TestModules:
                 space.module(n, params, "common")
         assert built == ["linear", "linear", "conv", "conv", "mlp", "mlp"]
         assert toy.same(toy.global_generators(), before)
+
+
+class TestTF32:
+    """The precision of products on a GPU is one for the process, and each workspace claims its own: no GPU needed."""
+
+    products = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+
+    @pytest.fixture(autouse=True)
+    def put_back(self) -> Iterator[None]:
+        before = [each.fp32_precision for each in self.products]
+        yield
+        for each, precision in zip(self.products, before, strict=True):
+            each.fp32_precision = precision
+
+    @pytest.mark.parametrize(("dtype", "precision"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")])
+    def test_products_are_in_what_was_asked_for(self, dtype: str, precision: str) -> None:
+        space = Workspace(toy.federation(compute=Compute("cuda", dtype=dtype)))
+        assert [each.fp32_precision for each in self.products] == [precision] * 3
+        assert space.dtype == torch.float32
+
+    def test_two_federations_in_turn_have_each_its_own(self) -> None:
+        turns = {dtype: toy.federation(compute=Compute("cuda", dtype=dtype)) for dtype in ("float32", "tf32")}
+        executors = {dtype: SerialExecutor() for dtype in turns}
+        for _ in range(2):
+            for dtype, fed in turns.items():
+                executors[dtype].workspace(fed)
+                assert [each.fp32_precision for each in self.products] == [{"float32": "ieee"}.get(dtype, dtype)] * 3
+
+    def test_is_refused_on_a_cpu(self) -> None:
+        with pytest.raises(InputError, match="tf32, a precision of products on a GPU, and the device is a CPU"):
+            Compute("cpu", dtype="tf32")
+
+
+@pytest.mark.parametrize(("device", "remedied"), [("cpu", True), ("meta", False)])
+def test_depthwise_convolutions_train_in_float32_on_a_cpu_alone(device: str, remedied: bool) -> None:
+    """A remedy for oneDNN: on a GPU bfloat16 is left as autocast has it."""
+    compute = Compute(device, dtype="bfloat16")
+    fed = toy.federation(build=lambda name: nn.Sequential(nn.Conv2d(2, 2, 3, groups=2)), compute=compute)
+    module: Any = Workspace(fed).module("linear", fed.initial_model("linear"))
+    assert ("forward" in vars(module[0])) == remedied

@@ -42,10 +42,18 @@ class Workspace:
         self.samples: Counter[str] = Counter()
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
-        if self.device.type == "cuda":  # float32 is float32, sums of bfloat16 too, and the same kernels every time
-            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        self.claim()
+        if self.device.type == "cuda":  # sums of bfloat16 in float32, and the same kernels every time
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+
+    def claim(self) -> None:
+        """Set the precision of float32 products on a GPU: it is the process's, and another workspace's may be there."""
+        if self.device.type == "cuda":
+            precision = "tf32" if self.setting.compute.dtype == "tf32" else "ieee"
+            cudnn: Any = torch.backends.cudnn  # torch's types do not know its parts
+            for products in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
+                products.fp32_precision = precision
 
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
         """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
@@ -62,7 +70,7 @@ class Workspace:
                 built = built.to(memory_format=self.format)
             if self.reduced:
                 grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
-                for part in grouped:
+                for part in grouped if self.device.type == "cpu" else ():  # oneDNN's; a GPU would only cast more
                     part.forward = _trained_in_float32(part.forward, self.device.type)
                 built.forward = _in_bfloat16(built.forward, self.device.type)
             self._modules[name, role] = built

@@ -1,0 +1,35 @@
+"""What the settings' values are: groups of them, and bounds that many share."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
+LearningRate = Annotated[float, Field(ge=0, le=1e6)]
+Chance = Annotated[float, Field(ge=0, le=1)]
+Epochs = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+def as_list(value: Any) -> Any:
+    """Return a list as it is, and a single value as a list of one."""
+    return [value] if isinstance(value, str | int | float) else value
+
+
+def as_names(value: Any) -> Any:
+    """Return the names in a text, between them a +, because Kedro splits --params at commas; a list as it is."""
+    return value.split("+") if isinstance(value, str) else value
+
+
+OneOrMore = BeforeValidator(as_list)
+"""A single value stands for a list of one."""
+Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1)]
+Names = Annotated[list[str], BeforeValidator(as_names), Field(min_length=1)]
+
+
+class Settings(BaseModel):
+    """A group of settings: no key that it does not know, no value of another type, and nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
