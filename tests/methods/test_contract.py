@@ -29,8 +29,8 @@ from ktpfl_pipeline.methods import METHODS, create
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {name: {"common": "linear"} for name in ("fml", "fedkd", "fedmrl")}
 
-# Rounds after which a method that leaves a part of the model as it was drawn has learned.
-SLOW = {"FedBABU": 12}
+# Rounds after which a method has learned that leaves a part of the model as it was drawn, or makes it of few numbers.
+SLOW = {"FedBABU": 12, "PFedHN": 5}
 
 # Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored.
 OF_STORED_MODELS = {"affinity", "relations"}  # FedFomo, APPLE
@@ -40,6 +40,7 @@ REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name 
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
 SETTINGS = {"what": "toy"}
+TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
 
 
 @pytest.fixture(scope="module", params=list(METHODS))
@@ -54,7 +55,13 @@ def method(name: str) -> Method[Any]:
 
 @pytest.fixture
 def fed(method: Method[Any]) -> Federation:
-    return toy.federation_for(method)
+    return toy.federation_for(method, training=TRAINING)
+
+
+@pytest.fixture
+def three(method: Method[Any]) -> Federation:
+    """Three clients, where more of them show nothing more."""
+    return toy.federation_for(method, clients=3, training=TRAINING)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def straight(method: Method[Any], kept: Path) -> Run:
     """One undisturbed run, its checkpoint after round t kept as ``t.ckpt``."""
     file = kept / "run.ckpt"
     observer = Observer(round=lambda record: shutil.copy(file, kept / f"{record.round}.ckpt"))
-    fed = toy.federation_for(method)
+    fed = toy.federation_for(method, training=TRAINING)
     return engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
 
 
@@ -91,12 +98,14 @@ def entries(state: Any) -> dict[str, Any]:
 
 
 class TestContract:
-    def test_learns(self, method: Method[Any], fed: Federation) -> None:
+    def test_learns(self, method: Method[Any]) -> None:
+        fed = toy.federation_for(method, clients=3)
         before = [evaluation.accuracy for evaluation in fed.evaluate(fed.initial_models(), "test").values()]
         rounds = SLOW.get(type(method).__name__, 3)
-        after = engine.run(method, fed, Schedule(rounds=rounds)).history[-1].accuracy["after_transfer"]
-        assert sum(before) / 5 < 0.5
-        assert sum(after) / 5 > 0.75
+        schedule = Schedule(rounds=rounds, evaluate_every=rounds)
+        after = engine.run(method, fed, schedule).history[-1].accuracy["after_transfer"]
+        assert sum(before) / 3 < 0.5
+        assert sum(after) / 3 > 0.75
         assert min(after) > 1 / toy.CLASSES
 
     def test_repeats_bit_for_bit_in_any_order_of_visits(
@@ -107,9 +116,9 @@ class TestContract:
         assert_same_run(engine.run(method, toy.again(fed, executor=toy.ReverseExecutor()), SCHEDULE), straight)
         assert toy.same(toy.global_generators(), before)
 
-    def test_another_seed_differs(self, method: Method[Any], fed: Federation) -> None:
-        one, other = (method.round(method.init(each), [3, 12], 1, each)[0] for each in (fed, toy.again(fed, seed=1)))
-        assert not toy.same(personal(method, other, fed), personal(method, one, fed))
+    def test_another_seed_differs(self, method: Method[Any], three: Federation) -> None:
+        one, other = (method.round(method.init(each), [3], 1, each)[0] for each in (three, toy.again(three, seed=1)))
+        assert not toy.same(personal(method, other, three), personal(method, one, three))
 
     def test_resume_equals_a_straight_run(
         self, method: Method[Any], fed: Federation, straight: Run, kept: Path, tmp_path: Path
@@ -129,15 +138,15 @@ class TestContract:
         assert toy.same(content["state"], entries(straight.state))
         assert len(content["history"]) == SCHEDULE.rounds
 
-    def test_round_leaves_its_arguments_as_they_were(self, method: Method[Any], fed: Federation) -> None:
-        state, cohort = method.init(fed), [toy.IDS[0], toy.IDS[2], toy.IDS[4]]
+    def test_round_leaves_its_arguments_as_they_were(self, method: Method[Any], three: Federation) -> None:
+        state, cohort = method.init(three), [toy.IDS[0], toy.IDS[2]]
         for t in (1, 2):
             before = copy.deepcopy(state)
-            after, _ = method.round(state, cohort, t, fed)
+            after, _ = method.round(state, cohort, t, three)
             assert toy.same(state, before)
-            assert cohort == [toy.IDS[0], toy.IDS[2], toy.IDS[4]]
+            assert cohort == [toy.IDS[0], toy.IDS[2]]
             before, state = state, after
-        again, _ = method.round(before, cohort, 2, fed)
+        again, _ = method.round(before, cohort, 2, three)
         assert toy.same(after, again)  # nothing is remembered outside the state
 
     def test_reports_exactly_the_cohort_and_what_its_class_exchanges(
@@ -180,11 +189,11 @@ class TestContract:
             assert_same_run(engine.run(method, toy.again(fed, executor=executor), SCHEDULE), straight)
 
     def test_stacked_clients_change_nothing_but_the_rounding(self, method: Method[Any]) -> None:
-        """Cohorts of 3 of 5 clients of one architecture, with BatchNorm and without dropout, two to a stack."""
+        """3 clients of one architecture, with BatchNorm and without dropout, two to a stack."""
         found = []
         for executor in (SerialExecutor(), StackedExecutor(2)):
-            fed = toy.alike("conv", dtype="float64", executor=executor)
-            run = engine.run(method, fed, Schedule(rounds=2, participation=0.6, evaluate_every=2))
+            fed = toy.alike("conv", clients=3, dtype="float64", executor=executor, training=TRAINING)
+            run = engine.run(method, fed, Schedule(rounds=2, evaluate_every=2))
             found.append((personal(method, run.state, fed), run))
         (serial, one), (stacked, other) = found
         assert toy.distance(serial, stacked) < 1e-12
@@ -198,7 +207,7 @@ class TestContract:
     def test_relabelling_permutes_everything(self, method: Method[Any]) -> None:
         order = (2, 0, 1)  # not its own inverse
         # Sums over clients run in another order: float64, and the rounding of two rounds.
-        fed = toy.federation_for(method, clients=3, dtype="float64")
+        fed = toy.federation_for(method, clients=3, dtype="float64", training=TRAINING)
         permuted = toy.again(fed, clients=tuple(fed.clients[row] for row in order))
         one, other = (engine.run(method, these, Schedule(rounds=2, evaluate_every=2)) for these in (fed, permuted))
         models = personal(method, one.state, fed)
@@ -239,26 +248,26 @@ class TestContract:
             with pytest.raises(InputError, match=f"did you mean '{entry.name}'"):
                 create(name, {entry.name + "x": 1})
 
-    def test_divergence_names_client_and_round(self, method: Method[Any], fed: Federation, tmp_path: Path) -> None:
-        wild = toy.again(fed, training=LocalTraining(epochs=3, batch_size=4, learning_rate=1e38))
+    def test_divergence_names_client_and_round(self, method: Method[Any], three: Federation, tmp_path: Path) -> None:
+        wild = toy.again(three, training=LocalTraining(epochs=3, batch_size=4, learning_rate=1e38))
         file = tmp_path / "run.ckpt"
-        with pytest.raises(InputError, match=r"Client (3|7|11|12|20) diverged in round 1 .*learning_rate"):
+        with pytest.raises(InputError, match=r"Client (3|7|11) diverged in round 1 .*learning_rate"):
             engine.run(method, wild, Schedule(rounds=2), checkpoint_file=file)
         assert not file.exists()
 
-    def test_a_client_that_diverges_and_is_skipped_was_not_sampled(self, method: Method[Any], fed: Federation) -> None:
-        broken = toy.again(fed, on_divergence="skip", executor=toy.Diverging(11))
+    def test_a_client_that_diverges_and_is_skipped_was_not_sampled(self, method: Method[Any], three: Federation) -> None:
+        broken = toy.again(three, on_divergence="skip", executor=toy.Diverging(11))
         run = engine.run(method, broken, Schedule(rounds=1))
-        others, _ = method.round(method.init(fed), [3, 7, 12, 20], 1, toy.again(fed))
+        others, _ = method.round(method.init(three), [3, 7], 1, toy.again(three))
         assert toy.same(run.state, others)
-        assert (run.history[0].cohort, run.history[0].diverged) == ([3, 7, 12, 20], [11])
+        assert (run.history[0].cohort, run.history[0].diverged) == ([3, 7], [11])
 
-    def test_a_client_that_diverges_and_is_restored_breaks_nothing(self, method: Method[Any], fed: Federation) -> None:
-        broken = toy.again(fed, on_divergence="restore", executor=toy.Diverging(11))
+    def test_a_client_that_diverges_and_is_restored_breaks_nothing(self, method: Method[Any], three: Federation) -> None:
+        broken = toy.again(three, on_divergence="restore", executor=toy.Diverging(11))
         run = engine.run(method, broken, Schedule(rounds=2))
         assert toy.finite(run.state)
-        assert [(record.cohort, record.diverged) for record in run.history] == [(list(toy.IDS), [11])] * 2
-        assert all(len(record.loss["train"]) == 4 for record in run.history)
+        assert [(record.cohort, record.diverged) for record in run.history] == [(list(toy.IDS[:3]), [11])] * 2
+        assert all(len(record.loss["train"]) == 2 for record in run.history)
 
 
 def test_an_unknown_method_is_refused() -> None:

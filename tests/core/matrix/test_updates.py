@@ -56,7 +56,7 @@ class TestUpdates:
         ("update", "steps"),
         [*itertools.product(("eg", "pgd", "softmax", "authors"), (1, 50)), ("exact", 1), ("frozen", 1)],
     )
-    @pytest.mark.parametrize(("n", "rho"), [(2, 0.0), (5, 0.7), (20, 3.0)])
+    @pytest.mark.parametrize(("n", "rho"), [(2, 0.0), (5, 0.7), (8, 3.0)])
     def test_rows_stay_distributions(self, update: str, steps: int, n: int, rho: float) -> None:
         """For gentle steps and for wild ones."""
         objective: Objective = divergence(n, rho=rho)
@@ -144,7 +144,7 @@ class TestUpdates:
         for c in found:
             assert torch.allclose(c, exact(objective, uniform(20)), rtol=0, atol=2e-3)
 
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("seed", range(2))
     @pytest.mark.parametrize("rho", [0.0, 0.7, 20.0])
     def test_descent(self, seed: int, rho: float) -> None:
         """Small `pgd` steps and `exact` never raise any row's objective."""
@@ -182,9 +182,9 @@ class TestExact:
         """At rho = 1e6 the teacher is FedMD's average, and the deviation is proportional to 1/rho."""
         deviation = {}
         for rho in (1e3, 1e6):
-            objective = divergence(8, b=32, lam=1.0, rho=rho)
-            c = exact(objective, uniform(8), gap=1e-13)
-            deviation[rho] = (c - 1 / 8).abs().max().item()
+            objective = divergence(4, b=32, lam=1.0, rho=rho)
+            c = exact(objective, uniform(4), gap=1e-13)
+            deviation[rho] = (c - 1 / 4).abs().max().item()
         assert deviation[1e6] < 1e-6
         assert deviation[1e3] / deviation[1e6] == pytest.approx(1e3, rel=0.02)
         average = objective.soft.mean(dim=0)
@@ -201,10 +201,10 @@ class TestExact:
 
     @pytest.mark.parametrize(("n", "rho"), [(3, 0.7), (6, 0.1), (6, 2.0)])
     def test_agrees_with_scipy(self, n: int, rho: float) -> None:
-        """Sequential quadratic programming, row by row, on the independent loss of this file."""
+        """Sequential quadratic programming of the first row and the last, on an independent loss."""
         objective = divergence(n, b=20, rho=rho)
         c = exact(objective, uniform(n))
-        for row in range(n):
+        for row in (0, n - 1):
 
             def loss(x: list[float], row: int = row) -> float:
                 others = c.clone()
@@ -224,8 +224,8 @@ class TestExact:
             assert loss(c[row].tolist()) <= found.fun + 1e-9
 
     @pytest.mark.parametrize("kind", ["divergence", "squared error", "likelihood"])
-    @pytest.mark.parametrize("spread", [0.3, 3.0, 30.0])
-    @pytest.mark.parametrize("rho", [0.0, 0.1, 2.0, 100.0])
+    @pytest.mark.parametrize("spread", [0.3, 30.0])
+    @pytest.mark.parametrize("rho", [0.0, 0.1, 100.0])
     def test_every_row_has_its_certificate(self, kind: str, spread: float, rho: float) -> None:
         """Soft predictions and certain ones, weak pulls and strong ones: optimal to 1e-9 by the duality gap."""
         for n in (1, 2, 3, 6):
@@ -243,12 +243,12 @@ class TestExact:
     @pytest.mark.parametrize("kind", ["divergence", "squared error", "likelihood"])
     @pytest.mark.parametrize("spread", [0.3, 3.0, 30.0])
     def test_no_point_of_a_grid_is_better(self, kind: str, spread: float) -> None:
-        """N = 2 and 3: the whole simplex in steps of 1/30, with the row's value alone, for sharp and soft ones."""
+        """N = 2 and 3: the whole simplex in steps of 1/20, with the row's value alone, for sharp and soft ones."""
         for n, rho in ((2, 0.0), (2, 0.7), (3, 0.1), (3, 2.0)):
             objective = objectives(n, rho, spread)[kind]
             found = objective.value(exact(objective, uniform(n)))
-            grid = [point for point in itertools.product(range(31), repeat=n) if sum(point) == 30]
-            points = torch.tensor(grid, dtype=torch.float64) / 30
+            grid = [point for point in itertools.product(range(21), repeat=n) if sum(point) == 20]
+            points = torch.tensor(grid, dtype=torch.float64) / 20
             values = torch.stack([objective.value(point.expand(n, n)) for point in points])  # (points, N)
             assert (found <= values.min(dim=0).values + 1e-9).all()
 
@@ -288,14 +288,13 @@ class TestExact:
         c = exact(objective, uniform(6), step)
         assert gap(objective, c).max() <= 1e-9
 
-    @pytest.mark.parametrize("start", ["uniform", "elsewhere"])
-    def test_agrees_with_many_small_eg_steps(self, start: str) -> None:
+    def test_agrees_with_many_small_eg_steps(self) -> None:
         objective = divergence(6, b=32, rho=0.7)
-        begin = uniform(6) if start == "uniform" else simplex_rows(6)
-        c = exact(objective, begin)
         small = eg(objective, uniform(6), 0.1, 3000)
-        assert (c - small).abs().max() < 1e-4
-        assert gap(objective, c).max() <= 1e-9
+        for start in (uniform(6), simplex_rows(6)):
+            c = exact(objective, start)
+            assert (c - small).abs().max() < 1e-4
+            assert gap(objective, c).max() <= 1e-9
 
     def test_is_exact_whatever_the_number_of_steps(self) -> None:
         objective = divergence(6, b=32)
@@ -305,7 +304,7 @@ class TestExact:
     def test_ten_eg_steps_are_near(self) -> None:
         """From 1/N at N = 20, 10 steps of 0.5 come within 1e-2 of the optimum, 300 within 1e-3."""
         objective = Divergence(predictions(20, 64, 10).log(), torch.ones(20, dtype=torch.float64), 0.7)
-        best = exact(objective, uniform(20))
+        best = exact(objective, uniform(20), gap=1e-6)
         error = [(eg(objective, uniform(20), 0.5, n) - best).abs().max() for n in (10, 300)]
         assert error[0] < 1e-2
         assert error[1] < 1e-3
@@ -357,7 +356,7 @@ class TestScale:
         noise = torch.randn(10, 2, 60, 10, generator=stream(1), dtype=torch.float64)
         soft = soft_predictions((base + noise).flatten(0, 1), temperature)
         objective = Divergence(soft.log(), torch.full((20,), lam / 20, dtype=torch.float64), 0.7)
-        c = exact(objective, uniform(20))
+        c = exact(objective, uniform(20), gap=1e-5)
         twins = c[torch.arange(20), torch.arange(20) ^ 1]
         return c.diag().mean().item(), twins.mean().item(), c
 
