@@ -11,6 +11,7 @@ READY := $(VENV)/.ready
 
 export KEDRO_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
+unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run compare viz ui docs test check lint types layers lock clean
