@@ -42,14 +42,14 @@ COMMAND = re.compile(r"^kedro run\b.*$", re.MULTILINE)
 
 
 NEAREST = '"""Nearest teacher'
-PROMISES = (  # those that need nothing but a method and a federation
-    "test_learns",
-    "test_round_leaves_its_arguments_as_they_were",
-    "test_another_seed_differs",
-    "test_reports_exactly_the_cohort_and_what_its_class_exchanges",
-    "test_an_absent_client_is_left_alone",
-    "test_a_client_that_diverges_and_is_skipped_was_not_sampled",
-)
+PROMISES = {  # those that need nothing but a method and a federation, of so many clients
+    "test_learns": 3,
+    "test_round_leaves_its_arguments_as_they_were": 3,
+    "test_another_seed_differs": 3,
+    "test_reports_exactly_the_cohort_and_what_its_class_exchanges": 5,
+    "test_an_absent_client_is_left_alone": 5,
+    "test_a_client_that_diverges_and_is_skipped_was_not_sampled": 3,
+}
 
 
 def by_path(page: Path) -> str:
@@ -94,8 +94,8 @@ class TestGuide:
         Contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))["TestContract"]
         register(monkeypatch)
         method = methods.create("nearest", {"own": 0.4})
-        for promise in PROMISES:
-            getattr(Contract(), promise)(method, toy.federation())
+        for promise, clients in PROMISES.items():
+            getattr(Contract(), promise)(method, toy.federation(clients))
         assert methods.title("nearest") == "Nearest teacher"
         assert "nearest" in methods.compared(one_architecture=False)
         with pytest.raises(InputError, match=r"^nearest\.own is 2\.0; it must lie between 0 and 1\.$"):
