@@ -85,6 +85,7 @@ class TestManyMethods:
         assert {each.get_marker() for each in lines} >= {"o", "s", "v", "^", "D", "X"}
         assert all(each.get_markevery()[-1] == 2 for each in lines if each.get_linestyle() == "-")
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_spread_fits_the_page_on_one_axis(self, many):
         figure = figures.spread_over_clients(many)
         assert figure.get_figheight() <= 14

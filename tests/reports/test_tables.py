@@ -38,6 +38,7 @@ class TestComparison:
         local = row(table, "Local only")
         assert (local["Minus local-only (points)"], local["Paper (%)"], local["Traffic (MB)"]) == ("–", "–", "0")
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_the_papers_numbers_only_in_its_setting(self, study, paper_settings):
         table = tables.comparison_table(study, {**paper_settings, "clients": 8})
         assert "Paper (%)" not in table.columns
@@ -343,6 +344,7 @@ class TestRenderings:
         assert "90.0 ± 1.0" in text
         assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_words_stay_whole(self, study, paper_settings):
         made = comparison.build("compare_x", study, paper_settings)
         text = terminal.text(made, 60)
