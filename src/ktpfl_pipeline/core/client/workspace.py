@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core.client.graphs import Graphs
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Params
@@ -24,6 +25,7 @@ class Workspace:
     """What one process keeps between calls: its device, one module per architecture, the inputs on the device.
 
     Attributes:
+        graphs: what takes the gradients of batches.
         optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
             starts with none. See `optimizers.Remembering`.
         samples: how many the operation that goes on has backpropagated, by architecture.
@@ -35,6 +37,7 @@ class Workspace:
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
         self.format = FORMATS[setting.compute.memory_format]
+        self.graphs = Graphs(setting.compute.graphs, self.device)
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._splits: dict[tuple[int, str], LabelledDataset] = {}
         self._public: Tensor | None = None
