@@ -62,8 +62,8 @@ class CUDAGraph:
         """Yield what the operations returned that is nobody else's memory."""
         for func, _, _, found in self.calls:
             fresh = [result.alias_info is None for result in func._schema.returns]
-            found = found if isinstance(found, tuple | list) and len(fresh) > 1 else [found]
-            yield from (part for part, own in zip(found, fresh, strict=False) if own for part in tensors_of(part))
+            for part, own in zip(found if len(fresh) > 1 else [found], fresh, strict=True):
+                yield from tensors_of(part) if own else []
 
     def lose(self) -> None:
         """Forget what was computed."""
@@ -98,10 +98,9 @@ class Capture(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in WAITING:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-        given = [argument.alias_info for argument in func._schema.arguments]
-        names_none = "batch_norm" in func._schema.name and "backward" not in func._schema.name  # writes, and does not say so
-        for value, alias in zip(args, given, strict=False):
-            if names_none or (alias is not None and alias.is_write):
+        silent = "batch_norm" in func._schema.name and "backward" not in func._schema.name  # about what it writes
+        for value, argument in zip(args, func._schema.arguments, strict=False):
+            if silent or (argument.alias_info is not None and argument.alias_info.is_write):
                 self.written += [(tensor, tensor.clone()) for tensor in tensors_of(value)]
         drawn = torch.Tag.nondeterministic_seeded in func.tags and tensors_of(args)
         with torch.random.fork_rng([], enabled=bool(drawn)):
@@ -128,7 +127,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 def stand_in(patch: pytest.MonkeyPatch, device: str = "cpu") -> None:
     """Let there be graphs of operations on `device`."""
-    there = {"CUDAGraph": CUDAGraph, "graph": lambda graph, pool: Capture(graph, pool), "graph_pool_handle": list}
+    there = {"CUDAGraph": CUDAGraph, "graph": Capture, "graph_pool_handle": list}
     there |= {"Stream": Stream, "stream": on, "current_stream": lambda: Stream.current}
     for name, value in there.items():
         patch.setattr(torch.cuda, name, value)

@@ -108,7 +108,7 @@ class Graphs:
         self._pool: Any = None
         self.taken: Counter[tuple[str, str]] = Counter()
         if asked and not self._on:
-            say(f"compute.graphs is true and has no effect on {device.type}: graphs are CUDA's, of a device cuda.")
+            say(f"compute.graphs has no effect on {device.type}: graphs are CUDA's, for compute.device auto or cuda.")
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -131,7 +131,7 @@ class Graphs:
         if not self._on:
             return gradients(loss(batch), parameters)
         if not isinstance(loss, Objective):
-            self.leave(name_of(loss), "its loss is no Objective (docs/how_to/gpu.md has the reasons)")
+            self.leave(name_of(loss), "its loss is no Objective (docs/how_to/graphs.md has the reasons)")
             return gradients(loss(batch), parameters)
         tensors, name = loss.read(batch), name_of(loss.loss)
         graph = self._graph(loss, tensors, parameters) if len(batch) == size else None
@@ -142,10 +142,10 @@ class Graphs:
         """Count one eager gradient of `what`, and say why the first time, where graphs are on."""
         if self._on:
             self.taken[what, "eager"] += 1
-            say(f"compute.graphs: {what} runs eagerly, as {reason}.")
+            say(f"compute.graphs has no effect on {what}: {reason}.")
 
     def _graph(self, objective: Objective, tensors: Tensors, parameters: Sequence[Tensor]) -> Graph | None:
-        """Return the objective's graph for such tensors, captured when it is first asked for; None where none can be."""
+        """Return the objective's graph for such tensors, captured the first time; None where none can be."""
         modes = [module.training for module in objective.modules()]
         kinds = [(tensor.shape, tensor.dtype, tensor.stride()) for tensor in tensors]
         key = (objective.loss, objective.constants, *modes, *kinds, *map(id, parameters))
@@ -156,14 +156,14 @@ class Graphs:
     def _captured(self, objective: Objective, tensors: Tensors, parameters: Sequence[Tensor]) -> Graph | None:
         name = name_of(objective.loss)
         if len(self) >= LIMIT:
-            say(f"compute.graphs: {name} runs eagerly, as there are {LIMIT} graphs already.")
+            say(f"compute.graphs has no effect on more of {name}: there are {LIMIT} graphs already.")
             return None
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         try:
             return Graph(objective, tensors, parameters, self._pool)
         except RuntimeError as error:
-            say(f"compute.graphs: {name} runs eagerly, as it cannot be captured: {str(error).splitlines()[0]}.")
+            say(f"compute.graphs has no effect on {name}, which cannot be captured: {str(error).splitlines()[0]}.")
             return None
 
 
