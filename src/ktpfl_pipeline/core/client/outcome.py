@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import memory
 from ktpfl_pipeline.core.client.workspace import Workspace
 
 Value = TypeVar("Value")
@@ -33,14 +32,9 @@ class Outcome(Generic[Value]):
 def performed(
     operation: Callable[..., Outcome[Value]], space: Workspace, n: int | str, arguments: tuple[Any, ...]
 ) -> Outcome[Value]:
-    """Return what an operation returns for client n, checked, with the samples that its steps counted.
-
-    Raises:
-        InputError: if the memory does not suffice.
-    """
+    """Return what an operation returns for client n, checked, with the samples that its steps counted."""
     space.samples.clear()
-    with memory.told(f"Client {n}'s {getattr(operation, '__name__', 'operation')}", space.setting):
-        return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
+    return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:
