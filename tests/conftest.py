@@ -16,6 +16,11 @@ LONGEST = [
 ]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let ``pytest tests/devices --device=cuda`` try the real GPU in the place of the pretended one."""
+    parser.addoption("--device", choices=["pretended", "cuda"], default="pretended", help="what tests/devices run on")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Hand out the longest files first: while the last one is done, the other process has nothing to do."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

@@ -1,37 +1,103 @@
-"""A device that is none: tensors that say they are elsewhere, and an error where a GPU would raise one.
+"""A GPU that is none: tensors that torch takes for ``cuda:0``, computed on the CPU, and errors where a GPU raises one.
 
-Numbers are computed on the CPU. Refused are operations on tensors of both places (but of one number, and indices, as a
-GPU allows), and draws from the CPU's generators. It is torch's device ``lazy``, the only one that needs no driver.
+Autograd, autocast, vmap, dropout and the code under test go the ways that they go on a GPU. Refused are operations on
+tensors of both places (but of one number, and indices, as a GPU allows) and draws there from a generator of the CPU.
+Counted are operations that compute, and how often the host waits for the device. It shows no kernel, no asynchrony, no
+speed and no driver.
+
+    with pretend.gpu() as found:
+        engine.run(method, federation, schedule)
+    found.reads, found.copies, found.launches
 """
 
-from typing import Any
+import ctypes
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.optim import optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
-DEVICE = "lazy"
+DEVICE = "cuda"
 ATEN = torch.ops.aten
-INDEXED = (ATEN.index.Tensor, ATEN.index_put_.default, ATEN._index_put_impl_.default)
+INDEXED = (ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default, ATEN._index_put_impl_.default)
+COPIES = (ATEN._to_copy.default, ATEN.copy_.default)
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution", "convolution_backward")
+UNCOMPUTED = (
+    *("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided"),
+    *("_local_scalar_dense", "lift_fresh", "_unsafe_view", "alias", "detach"),
+)
+WAITING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+@dataclass
+class Counts:
+    """What was seen on the device.
+
+    Attributes:
+        reads: how often the host waited for a number or a shape from there.
+        copies: how often it waited until something had gone there.
+        launches: operations that compute; one on many tensors (foreach) counts once, views and allocations do not.
+        products: products of matrices and convolutions: name, dtypes, and whether TF32 was allowed.
+        draws: random draws, by whether their generator had been seeded by somebody.
+        operations: launches by name.
+        places: waits by the line of this project that waited.
+    """
+
+    reads: int = 0
+    copies: int = 0
+    launches: int = 0
+    products: Counter[tuple[str, tuple[torch.dtype, ...], bool]] = field(default_factory=Counter)
+    draws: Counter[bool] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def waits(self) -> int:
+        """How often the host waited, in both directions."""
+        return self.reads + self.copies
+
+    def wait(self, reading: bool) -> None:
+        """Count one."""
+        self.reads, self.copies = self.reads + reading, self.copies + (not reading)
+        frame: Any = sys._getframe(1)
+        while frame is not None and "ktpfl_pipeline" not in frame.f_code.co_filename:
+            frame = frame.f_back
+        if frame is not None:
+            self.places[f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"] += 1
+
+
+class State:
+    """Of the device, as of all that there is one of."""
+
+    counts = Counts()
+    generator = torch.Generator().manual_seed(1).get_state()  # the device's own
+    seeded = False  # whether it was, since it was last put back
+    generators: ClassVar[set[int]] = set()  # those of the device that were made
 
 
 class There(Tensor):
-    """A tensor on the device."""
+    """A tensor on the device; `here` is where it is computed."""
 
     @staticmethod
     def __new__(cls, here: Tensor) -> "There":
         layout = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
-        return torch.Tensor._make_wrapper_subclass(cls, here.size(), **layout, device=DEVICE)
+        return torch.Tensor._make_wrapper_subclass(cls, here.size(), **layout, device="cuda:0")
 
     def __init__(self, here: Tensor) -> None:
         self.here = here
 
-    def __getitem__(self, place: Any) -> Any:
-        return super().__getitem__(torch.as_tensor(place) if isinstance(place, list) else place)
-
     def tolist(self) -> Any:
-        Device.waits += 1
+        State.counts.wait(reading=True)
         return self.here.tolist()
 
     @classmethod
@@ -40,54 +106,290 @@ class There(Tensor):
 
 
 class Device(TorchDispatchMode):
-    """Inside it the device is there.
+    """Inside it the device is there."""
 
-    Attributes:
-        waits: how often the host has waited for the device since it was set to 0.
-    """
-
-    waits = 0
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:  # whose wrapper takes as long as all else
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return computed(func, args, kwargs or {})
 
 
-def here(value: Any) -> Any:
-    return value.here if isinstance(value, There) else value
+class Kind(NamedTuple):
+    """What is known of an operation."""
+
+    name: str
+    moves: bool  # between devices, or between memory and indices: looked at by itself
+    waits: bool  # for a number, or for a shape that depends on numbers
+    draws: bool
+    launches: bool
+    multiplies: bool
+    writes: bool  # in place
+    kernel: Any  # what computes it here
 
 
-def tensor(data: Any, *, make: Any = torch.tensor, device: Any = None, dtype: Any = None) -> Tensor:
-    """Stand for `torch.tensor`, which no mode sees."""
-    return make(data, dtype=dtype).to(device)
+@cache
+def kind(func: Any) -> Kind:
+    name, tags = func.overloadpacket.__name__, set(func.tags)
+    return Kind(
+        name,
+        moves=func in COPIES or func in INDEXED,
+        waits=(bool(tags & WAITING) and func not in INDEXED) or name == "_linalg_check_errors",
+        draws=torch.Tag.nondeterministic_seeded in tags,
+        launches=not func.is_view and name not in UNCOMPUTED,
+        multiplies=name in PRODUCTS,
+        writes=func._schema.is_mutable,
+        kernel=KERNELS.get(func, func),
+    )
 
 
 def computed(func: Any, args: Any, kwargs: Any) -> Any:
-    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
-    there = any(isinstance(value, There) for value in tensors)
-    asked = kwargs.pop("device", None)
-    if func is ATEN.copy_.default:
-        here(args[0]).copy_(here(args[1]))
-        return args[0]
-    if func in INDEXED:
-        there = isinstance(args[0], There)
-        tensors = [] if there else tensors
-    elif func is ATEN._to_copy.default:
-        Device.waits += there and asked is not None and asked.type == "cpu"
-        tensors = []
-    Device.waits += there and func is ATEN._local_scalar_dense.default
-    if len({isinstance(value, There) for value in tensors if value.dim() or isinstance(value, There)}) > 1:
-        raise RuntimeError(f"{func} has tensors on two devices")
-    there = there if asked is None else asked.type == DEVICE
-    if there and kwargs.get("generator") is not None:
-        raise RuntimeError(f"{func} draws there from a generator of the CPU")
-    found = func(*tree_map(here, args), **tree_map(here, kwargs))
-    if not there:
+    """Do an operation here, and say that it was done where its tensors are."""
+    near: list[Tensor] = []
+    far: list[There] = []
+    own = [_here(value, near, far) for value in args]
+    asked = kwargs.get("device")
+    named = {name: _here(value, near, far) for name, value in kwargs.items() if name != "device"} if kwargs else kwargs
+    known = kind(func)
+    there = bool(far)
+    target = there if asked is None else asked.type == "cuda"
+    if known.moves:
+        there, target = _moved(func, args, named, there, target)
+    elif there and any(value.dim() for value in near):
+        raise RuntimeError(f"Expected all tensors to be on the same device: {func} has some on cuda:0 and some on cpu")
+    if there or target:
+        _count(known, [*near, *(value.here for value in far)])
+    found = _drawn(known.kernel, own, named) if target and known.draws else known.kernel(*own, **named)
+    if not target:
         return found
-    known = {id(here(value)): value for value in tensors}
+    if isinstance(found, Tensor) and not known.writes:
+        return There(found)
+    return _sent(found, {id(value.here): value for value in far})  # what was written to is returned itself
 
-    def sent(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        return known[id(value)] if id(value) in known else There(value)  # an operation in place returns what it changed
 
-    return tree_map(sent, found)
+def _moved(func: Any, args: Any, named: dict[str, Any], there: bool, target: bool) -> tuple[bool, bool]:
+    """Return where a copy, or what is indexed, comes from and where the result is; count who waits."""
+    if func in INDEXED:
+        there = _indexed(func, args)
+        return there, there
+    blocking = not (named.get("non_blocking") or (len(args) > 2 and args[2]))
+    if func is ATEN.copy_.default:
+        there, target = type(args[1]) is There, type(args[0]) is There
+    if there != target and (there or blocking):
+        State.counts.wait(reading=there)
+    return there, target
+
+
+def _count(known: Kind, tensors: list[Tensor]) -> None:
+    counts = State.counts
+    if known.waits:
+        counts.wait(reading=True)
+    if known.launches:
+        counts.launches += 1
+        counts.operations[known.name] += 1
+    if known.multiplies:
+        types = tuple(sorted({value.dtype for value in tensors if value.is_floating_point()}, key=str))
+        counts.products[known.name, types, tf32(known.name)] += 1
+
+
+def tf32(name: str) -> bool:
+    """Return whether a product of float32 may be taken in TF32 now."""
+    backend = torch.backends.cudnn.conv if name.startswith("convolution") else torch.backends.cuda.matmul
+    return backend.fp32_precision == "tf32"
+
+
+def _here(value: Any, near: list[Tensor], far: list[There]) -> Any:
+    """Return an argument as it is here, and note its tensors by where they are."""
+    if type(value) is There:
+        far.append(value)
+        return value.here
+    if isinstance(value, list | tuple):
+        return type(value)([_here(part, near, far) for part in value])
+    if isinstance(value, Tensor):
+        near.append(value)
+    return value
+
+
+def _sent(value: Any, same: dict[int, There]) -> Any:
+    if isinstance(value, Tensor):
+        return same[id(value)] if id(value) in same else There(value)
+    return type(value)([_sent(part, same) for part in value]) if isinstance(value, list | tuple) else value
+
+
+def _indexed(func: Any, args: Any) -> bool:
+    """Return whether what is indexed is there; count what a GPU waits for, and refuse what it refuses."""
+    tensor, indices, *values = args
+    there, places = type(tensor) is There, [place for place in indices if place is not None]
+    if not there and any(type(place) is There for place in places):
+        raise RuntimeError(f"{func}: indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    if values and isinstance(values[0], Tensor) and (type(values[0]) is There) != there and values[0].dim():
+        raise RuntimeError(f"{func} puts values of one device into a tensor of another")
+    for place in places if there else ():
+        if type(place) is not There:
+            State.counts.wait(reading=False)
+        elif place.dtype == torch.bool:
+            State.counts.wait(reading=True)
+    return there
+
+
+def _drawn(kernel: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Draw from the given generator of the device, or from its own, and never from the CPU's."""
+    generator = kwargs.get("generator") or next((value for value in args if isinstance(value, torch.Generator)), None)
+    if generator is not None:
+        if generator._cdata not in State.generators:
+            raise RuntimeError(f"Expected a 'cuda' device type for generator but found 'cpu': {kernel}")
+        State.counts.draws[True] += 1
+        return kernel(*args, **kwargs)
+    State.counts.draws[State.seeded] += 1
+    before = torch.default_generator.get_state()
+    torch.default_generator.set_state(State.generator)
+    try:
+        return kernel(*args, **kwargs)
+    finally:
+        State.generator = torch.default_generator.get_state()
+        torch.default_generator.set_state(before)
+
+
+def _normalised(*args: Any) -> Any:
+    return *torch.native_batch_norm(*args), torch.empty(0, dtype=torch.uint8)
+
+
+def _slopes(x: Tensor, g: Tensor, w: Tensor, mean: Any, var: Any, m: Tensor, v: Tensor, eps: float, _: Tensor) -> Any:
+    return ATEN.native_batch_norm_backward(g, x, w, mean, var, m, v, True, eps, [True, True, True])
+
+
+KERNELS = {ATEN.cudnn_batch_norm.default: _normalised, ATEN.cudnn_batch_norm_backward.default: _slopes}
+"""What stands for kernels that the CPU has not."""
+
+
+class Generator(torch.Generator):
+    """One of the device where that is asked for."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        made = super().__new__(cls, "cpu")
+        (State.generators.add if torch.device(device).type == "cuda" else State.generators.discard)(made._cdata)
+        return made
+
+
+class Chosen:
+    """Stands for `torch.cuda.device`."""
+
+    def __init__(self, device: Any) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: Any) -> None: ...
+
+
+def _seed(number: int) -> None:
+    State.generator, State.seeded = torch.Generator("cpu").manual_seed(number).get_state(), True
+
+
+def _state(device: Any = None) -> Tensor:
+    State.generator.seeded = State.seeded
+    return State.generator
+
+
+def _restore(state: Tensor, device: Any = None) -> None:
+    State.generator, State.seeded = state, state.seeded
+
+
+def _synchronize(device: Any = None) -> None:
+    State.counts.wait(reading=True)
+
+
+CUDA = {
+    **{"is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "device": Chosen},
+    **{"_lazy_init": lambda: None, "is_bf16_supported": lambda *_: True, "manual_seed": _seed},
+    **{"get_rng_state": _state, "set_rng_state": _restore, "synchronize": _synchronize},
+    **{"get_device_name": lambda *_: "Pretended GPU", "get_device_capability": lambda *_: (9, 0)},
+}
+
+
+@contextmanager
+def gpu() -> Iterator[Counts]:
+    """Let torch find a GPU inside, and yield what is seen there."""
+    before, State.counts = State.counts, Counts()
+    inference = torch.autograd.grad_mode.inference_mode
+    with ExitStack() as stack:
+        for name, value in CUDA.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        stack.enter_context(mock.patch.object(torch, "Generator", Generator))
+        stack.enter_context(
+            mock.patch.object(optimizer, "_foreach_supported_types", [Tensor, torch.nn.Parameter, There])
+        )
+        # Tensors of a class of their own cannot leave inference mode: no gradient is all that it is here.
+        stack.enter_context(mock.patch.object(inference, "__enter__", _without_gradients))
+        stack.enter_context(mock.patch.object(inference, "__exit__", _with_gradients))
+        stack.enter_context(_primary_context())
+        stack.enter_context(_switched(torch._C._set_only_lift_cpu_tensors))
+        stack.enter_context(_switched(torch.__future__.set_overwrite_module_params_on_conversion))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(Device())
+        try:
+            yield State.counts
+        finally:
+            State.counts = before
+
+
+@contextmanager
+def recorded() -> Iterator[Counts]:
+    """Yield what is seen inside this block alone."""
+    outer, State.counts = State.counts, Counts()
+    try:
+        yield State.counts
+    finally:
+        State.counts = outer
+
+
+def _without_gradients(self: Any) -> None:
+    self._before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(not self.mode and self._before)
+
+
+def _with_gradients(self: Any, *error: Any) -> None:
+    torch._C._set_grad_enabled(self._before)
+
+
+@contextmanager
+def _switched(switch: Any) -> Iterator[None]:
+    switch(True)
+    try:
+        yield
+    finally:
+        switch(False)
+
+
+@cache
+def slot() -> int:
+    """Return the place of `hasPrimaryContext` in the table of an accelerator's C++ methods, as torch's header has them.
+
+    Raises:
+        RuntimeError: if this version of torch asks autograd's question in another way.
+    """
+    header = Path(torch.__file__).parent / "include" / "ATen" / "detail" / "AcceleratorHooksInterface.h"
+    names = re.findall(r"^  virtual [^(]*?(~?\w+)\(", header.read_text() if header.exists() else "", re.MULTILINE)
+    if names[:1] != ["~AcceleratorHooksInterface"] or "hasPrimaryContext" not in names:
+        raise RuntimeError(
+            f"torch {torch.__version__} has no hasPrimaryContext where tests/support/pretend.py looks ({header}): "
+            "see how autograd finds out there whether a device is in use, and correct slot()."
+        )
+    return 1 + names.index("hasPrimaryContext")  # a destructor has two places
+
+
+@contextmanager
+def _primary_context() -> Iterator[None]:
+    """Answer autograd, which asks whether CUDA's device is in use and raises without a driver: yes."""
+    torch.ones((), requires_grad=True).backward()  # autograd starts its threads once: none, as there is no GPU yet
+    torch._C._ensureCUDADeviceGuardSet()
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    library._ZN2at6detail12getCUDAHooksEv.restype = ctypes.POINTER(ctypes.c_void_p)
+    hooks, size = library._ZN2at6detail12getCUDAHooksEv(), ctypes.sizeof(ctypes.c_void_p)
+    methods, table = hooks[0], ctypes.c_void_p * 202  # two words stand before the methods
+    yes = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_byte)(lambda *_: True)
+    changed = table(*table.from_address(methods - 2 * size))
+    changed[2 + slot()] = ctypes.cast(yes, ctypes.c_void_p).value
+    hooks[0] = ctypes.addressof(changed) + 2 * size
+    try:
+        yield
+    finally:
+        hooks[0] = methods

@@ -1,0 +1,151 @@
+"""Toy runs on a device beside the same on the CPU: a pretended GPU, or the real one with ``--device=cuda``."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import pretend
+import torch
+import toy
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client_states import ClientStates
+from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.executors.stacked import StackedExecutor
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Compute, LocalTraining
+from ktpfl_pipeline.methods import ANY_ARCHITECTURES, create
+
+GPU = "cuda"
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "bfloat16": {"dtype": "bfloat16"},
+    "channels last": {"memory_format": "channels_last"},
+}
+EXECUTORS = {"serial": SerialExecutor, "stacked": lambda: StackedExecutor(3)}
+MODELS = {True: ("both", "mlp"), False: ("conv", "linear")}  # with dropout, and without
+TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {
+    "fml": {"common": "linear"},
+    "fedtgp": {"steps": 2},
+    "fedgh": {"steps": 2},
+    "fedgen": {"steps": 2, "noise": 4, "hidden": 8, "batch": 8},
+    "fedala": {"first_epochs": 2},
+    "local_5x": {"work": 2.0},
+    "pfedme": {"inner_steps": 2},
+}
+"""What keeps a method's own work small."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the tests run on.
+
+    Attributes:
+        real: whether it is a GPU. Numbers are then compared up to rounding, and runs have no dropout, whose masks a GPU
+            draws in its own way.
+    """
+
+    real: bool
+
+    def there(self) -> AbstractContextManager[pretend.Counts]:
+        """Return the context in which the device is there, and which tells what was seen on it."""
+        return _watched() if self.real else pretend.gpu()
+
+    def counted(self) -> AbstractContextManager[pretend.Counts]:
+        """Return the context that tells what was seen inside it alone; it stands within `there`."""
+        return _watched() if self.real else pretend.recorded()
+
+    def check_equal(self, found: Any, expected: Any, precision: str = "float32") -> None:
+        """Check that two results are equal: to the bit, or on a GPU up to what its rounding comes to in two rounds."""
+        rounding = 0.0 if not self.real else 0.1 if precision in ("bfloat16", "tf32") else 0.01
+        torch.testing.assert_close(found, expected, rtol=rounding, atol=rounding, equal_nan=True)
+
+
+@contextmanager
+def _watched() -> Iterator[pretend.Counts]:
+    """Yield the waits for a real GPU, as torch warns of them; the rest is not counted."""
+    counts = pretend.Counts()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield counts
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    counts.reads = sum("synchronizing CUDA operation" in str(warning.message) for warning in caught)
+
+
+def build(name: str) -> nn.Module:
+    """Return a toy model that drops half of what it drops from: twice the rest is exact, in bfloat16 too."""
+    module = toy.build(name)
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.5
+    return module
+
+
+@cache
+def _federation(architectures: tuple[str, ...]) -> Federation:
+    return toy.federation(architectures=architectures, training=TRAINING, build=build)
+
+
+def federation(
+    name: str,
+    device: str = "cpu",
+    executor: str = "serial",
+    precision: str = "float32",
+    *,
+    dropout: bool,
+    **settings: Any,
+) -> Federation:
+    """Return a fresh toy federation that a method can use, of two architectures where it takes them."""
+    architectures = MODELS[dropout] if name in ANY_ARCHITECTURES else MODELS[dropout][:1]
+    compute = Compute(device, **PRECISIONS[precision])
+    own = {"compute": compute, "executor": EXECUTORS[executor](), "client_states": ClientStates(), **settings}
+    return toy.again(_federation(architectures), **own)
+
+
+def method_of(name: str) -> Any:
+    """Return a method whose own work is small."""
+    return create(name, HYPERPARAMETERS.get(name))
+
+
+def rounds(name: str, fed: Federation) -> dict[str, Any]:
+    """Return what a method comes to in two rounds with three clients of five each, on the CPU and in plain values."""
+    method = method_of(name)
+    state, losses = method.init(fed), []
+    for t in (1, 2):
+        fed.log.start_round()
+        state, report = method.round(state, engine.sample_cohort(fed, 0.6, t), t, fed)
+        losses.append(fed.log.losses)
+    models = method.personal(state, toy.IDS, fed)
+    assert {tensor.device.type for params in models.values() for tensor in params.values()} == {fed.device.type}
+    return plain({"state": state, "models": models, "losses": losses, "coefficients": report.coefficients})
+
+
+def run(name: str, fed: Federation, **options: Any) -> dict[str, Any]:
+    """Return the same of a run with the engine, evaluated at its end: without the seconds that it took."""
+    found = engine.run(method_of(name), fed, Schedule(rounds=2, participation=0.6, evaluate_every=2), **options)
+    history = [{key: value for key, value in asdict(record).items() if key != "seconds"} for record in found.history]
+    return plain({"state": found.state, "history": history, "coefficients": found.coefficients})
+
+
+def plain(value: Any) -> Any:
+    """Return a result in dictionaries, lists, numbers and tensors of the CPU."""
+    if isinstance(value, pretend.There):
+        return value.here
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return [ord(letter) for letter in value] if isinstance(value, str) else value
