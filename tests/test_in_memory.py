@@ -51,6 +51,7 @@ def test_equals_a_run_of_the_pipelines(fed: Federation) -> None:
     assert torch.equal(fed.public, job.data.seeds[1].public)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_figures_draw_the_result(fed: Federation) -> None:
     results = [run(name, fed, rounds=1) for name in ("kt_pfl", "local")]
     for drawn in (

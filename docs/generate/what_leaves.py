@@ -23,6 +23,7 @@ import toy
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 
@@ -38,6 +39,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "scarlet": {"duration": 0},  # nothing is cached
     "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularisation": 1e6},  # everything is selected
 }
+BRIEF, BRIEF_DISTILLATION = LocalTraining(1, 32, 0.1), Distillation(1, 32, 0.05)  # a step: more bytes are none
 COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
 PAPER = {"lenet": 44_426, "alexnet": 20_125_386, "resnet18": 11_172_810 + 9_600, "shufflenet_v2": 1_263_422 + 16_180}
 ALIKE = {"mcmahan_cnn": 1_663_370}
@@ -133,7 +135,7 @@ class Leaving:
 def leaving(name: str) -> Leaving:
     """Run one method on toy data and find the formulas of its traffic."""
     method = create(name, HYPERPARAMETERS.get(name))
-    fed = without_a_class(toy.federation_for(method))
+    fed = without_a_class(toy.federation_for(method, training=BRIEF, distillation=BRIEF_DISTILLATION))
     with patch.object(Federation, "data_weights", autospec=True, side_effect=Federation.data_weights) as weighed:
         state, _ = method.round(method.init(fed), list(toy.IDS), 1, fed)
         _, report = method.round(state, COHORT, 2, fed)
@@ -180,9 +182,15 @@ def category(kind: str) -> str:
     return kind.rpartition("_")[0]
 
 
+@cache
+def toy_numbers(architecture: str) -> int:
+    """Return how many float32 numbers a toy model is."""
+    return wire_bytes(toy.build(architecture).state_dict()) // 4
+
+
 def toy_sizes(n: int, fed: Federation) -> Sizes:
     """Return the sizes of a toy client."""
-    numbers = {m: wire_bytes(fed.initial_model(fed.by_id[m].architecture)) // 4 for m in fed.by_id}
+    numbers = {m: toy_numbers(client.architecture) for m, client in fed.by_id.items()}
     head = {"linear": 64, "conv": 36, "mlp": 12, "both": 36}[fed.by_id[n].architecture] * toy.CLASSES + toy.CLASSES
     owned = len(fed.by_id[n].train.labels.unique())
     others = sum(numbers[m] for m in COHORT if m != n)

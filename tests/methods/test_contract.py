@@ -256,14 +256,18 @@ class TestContract:
             engine.run(method, wild, Schedule(rounds=2), checkpoint_file=file)
         assert not file.exists()
 
-    def test_a_client_that_diverges_and_is_skipped_was_not_sampled(self, method: Method[Any], three: Federation) -> None:
+    def test_a_client_that_diverges_and_is_skipped_was_not_sampled(
+        self, method: Method[Any], three: Federation
+    ) -> None:
         broken = toy.again(three, on_divergence="skip", executor=toy.Diverging(11))
         run = engine.run(method, broken, Schedule(rounds=1))
         others, _ = method.round(method.init(three), [3, 7], 1, toy.again(three))
         assert toy.same(run.state, others)
         assert (run.history[0].cohort, run.history[0].diverged) == ([3, 7], [11])
 
-    def test_a_client_that_diverges_and_is_restored_breaks_nothing(self, method: Method[Any], three: Federation) -> None:
+    def test_a_client_that_diverges_and_is_restored_breaks_nothing(
+        self, method: Method[Any], three: Federation
+    ) -> None:
         broken = toy.again(three, on_divergence="restore", executor=toy.Diverging(11))
         run = engine.run(method, broken, Schedule(rounds=2))
         assert toy.finite(run.state)

@@ -15,7 +15,7 @@ from bad_data import CASES, IMAGES, LABELS, MINE, Prepare, data_box
 from click.testing import CliRunner
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.project import configure_project
-from project_copy import Project
+from project_copy import EXPERIMENT, Project
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
@@ -116,9 +116,10 @@ class TestCommandLine:
 def test_the_real_command(project: Project) -> None:
     """A process of its own: exit code, one line on stderr, no traceback."""
     np.savez(project.folder / "data" / "01_raw" / "mine.npz", images=IMAGES, labels=LABELS[:-1])
-    with project.start("--pipelines=hetero_digits", "--params", "hetero_digits.private.source=npz:mine.npz") as process:
-        output, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
+    code, output, errors = project.command(
+        "--pipelines=hetero_digits", "--params", f"{EXPERIMENT}.private.source=npz:mine.npz"
+    )
+    assert code == 1
     assert output == ""
     assert "Traceback" not in errors
     assert re.search(r"^Error: .*mine\.npz has 400 images and 399 labels: save as many", errors, re.MULTILINE), errors

@@ -78,15 +78,16 @@ def test_a_run(folder: Path, untracked: Project, experiment: str, architectures:
     shutil.copytree(ROOT / "conf", untracked.folder / "conf", dirs_exist_ok=True)
     raw = untracked.folder / "data" / "01_raw"
     private, public = PAIRS[experiment]
-    write_some(folder, private, 120, raw / "private.npz")
+    write_some(folder, private, 60, raw / "private.npz")
     write_some(folder, public, 100, raw / "public.npz")
     settings: dict[str, Any] = {
         "private": {"source": "npz:private.npz"},
-        "public": {"source": "npz:public.npz", "batch": 32},
+        "public": {"source": "npz:public.npz", "batch": 16},
         "architectures": architectures,
         "clients": CLIENTS,
         "rounds": 1,
         "training": {"epochs": 1},
+        "theorem_samples": 0,
     }
     untracked.run(experiment, experiment=experiment, **settings)
 
@@ -98,7 +99,7 @@ def test_a_run(folder: Path, untracked: Project, experiment: str, architectures:
     assert set(record["loss"]) == {"train", "distill", "test"}
     assert all(np.isfinite(values).all() and min(values) > 0 for values in record["loss"].values())
     assert all(0 <= value <= 1 for values in record["accuracy"].values() for value in values)
-    assert np.sum(run["label_counts"]) == 120
+    assert np.sum(run["label_counts"]) == 60
     assert [sum(count > 0 for count in row) for row in run["label_counts"]] == [2] * CLIENTS
     assert np.sum(run["coefficients"], axis=1) == pytest.approx(np.ones(CLIENTS))
     assert not np.allclose(run["coefficients"], 1 / CLIENTS, atol=1e-6)

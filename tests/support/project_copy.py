@@ -1,7 +1,7 @@
 """A copy of the project to run in: its configuration, empty data, and a way to run it in this process.
 
-Starting `kedro run` takes some six seconds, so most tests run a session in this process; those that need the command
-line itself, or a process to kill, start one. Reading the configuration and drawing figures would be most of a short
+Starting `kedro run` takes some six seconds, so most tests run a session in this process; one that needs the command
+line itself forks this process. Reading the configuration and drawing figures would be most of a short
 run, so the copy has the experiments on digits alone, and figures are blank.
 """
 
@@ -10,16 +10,18 @@ import csv
 import json
 import os
 import shutil
-import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import torch
 import yaml
 from blank import blank_figures
+from kedro.framework.cli.cli import main
 from kedro.framework.project import configure_project
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
@@ -85,12 +87,14 @@ class Project:
                 namespaces=namespaces,
             )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start `kedro run --env=test` in a process of its own."""
-        command = [sys.executable, "-m", "kedro", "run", "--env=test", *arguments]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, cwd=self.folder, env=environment, text=True, **streams)
+    def command(self, *arguments: str) -> tuple[int, str, str]:
+        """Do `kedro run --env=test` in a process of its own; return its exit code and what it wrote to both streams."""
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+            child = forked.start(_be_the_command, self.folder, (output.fileno(), errors.fileno()), arguments)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            for stream in (output, errors):
+                stream.seek(0)
+            return code, output.read(), errors.read()
 
     def checkpoint(self, method: str, seed: int = 0) -> dict[str, Any]:
         """Return what the engine kept of the method's only run with this seed."""
@@ -138,6 +142,24 @@ class Project:
         client = self.client()
         found = client.get_experiment_by_name(experiment)
         return client.search_runs([found.experiment_id], order_by=["start_time"]) if found else []
+
+
+def _be_the_command(folder: Path, streams: tuple[int, int], arguments: tuple[str, ...]) -> None:
+    """Become the command, with the streams for its own; never returns."""
+    os.chdir(folder)
+    os.environ["COLUMNS"] = "200"
+    for number, stream in enumerate(streams, start=1):
+        os.dup2(stream, number)
+    sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115 - pytest's are caught
+    sys.argv = ["kedro", "run", "--env=test", *arguments]
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _sections(file: Path) -> dict[str, Any]:

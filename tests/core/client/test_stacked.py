@@ -124,20 +124,20 @@ class TestTrain:
         assert [other[n].loss for n in calls] == pytest.approx([one[n].loss for n in calls])
 
     def test_dropout(self) -> None:
-        """AlexNet: repeatable, finite, and about as good."""
-        fed = federation("alexnet", "float32")
-        calls = {n: (fed.initial_models()[n], 3, 1) for n in toy.IDS[:2]}
+        """Repeatable, finite, and about as good."""
+        fed = toy.alike("mlp")
+        calls = {n: (fed.initial_models()[n], 3, 1) for n in toy.IDS}
         one, other = alone(operations.train, fed, calls), together(operations.train, fed, calls)
         assert toy.same(together(operations.train, fed, calls), other)
         for n in calls:
             assert other[n].loss != one[n].loss
-            assert other[n].loss == pytest.approx(one[n].loss, rel=0.1)
+            assert other[n].loss == pytest.approx(one[n].loss, rel=0.05)
 
 
 class TestDistill:
     @pytest.mark.parametrize(
         ("architecture", "batch_norm"),
-        [("lenet", "frozen"), ("mcmahan_cnn", "frozen"), ("cnn_bn", "frozen"), ("cnn_bn", "train")],
+        [("lenet", "frozen"), ("cnn_bn", "frozen"), ("cnn_bn", "train")],
     )
     def test_equals_one_after_another(self, architecture: str, batch_norm: Any) -> None:
         """The one with BatchNorm in both of its modes."""
