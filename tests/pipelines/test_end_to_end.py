@@ -253,7 +253,7 @@ class TestMlflow:
             "architectures": "['mlp', 'cnn_bn']",
             "training.learning_rate": "0.05",
             "public.batch": "60",
-            "compute.device": "cuda" if torch.cuda.is_available() else "cpu",
+            "compute.device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "compute.dtype": "float32",
             "method.update": "eg",
             "method.rho": str(KTpFL().rho),

@@ -19,8 +19,8 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute; it has device, dtype, memory_format, threads, workers, stacked, cluster, prediction_batch, "
-        "server_memory.",
+        "mine.compute; it has device, dtype, memory_format, graphs, threads, workers, stacked, cluster, "
+        "prediction_batch, server_memory.",
     ),
 ]
 """(setting, value, end of the message)."""
@@ -85,6 +85,7 @@ OUT_OF_RANGE = [
     ("image.size", [28, 0], "two in brackets, height and width"),
     ("image.size", [8, 8, 8], "two in brackets, height and width"),
     ("compute.dtype", "float16", "'float32', 'tf32', 'float64' or 'bfloat16'"),
+    ("compute.graphs", "always", "valid boolean"),
     ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
     ("knowledge.encoding", "int4", "'float32', 'float16', 'uint8', 'sign' or 'top_k'"),
     ("knowledge.k", 0, "greater than or equal to 1"),

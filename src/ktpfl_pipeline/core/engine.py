@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import checkpoint, evaluation, privacy
+from ktpfl_pipeline.core import checkpoint, evaluation, memory, privacy
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
@@ -93,8 +93,8 @@ def run(
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
             diverge, or if a model of the server does.
-        InputError: if the checkpoint belongs to another run, or one round lost models with their workers again and
-            again.
+        InputError: if the checkpoint belongs to another run, if the memory does not suffice, or if one round lost
+            models with their workers again and again.
     """
     observer = observer or Observer()
     fed.log.progress = observer.progress
@@ -110,7 +110,8 @@ def run(
     while True:
         before = told
         try:
-            return _run(method, fed, schedule, settings or {}, checkpoint_file, tell)
+            with memory.told("The server", fed):
+                return _run(method, fed, schedule, settings or {}, checkpoint_file, tell)
         except LostError as error:
             losses = losses + 1 if told == before else 1
             if losses == RECOVERIES:

@@ -1,8 +1,10 @@
-"""What this process may really use of the machine: its cores and its memory, the limits of a container included."""
+"""What this process may really use of the machine: cores and memory, a container's limits included, and its GPUs."""
 
 import ctypes
 import os
 from pathlib import Path
+
+import torch
 
 CGROUP = Path("/sys/fs/cgroup")
 PER_WORKER = 1_500_000_000
@@ -19,6 +21,18 @@ MALLOC_OPTIONS = {
 def default_workers(root: Path = CGROUP) -> int:
     """Return how many worker processes this machine carries: one a core, as far as the memory goes; at least 1."""
     return max(1, min(cores(root), free_memory(root) // PER_WORKER))
+
+
+def accelerators() -> int:
+    """Return how many devices beside the CPU torch finds here, 0 where they are hidden."""
+    return torch.accelerator.device_count()
+
+
+def reachable(device: torch.device) -> list[torch.device]:
+    """Return what workers may compute on: every GPU of this machine for ``cuda``, else the one device that is named."""
+    if device.type == "cpu" or device.index is not None:
+        return [device]
+    return [torch.device(device.type, number) for number in range(accelerators())] or [device]
 
 
 def cores(root: Path = CGROUP) -> int:

@@ -102,7 +102,7 @@ def learn_weights(
     setting, samples = space.setting, PrivateSamples(space, n, t, n, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
     chosen = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))].to(space.device)
-    parameters = dict(module.named_parameters())
+    parameters, objective = dict(module.named_parameters()), samples.objective(module)
     with rng.seeded(rng.derive(setting.seed, "aggregation dropout", t, n), space.device):
         for _ in range(method.first_epochs if first else 1):
             for batch in batches(len(chosen), setting.training.batch_size, stream, space.device):
@@ -110,8 +110,8 @@ def learn_weights(
                 with torch.no_grad():
                     for name in weights:
                         parameters[name].copy_(start[name])
-                loss = samples.loss(module(samples.inputs(chosen[batch])), chosen[batch])
-                slopes = torch.autograd.grad(loss, [parameters[name] for name in weights])
+                learned = [parameters[name] for name in weights]
+                _, slopes = space.graphs.gradients(objective, chosen[batch], learned, setting.training.batch_size)
                 space.count([module], len(batch))
                 weights = {
                     name: (w - method.rate * slope * (common[name] - own[name])).clamp(0.0, 1.0)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import train_wearing
+from ktpfl_pipeline.core.client.graphs import Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -138,12 +139,11 @@ def train_client(
     """
     make, draws = loaded(generator), space.setting.stream("generated features", t, n)
 
-    def added(common: nn.Linear, batch: Tensor) -> Tensor:
-        with torch.no_grad():
-            features, classes = generated(make, labels, len(batch), draws)
-        return weight * F.cross_entropy(common(features), classes)
+    @torch.no_grad()
+    def generate(number: int) -> Tensors:
+        return generated(make, labels, number, draws)
 
-    return train_wearing(space, n, params, head, t, added)
+    return train_wearing(space, n, params, head, t, weight, generate)
 
 
 def train_generator(

@@ -13,7 +13,6 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from ktpfl_pipeline.core import common_head
-from ktpfl_pipeline.core.client.features import linear
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -64,7 +63,7 @@ def train_head(
     space: Workspace, name: str, head: Params, means: Tensor, labels: Tensor, recipe: Recipe, t: int
 ) -> Outcome[Params]:
     """Train the server's head on the cross-entropy of class means, (M, F), with their classes, (M,)."""
-    module, inputs = linear(head), means.to(space.device, space.dtype)
+    module, inputs = space.linear(head), means.to(space.device, space.dtype)
     targets = labels.to(space.device)
 
     def loss(batch: Tensor) -> Tensor:

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import common_head, exchange, rng
-from ktpfl_pipeline.core.client.features import features, linear
+from ktpfl_pipeline.core.client.features import features
+from ktpfl_pipeline.core.client.graphs import Objective
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.joint import projector_name
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
@@ -122,15 +124,18 @@ def train_client(space: Workspace, n: int, params: Params, head: Params, t: int)
     Of the fused features, (b, d₂), the own head reads all and the common head the first d₁.
     """
     setting, own = space.setting, PrivateSamples(space, n, t, n)
-    module, common = space.module(n, params).train(), linear(head)
-    width = head_of(module)[1].in_features
-    with features(module, width) as seen:
-
-        def loss(batch: Tensor) -> Tensor:
-            fine = own.loss(module(own.inputs(batch)), batch)
-            return fine + own.loss(common(seen.pop()[:, : common.in_features]), batch)
-
-        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-            both, shuffle = nn.ModuleList([module, common]), setting.stream("private shuffle", t, n)
-            value = descend(space, both, loss, len(own), setting.training_of(n), t, shuffle)
+    module, common = space.module(n, params).train(), space.linear(head)
+    loss = Objective(nested, (space, module, common, setting.training.label_smoothing), own.read)
+    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+        both, shuffle = nn.ModuleList([module, common]), setting.stream("private shuffle", t, n)
+        value = descend(space, both, loss, len(own), setting.training_of(n), t, shuffle)
     return Outcome((params_of(module), params_of(common)), value)
+
+
+def nested(
+    space: Workspace, module: nn.Module, common: nn.Linear, smoothing: float, inputs: Tensor, labels: Tensor
+) -> Tensor:
+    """Return the sum of both heads' cross-entropies on raw inputs, (b, ...), with labels, (b,)."""
+    with features(module, head_of(module)[1].in_features) as seen:
+        fine = cross_entropy(space, module, smoothing, inputs, labels)
+    return fine + F.cross_entropy(common(seen.pop()[:, : common.in_features]), labels, label_smoothing=smoothing)

@@ -11,12 +11,13 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge
-from torch import Tensor
+from torch import Tensor, nn
 
 from ktpfl_pipeline.core import common_head, rng
 from ktpfl_pipeline.core.client.features import features
+from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
@@ -139,14 +140,28 @@ def train_client(
     module = space.module(n, params).train()
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
-    with features(module, prototypes.shape[1]) as seen:
+    def read(batch: Tensor) -> Tensors:
+        labels = own.labels[batch]
+        return *own.read(batch), targets[labels], counted[labels]
 
-        def loss(batch: Tensor) -> Tensor:
-            labels = own.labels[batch]
-            fit = own.loss(module(own.inputs(batch)), batch)
-            error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
-            return fit + weight * (error * counted[labels]).mean()
-
-        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-            value = descend(space, module, loss, len(own), recipe, t, setting.stream("private shuffle", t, n))
+    loss = Objective(drawn, (space, module, setting.training.label_smoothing, weight), read)
+    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
+        value = descend(space, module, loss, len(own), recipe, t, setting.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
+
+
+def drawn(
+    space: Workspace,
+    module: nn.Module,
+    smoothing: float,
+    weight: float,
+    inputs: Tensor,
+    labels: Tensor,
+    targets: Tensor,
+    counted: Tensor,
+) -> Tensor:
+    """Return the loss of `train_client`, with each sample's prototype, (b, F), and whether there is one, (b,)."""
+    with features(module, targets.shape[1]) as seen:
+        fit = cross_entropy(space, module, smoothing, inputs, labels)
+    error = (seen.pop() - targets).square().mean(dim=1)  # (b,)
+    return fit + weight * (error * counted).mean()

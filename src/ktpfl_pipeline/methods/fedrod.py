@@ -5,13 +5,15 @@ https://arxiv.org/abs/2107.00778. The linear version; the heads are the last lin
 """
 
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
@@ -85,21 +87,28 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, n)
     module = space.module(n, model).train()
-    _, layer = head_of(module)
-    own = deepcopy(layer)
-    own.load_state_dict({key.rpartition(".")[2]: tensor for key, tensor in head.items()})
+    own = space.linear({key.rpartition(".")[2]: tensor for key, tensor in head.items()})
     counts = torch.bincount(samples.labels, minlength=setting.classes)
     prior = counts.to(space.dtype).clamp_min(TINY).log()  # (K,)
-    seen: list[Tensor] = []
 
-    def loss(batch: Tensor) -> Tensor:
-        generic = module(samples.inputs(batch))
-        personal = generic.detach() + own(seen.pop().detach().to(space.dtype))
-        return samples.loss(generic + prior, batch) + samples.loss(personal, batch)
+    def read(batch: Tensor) -> Tensors:
+        return prior, *samples.read(batch)
 
-    seeded = rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device)
-    with layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])), seeded:
+    loss = Objective(balanced, (space, module, own, setting.training.label_smoothing), read)
+    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         both, shuffle = nn.ModuleList([module, own]), setting.stream("private shuffle", t, n)
         value = descend(space, both, loss, len(samples), setting.training_of(n), t, shuffle)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
+
+
+def balanced(
+    space: Workspace, module: nn.Module, own: nn.Linear, smoothing: float, prior: Tensor, inputs: Tensor, labels: Tensor
+) -> Tensor:
+    """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,)."""
+    seen: list[Tensor] = []
+    with head_of(module)[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
+        generic = module(space.numbers(inputs))
+    personal = generic.detach() + own(seen.pop().detach().to(space.dtype))
+    error = partial(F.cross_entropy, label_smoothing=smoothing)
+    return error(generic + prior, labels) + error(personal, labels)

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import recorded
 import torch
 import torch.nn.functional as F
 import toy
@@ -272,3 +273,12 @@ class TestRefusals:
         source = Path(dp_sgd.__file__).read_text(encoding="utf-8")
         assert "    from opacus" in source
         assert not re.search(r"^(from|import) opacus", source, re.MULTILINE)
+
+
+def test_no_graph_holds_batches_of_any_size(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    recorded.stand_in(monkeypatch)
+    fed = federation(Privacy(1.0, 1.0, 1e-3), batch_size=8, compute=Compute("cpu", graphs=True))
+    fed.train(fed.initial_models(), 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "compute.graphs has no effect on private training: its batches are of any size."
+    ]

@@ -11,7 +11,7 @@ from torch import nn
 
 from ktpfl_pipeline.core import common_head
 from ktpfl_pipeline.core.client import features
-from ktpfl_pipeline.core.client.head import head_of
+from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
@@ -129,14 +129,15 @@ class TestCommonHead:
         found = module(pixels)
         pooled = F.adaptive_avg_pool1d(module[:-1](pixels).flatten(1), dimension)
         assert torch.allclose(found, F.linear(pooled, head["weight"], head["bias"]), rtol=0, atol=1e-13)
-        with features.wearing(module, head) as layer:
+        layer = linear(head)
+        with features.wearing(module, layer):
             assert torch.allclose(module(pixels), found, rtol=0, atol=1e-13)
             assert any(parameter is layer.weight for parameter in module.parameters())
 
     def test_the_own_head_comes_back(self) -> None:
         fed, module = toy.federation(), toy.build("mlp")
         own = module[-1]
-        with pytest.raises(ZeroDivisionError), features.wearing(module, common_head.initial(fed, 4)):
+        with pytest.raises(ZeroDivisionError), features.wearing(module, linear(common_head.initial(fed, 4))):
             raise ZeroDivisionError
         assert module[-1] is own
 

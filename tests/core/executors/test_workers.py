@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import forked
 import pytest
+import torch
 import toy
 
 from ktpfl_pipeline.core import engine, executors, resources
@@ -21,7 +23,11 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
+
+HERE = False
+"""Whether this is the process of the tests, or a fork of it."""
 
 # Verbs travel by name, so they stand here.
 
@@ -62,6 +68,15 @@ def die_once(space: Any, n: int, trace: str) -> Outcome[int]:
             return Outcome(n)
         os.kill(os.getpid(), signal.SIGKILL)
     return Outcome(n)
+
+
+def places(space: Any, n: int) -> Outcome[tuple[str, int, bool]]:
+    return Outcome((space.setting.compute.device, os.getpid(), HERE))
+
+
+def keep_busy(space: Any, n: int, seconds: float) -> Outcome[int]:
+    time.sleep(seconds)
+    return Outcome(os.getpid())
 
 
 def die(space: Any, n: int) -> Outcome[None]:
@@ -160,6 +175,41 @@ class TestErrors:
         assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
 
 
+class TestBesideGPUs:
+    """Where torch finds a GPU no worker is forked; the CPU stands in for it, so that all but the kernels is seen."""
+
+    @pytest.fixture(autouse=True)
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+        monkeypatch.setattr(sys.modules[__name__], "HERE", True)
+
+    def test_no_worker_is_a_fork_of_this_process(self, fed: Federation) -> None:
+        """Here autograd has threads for the GPUs since the first backward pass; in a fork it refuses every other."""
+        assert [there for _, _, there in run(fed, places).values()] == [False] * 5
+
+    @pytest.mark.parametrize("method", [KTpFL(), create("pfedhn")], ids=["kt_pfl", "pfedhn"])
+    def test_the_run_is_that_of_serial(self, executor: WorkersExecutor, method: Any) -> None:
+        feds = [toy.alike("both", executor=each, seed=5) for each in (executor, SerialExecutor())]
+        assert toy.same(*(engine.run(method, fed, Schedule(rounds=2, participation=0.8)).state for fed in feds))
+
+    def test_they_take_the_devices_in_turn(self, fed: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resources, "reachable", lambda device: [torch.device("cpu", k) for k in range(2)])
+        found = {(device, pid) for device, pid, _ in run(fed, places).values()}
+        assert sorted(device for device, _ in found) == ["cpu:0", "cpu:1"]
+
+    def test_clients_stay_with_their_worker(self, fed: Federation) -> None:
+        first, *others = [run(fed, keep_busy, 0.05) for _ in range(3)]
+        assert all(other == first for other in others)
+
+    def test_a_worker_that_dies_is_replaced_on_its_device(self, fed: Federation, tmp_path: Path) -> None:
+        assert run(fed, die_once, str(tmp_path / "trace")) == {n: n for n in toy.IDS}
+
+    def test_what_cannot_be_sent_is_named(self, executor: WorkersExecutor) -> None:
+        fed = toy.federation(executor=executor, build=lambda name: toy.build(name))  # noqa: PLW0108
+        with pytest.raises(InputError, match=r"cannot be sent to workers \(.*lambda.*top of a module, or set"):
+            run(fed, process)
+
+
 class TestDeath:
     def test_a_worker_that_dies_is_replaced(self, fed: Federation, tmp_path: Path) -> None:
         assert run(fed, die_once, str(tmp_path / "trace")) == {n: n for n in toy.IDS}
@@ -211,14 +261,28 @@ class TestChoice:
         assert isinstance(made, WorkersExecutor)
         assert made.workers == 6
 
-    @pytest.mark.parametrize(("threads", "device"), [(2, "cpu"), (1, "cuda")])
-    def test_auto_is_serial_where_several_are_impossible(self, threads: int, device: str) -> None:
-        assert type(executors.create("auto", threads, device)) is SerialExecutor
+    @pytest.mark.parametrize("device", ["cpu", "cuda"])
+    def test_auto_is_serial_where_several_are_impossible(self, device: str) -> None:
+        assert type(executors.create("auto", 2, device)) is SerialExecutor
+
+    @pytest.mark.parametrize(("device", "gpus", "expected"), [("cuda", 4, 4), ("cuda", 1, 1), ("cuda:1", 4, 1)])
+    def test_auto_is_one_for_each_gpu(
+        self, device: str, gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
+        assert getattr(executors.create("auto", 1, device), "workers", 1) == expected
+
+    def test_several_may_share_a_gpu(self) -> None:
+        made = executors.create(3, 1, "cuda:1")
+        assert isinstance(made, WorkersExecutor)
+        assert made.workers == 3
 
     def test_one_is_serial(self) -> None:
         assert type(executors.create(1, threads=4, device="cpu")) is SerialExecutor
 
-    @pytest.mark.parametrize(("threads", "device", "why"), [(2, "cpu", r"compute\.threads is 2"), (1, "cuda", "a GPU")])
-    def test_several_that_are_impossible_are_refused(self, threads: int, device: str, why: str) -> None:
-        with pytest.raises(InputError, match=rf"compute\.workers is 3, but .*{why}.*; take auto or 1\.$"):
-            executors.create(3, threads, device)
+    @pytest.mark.parametrize("device", ["cpu", "cuda"])
+    def test_several_that_are_impossible_are_refused(self, device: str) -> None:
+        with pytest.raises(
+            InputError, match=r"compute\.workers is 3, but .*compute\.threads is 2.*; take auto or 1\.$"
+        ):
+            executors.create(3, 2, device)

@@ -13,16 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import Params, params_of
-
-Added = Callable[[nn.Linear, Tensor], Tensor]
 
 
 @contextmanager
@@ -37,32 +36,23 @@ def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def wearing(module: nn.Module, head: Params) -> Iterator[nn.Linear]:
-    """Put a common head on pooled features in the place of the model's own, and yield it; the own one comes back.
+def wearing(module: nn.Module, common: nn.Linear) -> Iterator[None]:
+    """Put a common head on pooled features in the place of the model's own, until the own one comes back.
 
     Inside, the common head's parameters are the module's, and those of its own are not.
 
     Args:
         module: a model.
-        head: ``weight`` (K, F) and ``bias`` (K,).
+        common: the layer, (K, F).
     """
     name, own = head_of(module)
     parent, _, last = name.rpartition(".")
-    place, common = module.get_submodule(parent), linear(head)
+    place = module.get_submodule(parent)
     setattr(place, last, nn.Sequential(nn.AdaptiveAvgPool1d(common.in_features), common))
     try:
-        yield common
+        yield
     finally:
         setattr(place, last, own)
-
-
-def linear(head: Params) -> nn.Linear:
-    """Return a linear layer with the weights of a head, (K, F) and (K,)."""
-    weight = head["weight"]
-    with rng.seeded(0):  # overwritten at once; the global generator stays as it was
-        layer = nn.Linear(weight.shape[1], len(weight)).to(weight)
-    layer.load_state_dict(head)
-    return layer
 
 
 def fitted(params: Params, name: str, head: Params) -> Params:
@@ -83,7 +73,13 @@ def fitted(params: Params, name: str, head: Params) -> Params:
 
 
 def train_wearing(
-    space: Workspace, n: int, params: Params, head: Params, t: int, added: Added | None = None
+    space: Workspace,
+    n: int,
+    params: Params,
+    head: Params,
+    t: int,
+    weight: float = 0.0,
+    generate: Callable[[int], Tensors] | None = None,
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
 
@@ -93,25 +89,44 @@ def train_wearing(
         params: its model, whose own head waits.
         head: ``weight`` (K, F) and ``bias`` (K,).
         t: the round, which names the streams.
-        added: what else a batch costs, of the common head and the batch's indices, (b,).
+        weight: of the common head's cross-entropy on generated features.
+        generate: returns so many features, (b, F), and their classes, (b,).
 
     Returns:
         The model with the head as it is then, and that head.
     """
     setting, own = space.setting, PrivateSamples(space, n, t, n)
-    module = space.module(n, params).train()
+    module, common = space.module(n, params).train(), space.linear(head)
     name, _ = head_of(module)
-    with wearing(module, head) as common, rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
 
-        def loss(batch: Tensor) -> Tensor:
-            fit = own.loss(module(own.inputs(batch)), batch)
-            return fit if added is None else fit + added(common, batch)
+    def read(batch: Tensor) -> Tensors:
+        return own.read(batch) if generate is None else (*own.read(batch), *generate(len(batch)))
 
+    loss = Objective(worn, (space, module, common, setting.training.label_smoothing, weight), read)
+    with wearing(module, common), rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         value = descend(
             space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)
         )
         trained = params_of(common)
     return Outcome((fitted(params_of(module), name, trained), trained), value)
+
+
+def worn(
+    space: Workspace,
+    module: nn.Module,
+    common: nn.Linear,
+    smoothing: float,
+    weight: float,
+    inputs: Tensor,
+    labels: Tensor,
+    *generated: Tensor,
+) -> Tensor:
+    """Return the loss of `train_wearing`: the model's, and the common head's of generated features and classes."""
+    fit = cross_entropy(space, module, smoothing, inputs, labels)
+    if not generated:
+        return fit
+    features, classes = generated
+    return fit + weight * F.cross_entropy(common(features), classes)
 
 
 def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:

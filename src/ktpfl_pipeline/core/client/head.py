@@ -2,7 +2,9 @@
 
 from torch import nn
 
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.weights import Params
 
 
 def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
@@ -26,3 +28,12 @@ def split(module: nn.Module) -> tuple[nn.Module, nn.Linear]:
     parent, _, last = name.rpartition(".")
     setattr(module.get_submodule(parent), last, nn.Identity())
     return module, head
+
+
+def linear(head: Params) -> nn.Linear:
+    """Return a linear layer with the weights of a head, ``weight`` (K, F) and, if there is one, ``bias`` (K,)."""
+    weight = head["weight"]
+    with rng.seeded(0):  # overwritten at once; the global generator stays as it was
+        layer = nn.Linear(weight.shape[1], len(weight), bias="bias" in head).to(weight)
+    layer.load_state_dict(head)
+    return layer

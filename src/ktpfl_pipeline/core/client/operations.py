@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
@@ -25,10 +26,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
     settings, own = space.setting.training_of(n), PrivateSamples(space, n, t, n)
     settings = settings if epochs is None else replace(settings, epochs=epochs)
     module = space.module(n, params).train()
-
-    def loss(batch: Tensor) -> Tensor:
-        return own.loss(module(own.inputs(batch)), batch)
-
+    loss = own.objective(module)
     with rng.seeded(rng.derive(space.setting.seed, "dropout", t, n), space.device):
         value = descend(space, module, loss, len(own), settings, t, space.setting.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
@@ -40,12 +38,18 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     module = space.module(n, params).train(settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
 
-    def loss(batch: Tensor) -> Tensor:
-        return distillation_loss(module(space.numbers(inputs[batch])), target[batch], settings.temperature)
+    def read(batch: Tensor) -> Tensors:
+        return inputs[batch], target[batch]
 
+    loss = Objective(fit, (space, module, settings.temperature), read)
     with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):
         value = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
+
+
+def fit(space: Workspace, module: nn.Module, temperature: float, inputs: Tensor, teacher: Tensor) -> Tensor:
+    """Return the distillation loss of a module on raw inputs, (b, ...), toward a teacher, (b, K)."""
+    return distillation_loss(module(space.numbers(inputs)), teacher, temperature)
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import memory
 from ktpfl_pipeline.core.client.workspace import Workspace
 
 Value = TypeVar("Value")
@@ -32,9 +33,14 @@ class Outcome(Generic[Value]):
 def performed(
     operation: Callable[..., Outcome[Value]], space: Workspace, n: int | str, arguments: tuple[Any, ...]
 ) -> Outcome[Value]:
-    """Return what an operation returns for client n, checked, with the samples that its steps counted."""
+    """Return what an operation returns for client n, checked, with the samples that its steps counted.
+
+    Raises:
+        InputError: if the memory does not suffice.
+    """
     space.samples.clear()
-    return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
+    with memory.told(f"Client {n}'s {getattr(operation, '__name__', 'operation')}", space.setting):
+        return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:

@@ -2,9 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ktpfl_pipeline.core import augmentation, rng
+from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.workspace import Workspace
 
 
@@ -32,16 +33,33 @@ class PrivateSamples:
 
     def inputs(self, batch: Tensor) -> Tensor:
         """Return the inputs at the indices `batch`, (b,), as a model takes them; the same batch again is the same."""
+        return self._space.numbers(self._changed(batch))
+
+    def _changed(self, batch: Tensor) -> Tensor:
+        """Return the inputs as they are, but for their augmentation."""
         if self._augment is None:
-            return self._space.numbers(self._split.inputs[batch])
+            return self._split.inputs[batch]
         if batch is not self._batch:
             self._drawn += 1
             with rng.seeded(rng.derive(self._space.setting.seed, "augmentation", *self._names, self._drawn)):
                 self._batch, self._images = batch, self._augment(self._split.inputs[batch])
-        return self._space.numbers(self._images)
+        return self._images
 
     def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:
         """Return the cross-entropy of logits, (b, K), with the labels at `batch`, smoothed as the recipe says."""
         return F.cross_entropy(
             logits, self.labels[batch], reduction=reduction, label_smoothing=self._recipe.label_smoothing
         )
+
+    def read(self, batch: Tensor) -> Tensors:
+        """Return the inputs at the indices `batch`, before they are numbers, and the labels: what `objective` is of."""
+        return self._changed(batch), self.labels[batch]
+
+    def objective(self, module: nn.Module) -> Objective:
+        """Return the mean cross-entropy of a module, as a graph can hold it: that of `inputs` and `loss`."""
+        return Objective(cross_entropy, (self._space, module, self._recipe.label_smoothing), self.read)
+
+
+def cross_entropy(space: Workspace, module: nn.Module, smoothing: float, inputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of a module on raw inputs, (b, ...), with smoothed labels, (b,)."""
+    return F.cross_entropy(module(space.numbers(inputs)), labels, label_smoothing=smoothing)

@@ -6,7 +6,7 @@ and running statistics move only where a gradient is taken for a step.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client.graphs import kept
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import batches
@@ -79,17 +80,16 @@ def train(
     setting, names = space.setting, (t, n, part) if part else (t, n)
     own, rate = PrivateSamples(space, n, *names), setting.training.rate(t, setting.rounds)
     module = space.module(n, params).train()
-    parameters = list(module.parameters())
+    parameters, objective = list(module.parameters()), own.objective(module)
     losses: list[Tensor] = []
 
     def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
         load(parameters, weights)
-        with kept(module, probe):
-            loss = own.loss(module(own.inputs(batch)), batch)
-            parts = torch.autograd.grad(loss, parameters)
+        with kept([module], space.device) if probe else nullcontext():
+            loss, parts = space.graphs.gradients(objective, batch, parameters, setting.training.batch_size)
         space.count([module], len(batch))
         if not probe:
-            losses.append(loss.detach())
+            losses.append(loss)
         return vector(parts)
 
     vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
@@ -123,17 +123,6 @@ def load(parameters: Sequence[nn.Parameter], weights: Tensor) -> None:
     sizes = [parameter.numel() for parameter in parameters]
     for parameter, part in zip(parameters, torch.split(weights, sizes), strict=True):
         parameter.copy_(part.view_as(parameter))
-
-
-@contextmanager
-def kept(module: nn.Module, asked: bool) -> Iterator[None]:
-    """Leave the module's buffers, and torch's global generators, as they were before the block, if asked to."""
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()] if asked else []
-    device = next(module.parameters()).device
-    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=asked):
-        yield
-    for buffer, before in buffers:
-        buffer.copy_(before)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def descend(
     Args:
         space: of the process; its optimizer state is taken and left, where there is one.
         module: what is trained, in place; models in an `nn.ModuleList` are clipped each by itself.
-        loss: the mean loss of the samples at the given indices.
+        loss: the mean loss of the samples at the given indices; an `Objective` can be in a graph.
         samples: how many samples there are.
         recipe: passes over them, batch size (the last, shorter batch is kept), and how a step goes.
         t: the round, for the learning rate.
@@ -39,14 +39,13 @@ def descend(
     for _ in range(recipe.epochs):
         total.zero_()
         for batch in batches(samples, recipe.batch_size, shuffle, device):
-            value = loss(batch)
-            gradients = torch.autograd.grad(value, parameters)
+            value, gradients = space.graphs.gradients(loss, batch, parameters, recipe.batch_size)
             space.count(models, len(batch))
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:
                 optimizers.step(optimizer, models, gradients, recipe.clip)
-            total += value.detach() * len(batch)
+            total += value * len(batch)
     if optimizer is not None and space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(optimizer)
     return float(total) / samples

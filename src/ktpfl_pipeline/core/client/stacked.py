@@ -212,6 +212,7 @@ def descend(
     The models' losses are added up: each model's own is then all that its gradient knows of. Arguments are those of
     `sgd.descend`, with one size (a number of samples) and one shuffling stream for each client; and the round's rate.
     """
+    stack._space.graphs.leave("stacked clients", "they are one computation already")
     device = next(iter(stack.tensors.values())).device
     total = torch.zeros(len(stack), device=device, dtype=torch.float64)
     for _ in range(settings.epochs):

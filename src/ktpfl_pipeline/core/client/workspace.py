@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core.client.graphs import Graphs
+from ktpfl_pipeline.core.client.head import linear
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Params
@@ -24,6 +26,7 @@ class Workspace:
     """What one process keeps between calls: its device, one module per architecture, the inputs on the device.
 
     Attributes:
+        graphs: what takes the gradients of batches.
         optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
             starts with none. See `optimizers.Remembering`.
         samples: how many the operation that goes on has backpropagated, by architecture.
@@ -35,7 +38,9 @@ class Workspace:
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
         self.format = FORMATS[setting.compute.memory_format]
+        self.graphs = Graphs(setting.compute.graphs, self.device)
         self._modules: dict[tuple[str, str], nn.Module] = {}
+        self._heads: dict[tuple[Any, ...], nn.Linear] = {}
         self._splits: dict[tuple[int, str], LabelledDataset] = {}
         self._public: Tensor | None = None
         self.optimizer_state: Params | None = None
@@ -77,6 +82,14 @@ class Workspace:
         module = self._modules[name, role]
         module.load_state_dict(params)
         return module
+
+    def linear(self, head: Params) -> nn.Linear:
+        """Return the linear layer of a head's shape loaded with it, ``weight`` (K, F) and any ``bias``; one a shape."""
+        shape = (*head["weight"].shape, *head)
+        if shape not in self._heads:
+            self._heads[shape] = linear(head)
+        self._heads[shape].load_state_dict(head)
+        return self._heads[shape]
 
     def count(self, modules: Iterable[nn.Module], samples: int) -> None:
         """Count samples that were backpropagated through each of these that is a model of a federation.

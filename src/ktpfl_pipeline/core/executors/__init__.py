@@ -3,6 +3,8 @@
 import multiprocessing
 from typing import Literal
 
+import torch
+
 from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import ray_session
@@ -13,15 +15,21 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 
 
 def create(
-    workers: int | Literal["auto"], threads: int, device: str, stacked: int = 1, cluster: str | None = None
+    workers: int | Literal["auto"],
+    threads: int,
+    device: str | torch.device,
+    stacked: int = 1,
+    cluster: str | None = None,
 ) -> SerialExecutor:
     """Return an executor with `workers` processes (1: serial, the same bits), or the stacked one.
 
     Args:
-        workers: how many; ``"auto"`` is one for each core that may be used, as far as memory goes, and 1 where several
-            are impossible: with several threads, on a GPU, with stacked clients, or where processes cannot be forked.
+        workers: how many; ``"auto"`` is one for each core that may be used, as far as memory goes, or on GPUs one for
+            each of them; and 1 where several are impossible: with several threads, with stacked clients, or where
+            processes cannot be forked.
         threads: torch threads.
-        device: what the arithmetic runs on, ``"cpu"`` or ``"cuda"``.
+        device: what the arithmetic runs on: ``"cpu"``, one GPU such as ``"cuda:1"``, or ``"cuda"``, which is all of
+            them where there are several workers.
         stacked: how many clients of one architecture are computed as one, at most; 1 is none, and others round
             differently.
         cluster: None for processes of this machine; else the address of a Ray cluster that has the workers, ``"local"``
@@ -30,11 +38,11 @@ def create(
     Raises:
         InputError: if several workers are asked for and impossible.
     """
+    device = torch.device(device)
     if cluster is not None:
-        ray_session.check(cluster, threads, device, stacked)
+        ray_session.check(cluster, threads, device.type, stacked)
         return ClusterExecutor(cluster, workers)
     why = {
-        "a GPU is used by one process": device != "cpu",
         f"compute.stacked is {stacked}, and stacked clients are computed in one process": stacked != 1,
         f"compute.threads is {threads}, and several threads in each of several workers would fight for the same "
         "cores (set it to 1)": threads != 1,
@@ -42,7 +50,8 @@ def create(
     }
     impossible = [reason for reason, holds in why.items() if holds]
     if workers == "auto":
-        workers = 1 if impossible else resources.default_workers()
+        most = resources.default_workers() if device.type == "cpu" else len(resources.reachable(device))
+        workers = 1 if impossible else most
     if workers > 1 and impossible:
         raise InputError(f"compute.workers is {workers}, but {impossible[0]}; take auto or 1.")
     if stacked > 1:

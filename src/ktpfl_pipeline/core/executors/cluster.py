@@ -12,7 +12,7 @@ they load it when needed.
 """
 
 import traceback
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
 import torch
@@ -22,7 +22,7 @@ from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
-from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
+from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, parts, starved
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.setting import Client, Setting
@@ -157,9 +157,12 @@ class ClusterExecutor(SerialExecutor):
         """Send a worker the settings, the public set, and the data of its clients alone."""
         setting = self._setting
         assert setting is not None
-        given = {entry.name: getattr(setting, entry.name) for entry in fields(Setting) if entry.name != "public"}
-        given["clients"] = tuple(client for client in setting.clients if self._homes[client.id] == position)
-        given["compute"] = replace(setting.compute, device=setting.device.type)  # what auto means here
+        given = parts(
+            setting,
+            clients=tuple(client for client in setting.clients if self._homes[client.id] == position),
+            compute=replace(setting.compute, device=setting.device.type),  # what auto means here
+        )
+        del given["public"]
         return self._pool[position].set_up.remote(given, self._public)
 
     def _renew(self, position: int) -> Any:

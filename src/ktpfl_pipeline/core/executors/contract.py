@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -20,6 +20,11 @@ Calls = Mapping[Key, tuple[Any, ...]]
 """The arguments of an operation beside workspace and n, by n."""
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(phase, done, total)`` after each client."""
+
+
+def parts(setting: Setting, **changes: Any) -> dict[str, Any]:
+    """Return what `setting` is made of, with `changes`, for a process that makes its own of it."""
+    return {entry.name: getattr(setting, entry.name) for entry in fields(Setting)} | changes
 
 
 def silent(phase: str, done: int, total: int) -> None:

@@ -3,71 +3,138 @@
 import io
 import math
 import mmap
+import os
 import pickle
+import tempfile
+from multiprocessing import reduction
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 ALIGNMENT = 64  # bytes, as of memory that torch allocates, so that the same kernels run
+Place = tuple[int, torch.dtype, tuple[int, ...], bool]
+"""Where a tensor begins, what it is, and whether it was on a device other than the CPU."""
+HERE = torch.device("cpu")
 
 
 class SharedMemory:
-    """A piece of memory for the tensors of one message at a time, seen by this process and those forked from it.
+    """A piece of memory for the tensors of one message at a time, seen by this process and another.
 
-    It is reserved and not taken: pages cost memory once they have been written.
+    It is reserved and not taken: pages cost memory once they have been written. Tensors of a GPU cross in one transfer
+    for all of a message, and arrive on the receiver's.
     """
 
-    def __init__(self, size: int) -> None:
-        """Reserve `size` bytes."""
-        self._bytes = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
+    def __init__(self, size: int, *, file: bool = False) -> None:
+        """Reserve `size` bytes, for processes forked from this one; in a nameless `file`, for those it is sent to."""
+        self._file = _nameless(size) if file else None
+        self._map(size)
+
+    def _map(self, size: int) -> None:
+        self._bytes = torch.frombuffer(mmap.mmap(-1 if self._file is None else self._file, size), dtype=torch.uint8)
+
+    def close_file(self) -> None:
+        """Keep the memory and close its file: it has been sent to whom it is for."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __getstate__(self) -> tuple[Any, int]:
+        """Travel as a file, to a process that is being started."""
+        assert self._file is not None, "memory without a file reaches forked processes alone"
+        return reduction.DupFd(self._file), len(self._bytes)
+
+    def __setstate__(self, sent: tuple[Any, int]) -> None:
+        """See the memory that was sent."""
+        file, size = sent
+        self._file = file.detach()
+        self._map(size)
+        self.close_file()
 
     def dump(self, message: Any) -> bytes:
         """Write the tensors of `message` into the memory; return its pickled remainder. The message before is lost."""
         rest = io.BytesIO()
-        _Writer(rest, self._bytes).dump(message)
-        return rest.getvalue()
+        writer = _Writer(rest, len(self._bytes))
+        writer.dump(message)
+        writer.write(self._bytes)
+        return rest.getvalue() + writer.end.to_bytes(8, "little")
 
-    def load(self, rest: bytes, *, copy: bool) -> Any:
-        """Return the message of which `dump` returned `rest`; without `copy`, its tensors last until the next one."""
-        return _Reader(io.BytesIO(rest), self._bytes, copy=copy).load()
+    def load(self, rest: bytes, *, copy: bool, device: torch.device = HERE) -> Any:
+        """Return the message of which `dump` returned `rest`; without `copy`, its tensors last until the next one.
+
+        Tensors that were on a device of their own are put on `device`, and last.
+        """
+        used = self._bytes[: int.from_bytes(rest[-8:], "little")]
+        return _Reader(io.BytesIO(rest), used, copy, device).load()
+
+
+def _nameless(size: int) -> int:
+    """Return a file of so many bytes that is in memory where the system can, and in no folder."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("ktpfl_pipeline")
+    else:
+        with tempfile.TemporaryFile() as made:
+            file = os.dup(made.fileno())
+    os.ftruncate(file, size)
+    return file
 
 
 class _Writer(pickle.Pickler):
-    """Pickles all but the tensors; those for which no room is left too."""
+    """Pickles all but the tensors; those for which no room is left too.
 
-    def __init__(self, rest: io.BytesIO, memory: Tensor) -> None:
+    Attributes:
+        end: how many bytes the tensors take.
+    """
+
+    def __init__(self, rest: io.BytesIO, room: int) -> None:
         super().__init__(rest, protocol=pickle.HIGHEST_PROTOCOL)
-        self._memory = memory
-        self._end = 0
-        self._places: dict[int, tuple[Any, Tensor]] = {}  # the tensor is kept: its id is its own while it lives
+        self._room, self.end = room, 0
+        self._places: dict[int, tuple[Place, Tensor]] = {}  # the tensor is kept: its id is its own while it lives
 
     def persistent_id(self, value: Any) -> Any:
-        if type(value) is not Tensor or value.device.type != "cpu":
+        if not isinstance(value, Tensor) or isinstance(value, nn.Parameter) or value.device.type == "meta":
             return None
         if id(value) not in self._places:
-            size = value.numel() * value.element_size()
-            if self._end + size > len(self._memory):
+            size = -(-value.numel() * value.element_size() // ALIGNMENT) * ALIGNMENT
+            if self.end + size > self._room:
                 return None
-            place = (self._end, value.dtype, tuple(value.shape))
-            _view(self._memory, place).copy_(value.detach())
+            place = (self.end, value.dtype, tuple(value.shape), value.device.type != "cpu")
             self._places[id(value)] = (place, value)
-            self._end += -(-size // ALIGNMENT) * ALIGNMENT
+            self.end += size
         return self._places[id(value)][0]
+
+    def write(self, memory: Tensor) -> None:
+        """Write the tensors, those of a GPU first: they are put together there, and waited for once."""
+        far = [(place, value) for place, value in self._places.values() if place[-1]]
+        if far:
+            there = torch.empty(self.end, dtype=torch.uint8, device=far[0][1].device)
+            _fill(there, far)
+            memory[: self.end].copy_(there)
+        _fill(memory, [(place, value) for place, value in self._places.values() if not place[-1]])
 
 
 class _Reader(pickle.Unpickler):
     """Unpickles, with the tensors from the memory; it reads only what a process of this very run has written."""
 
-    def __init__(self, rest: io.BytesIO, memory: Tensor, *, copy: bool) -> None:
+    def __init__(self, rest: io.BytesIO, memory: Tensor, copy: bool, device: torch.device) -> None:
         super().__init__(rest)
-        self._memory, self._copy = memory, copy
+        self._memory, self._copy, self._device = memory, copy, device
+        self._there: Tensor | None = None
 
-    def persistent_load(self, place: Any) -> Tensor:
-        tensor = _view(self._memory, place)
-        return tensor.clone() if self._copy else tensor
+    def persistent_load(self, place: Place) -> Tensor:
+        if not place[-1]:
+            tensor = _view(self._memory, place)
+            return tensor.clone() if self._copy else tensor
+        if self._there is None:
+            self._there = self._memory.to(self._device)
+        return _view(self._there, place).clone()
 
 
-def _view(memory: Tensor, place: tuple[int, torch.dtype, tuple[int, ...]]) -> Tensor:
-    start, dtype, shape = place
+def _fill(memory: Tensor, placed: list[tuple[Place, Tensor]]) -> None:
+    for place, value in placed:
+        _view(memory, place).copy_(value.detach())
+
+
+def _view(memory: Tensor, place: Place) -> Tensor:
+    start, dtype, shape, _ = place
     return memory[start : start + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)

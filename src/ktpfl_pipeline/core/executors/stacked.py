@@ -5,6 +5,7 @@ Dropout draws other masks, so that with it results are equal in distribution onl
 
 from typing import Any
 
+from ktpfl_pipeline.core import memory
 from ktpfl_pipeline.core.client.outcome import Outcome, checked, performed
 from ktpfl_pipeline.core.client.stacked import form_of, possible
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
@@ -37,7 +38,8 @@ class StackedExecutor(SerialExecutor):
             some: dict[Any, tuple[Any, ...]] = {n: calls[n] for n in stack}
             as_one = len(stack) > 1 and possible(space, some)
             if as_one:
-                outcomes |= {n: checked(outcome) for n, outcome in together(space, some).items()}
+                with memory.told(f"The {phase} of clients {', '.join(map(str, stack))} at once", setting):
+                    outcomes |= {n: checked(outcome) for n, outcome in together(space, some).items()}
             else:
                 outcomes |= {n: performed(operation, space, n, some[n]) for n in stack}
             for done in range(len(outcomes) - len(stack), len(outcomes)):

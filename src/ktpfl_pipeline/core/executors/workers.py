@@ -3,17 +3,27 @@
 A worker is forked, so it has the federation's data without a copy; models and knowledge come and go through shared
 memory. It runs one torch thread, so that rounding does not depend on how many workers there are. A worker that dies is
 replaced, and its client is begun anew: an operation changes nothing but what it returns.
+
+A process that has a GPU in reach cannot be forked: CUDA is good in one process, and the first backward pass starts a
+thread for each GPU, also where all is computed on the CPU (PyTorch's notes, "Autograd and Fork"). Workers then come
+from a process that has loaded what this one has and done nothing (`forkserver`), and the data are copied once, for all
+of them. They take the GPUs in turn; a client stays with the worker whose GPU has its samples, unless another is idle.
 """
 
 import os
+import pickle
 import select
 import signal
+import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,7 +31,7 @@ from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, starved
+from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, parts, starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.setting import Setting
@@ -29,6 +39,11 @@ from ktpfl_pipeline.core.setting import Setting
 RESERVED = 2**31
 """Bytes reserved for the tensors of one message each way: a hundred models as large as ResNet-18 would not fit, and
 would be sent through the pipe."""
+OF_DATA = 2**36
+"""Bytes reserved for the samples of a federation on their way to workers that are not forked."""
+Method = Literal["fork", "forkserver"]
+Make = Callable[[], Setting]
+"""How a worker gets the setting."""
 
 
 class WorkersExecutor(SerialExecutor):
@@ -39,11 +54,13 @@ class WorkersExecutor(SerialExecutor):
     """
 
     def __init__(self, workers: int) -> None:
-        """Start nothing yet: workers are forked when the first phase starts."""
+        """Start nothing yet: workers are started with the first phase."""
         super().__init__()
         self.workers = workers
         self._pool: list[_Worker] = []
         self._setting: Setting | None = None
+        self._parcel: _Parcel | None = None
+        self._homes: dict[Any, _Worker] = {}  # who has a client's samples on its GPU
         self._took: dict[tuple[str, Any], float] = {}
 
     def outcomes(
@@ -65,7 +82,8 @@ class WorkersExecutor(SerialExecutor):
         while len(outcomes) < len(calls):
             for position, worker in enumerate(self._pool):
                 if waiting and worker not in busy:
-                    n = waiting.pop()
+                    n = self._next(waiting, worker)
+                    waiting.remove(n)
                     attempts[n] += 1
                     begun[n] = time.perf_counter()
                     if worker.ask((operation, n, calls[n])):
@@ -93,7 +111,19 @@ class WorkersExecutor(SerialExecutor):
         super().close()
         for worker in self._pool:
             worker.end()
-        self._pool, self._setting = [], None
+        if self._parcel is not None:
+            self._parcel.close()
+        self._pool, self._setting, self._parcel = [], None, None
+        self._homes.clear()
+
+    def _next(self, waiting: list[Key], worker: "_Worker") -> Key:
+        """Return whom the worker is given: the longest of its own, or of nobody's, else the longest of all."""
+        if self._parcel is None:  # all have all samples
+            return waiting[-1]
+        own = [n for n in waiting if self._homes.get(n, worker) is worker]
+        n = (own or waiting)[-1]
+        self._homes.setdefault(n, worker)
+        return n
 
     def _cost(self, phase: str, n: Any, arguments: tuple[Any, ...]) -> tuple[float, int]:
         """Return how long the call took the last time, and how large its models are."""
@@ -113,8 +143,9 @@ class WorkersExecutor(SerialExecutor):
             )
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
         self._setting = setting
-        for _ in range(min(self.workers, len(setting.clients))):
-            self._pool.append(_Worker(setting, self._pool))
+        self._parcel = None if forkable(setting.device) else _Parcel(setting)
+        for position in range(min(self.workers, len(setting.clients))):
+            self._pool.append(self._worker(position, self._pool))
 
     def _replace(self, position: int, phase: str, n: Any, attempts: int) -> None:
         """Put a new worker in the place of a dead one."""
@@ -123,23 +154,69 @@ class WorkersExecutor(SerialExecutor):
         if attempts >= ATTEMPTS:
             self.close()
             raise starved(n, phase, "workers", how)
-        assert self._setting is not None
-        others = [worker for worker in self._pool if worker is not dead]
-        self._pool[position] = _Worker(self._setting, others)
+        self._homes = {n: worker for n, worker in self._homes.items() if worker is not dead}
+        self._pool[position] = self._worker(position, [worker for worker in self._pool if worker is not dead])
+
+    def _worker(self, position: int, others: "list[_Worker]") -> "_Worker":
+        """Start the worker of a place in the pool, beside others; the places take the GPUs in turn."""
+        setting = self._setting
+        assert setting is not None
+        if self._parcel is None:
+            return _Worker("fork", lambda: setting, setting.device, [other.connection for other in others])
+        devices = resources.reachable(setting.device)
+        given = partial(self._parcel.open, devices[position % len(devices)])
+        return _Worker("forkserver", given, setting.device)
+
+
+def forkable(device: torch.device) -> bool:
+    """Say whether this process may be forked for workers that compute on `device`: no GPU is in its reach."""
+    return device.type == "cpu" and resources.accelerators() == 0
+
+
+class _Parcel:
+    """A setting on its way to workers that are not forked: its tensors are in memory once, for all of them."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._memory = SharedMemory(OF_DATA, file=True)
+        try:
+            self._rest = self._memory.dump(parts(setting))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"The federation cannot be sent to workers ({error}), which are not forked where there is a GPU: "
+                "define its functions and classes at the top of a module, or set compute.workers to 1."
+            ) from error
+
+    def close(self) -> None:
+        """Send it to nobody any more; workers that have it keep it."""
+        self._memory.close_file()
+
+    def open(self, device: torch.device) -> Setting:
+        """Return the setting, for a worker that computes on `device`."""
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        given = self._memory.load(self._rest, copy=False, device=device)
+        return Setting(**given | {"compute": replace(given["compute"], device=str(device))})
 
 
 class _Worker:
-    """The near end of one worker."""
+    """The near end of one worker, which computes for a server on `device`."""
 
-    def __init__(self, setting: Setting, others: "list[_Worker]") -> None:
-        context = get_context("fork")
-        self._questions, self._answers = SharedMemory(RESERVED), SharedMemory(RESERVED)
+    def __init__(self, method: Method, make: Make, device: torch.device, foreign: Sequence[Connection] = ()) -> None:
+        context: Any = get_context(method)
+        forked = method == "fork"
+        if not forked:  # what is loaded here is loaded there once, and takes seconds
+            ours = __name__.partition(".")[0]
+            context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] == ours])
+        self._device = device
+        self._questions, self._answers = (SharedMemory(RESERVED, file=not forked) for _ in range(2))
         self.connection, far = context.Pipe()
-        foreign = [self.connection, *(other.connection for other in others)]
+        closed = [self.connection, *foreign] if forked else []
         memories = (self._questions, self._answers)
-        self._process = context.Process(target=_work, args=(setting, far, foreign, *memories), daemon=True)
+        self._process = context.Process(target=_work, args=(make, far, closed, *memories), daemon=True)
         self._process.start()
         far.close()
+        for memory in memories:
+            memory.close_file()
 
     def ask(self, call: tuple[Any, ...]) -> bool:
         """Send a call, and say whether somebody was there to take it."""
@@ -155,7 +232,7 @@ class _Worker:
             rest = self.connection.recv_bytes()
         except (EOFError, OSError):
             return None
-        return self._answers.load(rest, copy=True)
+        return self._answers.load(rest, copy=True, device=self._device)
 
     def end(self) -> str:
         """End the process, and say how it ended."""
@@ -167,7 +244,7 @@ class _Worker:
 
 
 def _work(
-    setting: Setting, near: Connection, foreign: list[Connection], questions: SharedMemory, answers: SharedMemory
+    make: Make, near: Connection, foreign: Sequence[Connection], questions: SharedMemory, answers: SharedMemory
 ) -> None:
     """Answer calls until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what happens
@@ -175,7 +252,7 @@ def _work(
         connection.close()  # or nobody would see that the parent has died
     resources.keep_freed_memory()
     threading.Thread(target=_end_with_parent, args=(near.fileno(),), daemon=True).start()
-    space = Workspace(setting)
+    space: Workspace | None = None
     while True:
         try:
             question = near.recv_bytes()
@@ -183,7 +260,8 @@ def _work(
             os._exit(0)
         answer: Any
         try:
-            operation, n, arguments = questions.load(question, copy=False)
+            space = space or Workspace(make())
+            operation, n, arguments = questions.load(question, copy=False, device=space.device)
             answer = performed(operation, space, n, arguments)
         except Exception as error:
             error.add_note(f"In a worker:\n{traceback.format_exc()}")

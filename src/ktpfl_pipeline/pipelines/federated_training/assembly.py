@@ -46,7 +46,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
             Budgets(**experiment.budgets.model_dump()),
         ),
         knowledge=Knowledge(**experiment.knowledge.model_dump()),
-        executor=executors.create(asked.workers, asked.threads, compute.place().type, asked.stacked, asked.cluster),
+        executor=executors.create(asked.workers, asked.threads, compute.place(), asked.stacked, asked.cluster),
     )
 
 
