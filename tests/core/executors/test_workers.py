@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.workers import WorkersExecutor, chosen
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.methods import create
@@ -72,11 +72,6 @@ def die_once(space: Any, n: int, trace: str) -> Outcome[int]:
 
 def places(space: Any, n: int) -> Outcome[tuple[str, int, bool]]:
     return Outcome((space.setting.compute.device, os.getpid(), HERE))
-
-
-def keep_busy(space: Any, n: int, seconds: float) -> Outcome[int]:
-    time.sleep(seconds)
-    return Outcome(os.getpid())
 
 
 def die(space: Any, n: int) -> Outcome[None]:
@@ -192,14 +187,21 @@ class TestBesideGPUs:
         feds = [toy.alike("both", executor=each, seed=5) for each in (executor, SerialExecutor())]
         assert toy.same(*(engine.run(method, fed, Schedule(rounds=2, participation=0.8)).state for fed in feds))
 
-    def test_they_take_the_devices_in_turn(self, fed: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_each_has_a_device_of_its_own(self, fed: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(resources, "reachable", lambda device: [torch.device("cpu", k) for k in range(2)])
-        found = {(device, pid) for device, pid, _ in run(fed, places).values()}
-        assert sorted(device for device, _ in found) == ["cpu:0", "cpu:1"]
+        executor = fed.executor
+        assert isinstance(executor, WorkersExecutor)
+        run(fed, process)
+        found = [executor._pool[k].ask((places, 3, ())) and executor._pool[k].answer().value for k in range(2)]
+        assert [device for device, _, _ in found] == ["cpu:0", "cpu:1"]
 
-    def test_clients_stay_with_their_worker(self, fed: Federation) -> None:
-        first, *others = [run(fed, keep_busy, 0.05) for _ in range(3)]
-        assert all(other == first for other in others)
+    def test_clients_stay_with_their_worker_unless_it_is_busy(self) -> None:
+        homes = {3: "one", 7: "other", 11: "other"}
+        assert chosen([7, 3, 12, 11], homes, "one") == 12  # nobody's yet
+        assert homes[12] == "one"
+        assert chosen([7, 3, 11], homes, "one") == 3
+        assert chosen([7, 11], homes, "one") == 11  # the other has enough to do
+        assert homes[11] == "other"
 
     def test_a_worker_that_dies_is_replaced_on_its_device(self, fed: Federation, tmp_path: Path) -> None:
         assert run(fed, die_once, str(tmp_path / "trace")) == {n: n for n in toy.IDS}

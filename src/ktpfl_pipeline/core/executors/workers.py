@@ -82,7 +82,7 @@ class WorkersExecutor(SerialExecutor):
         while len(outcomes) < len(calls):
             for position, worker in enumerate(self._pool):
                 if waiting and worker not in busy:
-                    n = self._next(waiting, worker)
+                    n = waiting[-1] if self._parcel is None else chosen(waiting, self._homes, worker)
                     waiting.remove(n)
                     attempts[n] += 1
                     begun[n] = time.perf_counter()
@@ -115,15 +115,6 @@ class WorkersExecutor(SerialExecutor):
             self._parcel.close()
         self._pool, self._setting, self._parcel = [], None, None
         self._homes.clear()
-
-    def _next(self, waiting: list[Key], worker: "_Worker") -> Key:
-        """Return whom the worker is given: the longest of its own, or of nobody's, else the longest of all."""
-        if self._parcel is None:  # all have all samples
-            return waiting[-1]
-        own = [n for n in waiting if self._homes.get(n, worker) is worker]
-        n = (own or waiting)[-1]
-        self._homes.setdefault(n, worker)
-        return n
 
     def _cost(self, phase: str, n: Any, arguments: tuple[Any, ...]) -> tuple[float, int]:
         """Return how long the call took the last time, and how large its models are."""
@@ -166,6 +157,14 @@ class WorkersExecutor(SerialExecutor):
         devices = resources.reachable(setting.device)
         given = partial(self._parcel.open, devices[position % len(devices)])
         return _Worker("forkserver", given, setting.device)
+
+
+def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
+    """Return whom a worker is given: the last of those that are its own or nobody's, else of all; note its home."""
+    own = [n for n in waiting if homes.get(n, worker) is worker]
+    n = (own or waiting)[-1]
+    homes.setdefault(n, worker)
+    return n
 
 
 def forkable(device: torch.device) -> bool:
