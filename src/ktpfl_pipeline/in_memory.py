@@ -28,6 +28,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.prepare import prepare
 
@@ -84,7 +85,8 @@ def federation(
     experiment = parsing.parse(
         "federation", parsing.merged({"federation": given}, {"federation": settings})["federation"]
     )
-    return assemble(experiment, prepare(experiment, Path(folder)), seed)
+    data = prepare(experiment, Path(folder))
+    return assemble(settled(experiment, data), data, seed)
 
 
 def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) -> MethodResult:

@@ -84,9 +84,9 @@ OUT_OF_RANGE = [
     ("image.size", 0, "number of pixels from 1 to 8192, or two in brackets, height and width"),
     ("image.size", [28, 0], "two in brackets, height and width"),
     ("image.size", [8, 8, 8], "two in brackets, height and width"),
-    ("compute.dtype", "float16", "'float32', 'tf32', 'float64' or 'bfloat16'"),
+    ("compute.dtype", "float16", "'float32', 'tf32', 'float64', 'bfloat16', 'auto' or 'auto:bfloat16'"),
+    ("compute.memory_format", "nhwc", "'contiguous', 'channels_last' or 'auto'"),
     ("compute.graphs", "always", "valid boolean"),
-    ("compute.memory_format", "nhwc", "'contiguous' or 'channels_last'"),
     ("knowledge.encoding", "int4", "'float32', 'float16', 'uint8', 'sign' or 'top_k'"),
     ("knowledge.k", 0, "greater than or equal to 1"),
     ("knowledge.cache", -1, "greater than or equal to 0"),
@@ -148,7 +148,7 @@ UNKNOWN = [
     ("compute.device", "gpu", "'gpu'", "choose auto, cpu, cuda or cuda:<number>."),
     ("compute.device", "cuda:first", "'cuda:first'", "choose auto, cpu, cuda or cuda:<number>."),
     ("compute.device", "cpu:0x", "'cpu:0x'", "choose auto, cpu, cuda or cuda:<number>."),
-    ("compute.dtype", "tf32", "compute.dtype is tf32", "set float32"),
+    ("compute.dtype", "tf32", "compute.dtype is tf32", "set float32, or auto"),
 ]
 """(setting, value, what the message names, what it offers)."""
 IMPOSSIBLE_WITH_PRIVACY = [

@@ -61,7 +61,7 @@ def _here() -> tuple[str, str, str, str]:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container without a name for its user
         user = ""
-    machine = f"{_processor()}, {cores()} cores, {platform.system()} {platform.machine()}"
+    machine = f"{processor()}, {cores()} cores, {platform.system()} {platform.machine()}"
     return commit + changes, user, machine, f"Python {platform.python_version()}, torch {torch.__version__}"
 
 
@@ -76,7 +76,7 @@ def _git(*arguments: str) -> str:
     return run.stdout.strip() if run.returncode == 0 else ""
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the processor's name: Linux tells it in a file, other systems through `platform`."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -339,6 +339,13 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
         )
 
 
+def as_chosen(now: dict[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of `now` with what `auto` chose then for dtype and memory format, where `now` leaves it."""
+    asked, chosen = now.get("compute", {}), then.get("compute", {})
+    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
+    return {**now, "compute": {**asked, **{name: chosen[name] for name in left}}} if left else now
+
+
 def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[MethodResult]:
     """Return the results if all were made with these settings, and saw the same data with each seed.
 
@@ -350,6 +357,7 @@ def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> lis
         InputError: naming the method and what differs.
     """
     seen: dict[int, str] = {}
+    settings = as_chosen(settings, results[0].settings) if results else settings
     for result in results:
         check_settings(f"The result of {result.method} was", result.settings, settings)
     for run in (run for result in results for run in result.runs):

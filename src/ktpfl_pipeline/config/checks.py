@@ -97,7 +97,7 @@ def check_names(name: str, experiment: Experiment) -> None:
     compute = experiment.compute
     check_device(f"{name}.compute.device", compute.device)
     with saying(f"{name}."):
-        dtype = "float32" if compute.dtype.startswith("auto") else compute.dtype
+        dtype: Any = "float32" if compute.dtype.startswith("auto") else compute.dtype
         device = setting.Compute(compute.device, dtype).place()
         executors.create(compute.workers, compute.threads, device, compute.stacked, compute.cluster)
 

@@ -218,8 +218,8 @@ class Compute(Settings):
     """Where and how the arithmetic is done."""
 
     device: str = "auto"
-    dtype: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
+    memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
     graphs: bool = False
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1

@@ -89,7 +89,8 @@ class Compute:
         """Check for TF32 beside a GPU: a CPU would compute in float32, and the run's key would say otherwise."""
         if self.dtype == "tf32" and self.place().type != "cuda":
             raise InputError(
-                "compute.dtype is tf32, a precision of products on a GPU, and the device is a CPU: set float32."
+                "compute.dtype is tf32, a precision of products on a GPU, and the device is a CPU: set float32, "
+                "or auto, which is float32 there."
             )
 
     def place(self) -> torch.device:

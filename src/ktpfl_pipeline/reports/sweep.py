@@ -78,8 +78,9 @@ def comparable(
     """
     results.check_settings(f"The results of {name} were", content["sweep"], sweep)
     points = []
-    for point, now in zip(content["points"], settings, strict=True):
+    for point, asked in zip(content["points"], settings, strict=True):
         made = [results.parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
+        now = results.as_chosen(asked, point["settings"])
         points.append(Point(point["value"], now, {result.method: result for result in results.comparable(made, now)}))
     return points
 

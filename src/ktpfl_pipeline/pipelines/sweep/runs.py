@@ -13,6 +13,7 @@ from ktpfl_pipeline.config.checks import saying
 from ktpfl_pipeline.config.schema import Experiment, Sweep
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
 from ktpfl_pipeline.pipelines.parent import parent_run
@@ -30,6 +31,7 @@ def run_all(name: str, sweep: Sweep, points: Sequence[Experiment], raw_folder: P
         method.
     """
     data = federations(name, sweep, points, raw_folder)  # what cannot be is refused before anything is trained
+    points = [settled(point, own, name) for point, own in zip(points, data, strict=True)]
     with parent_run(name, sweep, points, sweep.methods, {"kind": "sweep", "sweep": name}) as (key, tracked):
         found = [
             {

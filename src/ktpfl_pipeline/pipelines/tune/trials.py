@@ -9,13 +9,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import VALIDATION, check_settings, summarise
+from ktpfl_pipeline.analysis.results import VALIDATION, as_chosen, check_settings, summarise
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
 from ktpfl_pipeline.pipelines.parent import parent_run
@@ -33,6 +34,7 @@ def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str
     """
     at = tune.applied(experiment)
     data = federation(name, at, raw_folder)
+    at = settled(at, data, name)
     with parent_run(name, tune, [at], methods, {"kind": "tuning", "tune": name}) as (key, tracked):
         found = {method: tune_method(tune, Job(name, method, at, data, tracked.run_id)) for method in methods}
         best = {f"validation/{method}": highest(trials).validation or 0.0 for method, trials in found.items()}
@@ -93,7 +95,7 @@ def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experim
     """
     methods = {method: [Trial(**trial) for trial in trials] for method, trials in content["methods"].items()}
     made = Tuning(**{**content, "methods": methods})
-    now = {"tune": tune.model_dump(), **tune.applied(experiment).shared()}
+    now = {"tune": tune.model_dump(), **as_chosen(tune.applied(experiment).shared(), made.settings)}
     check_settings(f"The trials of {name} were", {"tune": made.tune, **made.settings}, now)
     return made
 

@@ -1,0 +1,221 @@
+"""The arithmetic that runs are computed in: as `compute` asks, or for `auto` the fastest in a short trial.
+
+Arithmetics of one precision class are plain ones first: float32 before TF32 before bfloat16, contiguous before channels
+last. A trial's times are kept in the user's cache folder, by machine; what was chosen for the runs of an experiment,
+beside their checkpoints, so that what was begun goes on as it began, wherever that is.
+"""
+
+import contextlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import platformdirs
+import torch
+
+from ktpfl_pipeline import models, tracking
+from ktpfl_pipeline.analysis.provenance import processor
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core.architectures import dealt
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.trial import step_seconds
+from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.pipelines.whole_files import content_of, replacing
+
+logger = logging.getLogger(__name__)
+MARGIN = 1.05
+"""A less plain arithmetic is chosen where the plainest takes more than so many times as long: below is noise."""
+CHOSEN = "compute.json"
+"""Beside an experiment's checkpoints: what `auto` chose for its runs."""
+
+
+class Arithmetic(NamedTuple):
+    """A dtype and a memory format of `Compute`."""
+
+    dtype: str
+    memory_format: str
+
+    def __str__(self) -> str:
+        """Return both as they are told."""
+        return f"{self.dtype} {self.memory_format}"
+
+
+_said: set[tuple[str, int]] = set()
+Times = dict[str, list[float]]
+"""Seconds of a step by architecture, one for each arithmetic."""
+
+
+def settled(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
+    """Return the experiment with the dtype and memory format that its runs are computed in, the same for all of them.
+
+    What `auto` chose is logged, and so is that bfloat16 or channels last is slower here than what it replaces, once a
+    process. Without any of these there is no trial.
+
+    Args:
+        experiment: the settings.
+        data: of its federation.
+        name: of the experiment, sweep or tuning, whose runs go on with what they began with; empty for no such runs.
+    """
+    ways = possible(experiment, data)
+    plain = Arithmetic("float32" if ways[0].dtype == "bfloat16" else ways[0].dtype, "contiguous")
+    return _computed(experiment, plain if ways == [plain] else _chosen(experiment, data, name, ways, plain))
+
+
+def _chosen(
+    experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic], plain: Arithmetic
+) -> Arithmetic:
+    """Return one of `ways`: that of the runs before, else the plainest where none is faster, else the fastest."""
+    folder = tracking.current().checkpoints if name and len(ways) > 1 else None
+    place, question = folder and folder / name / CHOSEN, _question(name, experiment, data, ways)
+    kept = _read(place).get(question) if place else None
+    if begun := [way for way in ways if str(way) == kept]:
+        _say(question, logging.INFO, f"{name}.compute is {kept}, as auto chose when its runs were begun.")
+        return begun[0]
+    tried, clients = list(dict.fromkeys([plain, *ways])), _clients(experiment, data)
+    times = trial(experiment, data, tried)
+    totals = {way: sum(clients[each] * times[each][i] for each in clients) for i, way in enumerate(tried)}
+    best = min(ways, key=totals.__getitem__)
+    chosen = ways[0] if totals[ways[0]] <= MARGIN * totals[best] else best
+    if len(ways) > 1:
+        _say(question, logging.INFO, f"compute is {chosen}, as auto chose. {_told_of(times, tried)}")
+        if place:
+            _write(place, {**_read(place), question: str(chosen)})
+    if totals[chosen] > MARGIN * totals[plain]:
+        steps = {each: (times[each][tried.index(chosen)], times[each][0]) for each in clients}
+        left = experiment.compute.memory_format == "auto"
+        _say(question, logging.WARNING, slow(chosen, plain, totals[chosen] / totals[plain], steps, left))
+    return chosen
+
+
+def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
+    """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
+
+    Products of `auto` are no coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's. Private
+    training goes with neither bfloat16 nor channels last, and features have no channels.
+    """
+    asked, private = experiment.compute, experiment.training.privacy is not None
+    dtypes: list[str] = [asked.dtype]
+    if asked.dtype.startswith("auto"):
+        gpu = Compute(asked.device).place().type == "cuda"
+        reduced = asked.dtype == "auto:bfloat16" and not private
+        dtypes = ["float32", *["tf32"] * gpu, *["bfloat16"] * reduced]
+    formats: list[str] = [asked.memory_format]
+    images = not data.private.inputs.is_floating_point()
+    if asked.memory_format == "auto":
+        formats = ["contiguous", *["channels_last"] * (images and not private)]
+    return [Arithmetic(dtype, order) for dtype in dtypes for order in formats]
+
+
+def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmetic]) -> Times:
+    """Return the seconds of a training step for each architecture, from the cache where this machine was timed."""
+    place = Path(platformdirs.user_cache_dir("ktpfl_pipeline", appauthor=False)) / "trials.json"
+    known, machine = _read(place), _machine(experiment)
+    found: Times = {}
+    for architecture in _clients(experiment, data):
+        step = f"{architecture}, {_step(experiment, data)}"
+        seconds = known.setdefault(machine, {}).setdefault(step, {})
+        if not all(isinstance(seconds.get(str(way)), float) for way in tried):
+            timed = _timed(experiment, data, architecture, tried)
+            seconds.update(zip(map(str, tried), timed, strict=True))
+            with contextlib.suppress(InputError):  # a cache that cannot be written is none
+                _write(place, known)
+        found[architecture] = [seconds[str(way)] for way in tried]
+    return found
+
+
+def slow(chosen: Arithmetic, plain: Arithmetic, times: float, steps: dict[str, tuple[float, float]], left: bool) -> str:
+    """Say that an arithmetic is so many `times` as slow as the plain one, and what to set.
+
+    Args:
+        chosen: the arithmetic that was asked for.
+        plain: what it replaces.
+        times: as long, over all clients.
+        steps: the seconds of both by architecture.
+        left: whether the memory format is auto already.
+    """
+    wish = {"dtype": (chosen.dtype, plain.dtype), "memory_format": (chosen.memory_format, plain.memory_format)}
+    different = {name: pair for name, pair in wish.items() if pair[0] != pair[1]}
+    own, other = (" ".join(pair[i] for pair in different.values()) for i in (0, 1))
+    if left:
+        different.pop("memory_format", None)
+    told = ", ".join(f"{1e3 * a:.3g} ms against {1e3 * b:.3g} ms a step of {each}" for each, (a, b) in steps.items())
+    remedy = " and ".join(f"compute.{name} to {pair[1]} or auto" for name, pair in different.items())
+    return f"{own} takes {times:.1f} times as long as {other} on this machine ({told}): set {remedy}."
+
+
+def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried: Sequence[Arithmetic]) -> list[float]:
+    asked, classes = experiment.compute, _classes(data)
+    inputs = data.private.inputs
+    build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
+    own = asked.model_dump(include={"device", "graphs", "threads"})
+    computes = [Compute(**own, **way._asdict()) for way in tried]
+    return step_seconds(build, architecture, inputs, classes, experiment.training.batch_size, computes)
+
+
+def _computed(experiment: Experiment, way: Arithmetic) -> Experiment:
+    """Return the experiment with an arithmetic in its settings."""
+    return experiment.model_copy(update={"compute": experiment.compute.model_copy(update=way._asdict())})
+
+
+def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
+    """Return how many clients each architecture has."""
+    own = next(iter(data.seeds.values()))
+    return Counter(dealt(experiment.architectures, sorted(own.partition)).values())
+
+
+def _classes(data: FederatedData) -> int:
+    return next(iter(data.seeds.values())).classes
+
+
+def _step(experiment: Experiment, data: FederatedData) -> str:
+    """Return what a step's time depends on beside the architecture and the machine."""
+    shape = "x".join(map(str, data.private.shape))
+    return f"{shape}, {_classes(data)} classes, batches of {experiment.training.batch_size}"
+
+
+def _machine(experiment: Experiment) -> str:
+    """Return the device, what of torch is used of it, and the threads."""
+    device = Compute(experiment.compute.device).place()
+    cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
+    graphs = ", graphs" * experiment.compute.graphs
+    return f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads{graphs}"
+
+
+def _question(name: str, experiment: Experiment, data: FederatedData, ways: Sequence[Arithmetic]) -> str:
+    """Return all that a choice depends on but the machine: runs may go on elsewhere."""
+    clients = ", ".join(f"{count} {each}" for each, count in sorted(_clients(experiment, data).items()))
+    device = Compute(experiment.compute.device).place().type
+    return f"{name}: {' or '.join(map(str, ways))} for {clients}, {_step(experiment, data)}, {device}"
+
+
+def _told_of(times: Times, tried: Sequence[Arithmetic]) -> str:
+    """Say how long steps take: ``Milliseconds a step, lenet: float32 contiguous 14, ...``."""
+    rows = {each: zip(tried, own, strict=True) for each, own in times.items()}
+    told = [f"{each}: {', '.join(f'{way} {1e3 * s:.3g}' for way, s in row)}" for each, row in rows.items()]
+    return f"Milliseconds a step, {'; '.join(told)}."
+
+
+def _say(question: str, level: int, line: str) -> None:
+    """Log a line, and none on the same question again: every method of a comparison asks."""
+    if (question, level) not in _said:
+        logger.log(level, line)
+    _said.add((question, level))
+
+
+def _read(place: Path) -> dict[str, Any]:
+    """Return what is in a file of this module; nothing where it is not there or not whole."""
+    try:
+        return dict(json.loads(content_of(place)))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _write(place: Path, content: dict[str, Any]) -> None:
+    with replacing(place) as partial_file:
+        partial_file.write_text(json.dumps(content, indent=1), encoding="utf-8")
