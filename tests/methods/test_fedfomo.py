@@ -32,7 +32,7 @@ class Judge(SerialExecutor):
 
     def outcomes(self, setting: Setting, phase: str, *rest: Any) -> dict[Any, Outcome[Any]]:
         if phase == "validate":
-            return {n: Outcome(losses) for n, losses in self.verdict.items()}
+            return {n: Outcome(torch.tensor(losses, dtype=torch.float64)) for n, losses in self.verdict.items()}
         return super().outcomes(setting, phase, *rest)
 
 
@@ -95,9 +95,9 @@ class TestWeights:
 
     def test_a_candidate_where_one_is_has_no_worth(self) -> None:
         here = {"w": torch.tensor([1.0, 2.0])}
-        assert worth(here, [here, {"w": torch.tensor([4.0, 6.0])}], [1.0, 1.0, 0.0], ["w"]).tolist() == pytest.approx(
-            [0.0, 1 / 5], rel=1e-5
-        )
+        assert worth(
+            here, [here, {"w": torch.tensor([4.0, 6.0])}], torch.tensor([1.0, 1.0, 0.0]), ["w"]
+        ).tolist() == pytest.approx([0.0, 1 / 5], rel=1e-5)
 
     def test_weights_are_a_distribution_or_none(self) -> None:
         assert normalised(torch.tensor([1.0, -5.0, 3.0])).tolist() == [0.25, 0.0, 0.75]

@@ -9,7 +9,7 @@ from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear, one_
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.methods.fedgen import FedGen, generated, generator_of
+from ktpfl_pipeline.methods.fedgen import FedGen, drawn, generator_of, made
 from ktpfl_pipeline.methods.lg_fedavg import LGFedAvg
 
 EVERYONE = list(toy.IDS)
@@ -80,7 +80,8 @@ def test_the_generator_learns_what_heads_take_for_a_class() -> None:
     for t in (1, 2):
         module = generator_of(32 + 3, 256, 8)
         module.load_state_dict(state.generator)
-        features, classes = generated(module, state.labels, 300, torch.Generator().manual_seed(0))
+        ((inputs, classes),) = drawn(module, state.labels, [300], torch.Generator().manual_seed(0))
+        features = made(module, inputs)
         logits = linear(features, state.head["weight"], state.head["bias"])
         accuracy.append((logits.argmax(dim=1) == classes).double().mean().item())
         state, _ = method.round(state, EVERYONE, t, fed)
@@ -94,8 +95,8 @@ def test_classes_are_drawn_as_the_cohort_has_them() -> None:
     labels = torch.cat([fed.by_id[n].train.labels for n in (7, 20)])
     assert torch.allclose(state.labels, labels.bincount().double() / len(labels), rtol=0, atol=1e-15)
     module = generator_of(4, 3, 2).double()
-    _, classes = generated(module, torch.tensor([0.0, 1.0, 0.0]), 50, torch.Generator())
-    assert classes.tolist() == [1] * 50
+    batches = drawn(module, torch.tensor([0.0, 1.0, 0.0]), [50, 20], torch.Generator())
+    assert [classes.tolist() for _, classes in batches] == [[1] * 50, [1] * 20]
 
 
 def test_the_head_goes_up_and_the_generator_comes_down_with_it() -> None:

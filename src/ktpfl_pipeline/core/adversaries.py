@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.reliability import drawn
+from ktpfl_pipeline.core.transfer import sent
 
 FACTOR = -10.0
 """Of ``scaled``: nearly all of the mass goes to the class that the model thinks the least of."""
@@ -42,5 +43,6 @@ class Adversaries:
             return logits.flip(-1)
         if self.kind == "scaled":
             return FACTOR * logits
-        noise = torch.randn(logits.shape, generator=stream).to(logits)  # drawn on the CPU, the same for any device
+        noise = torch.randn(logits.shape, generator=stream)  # drawn on the CPU, the same for any device
+        noise = sent(noise, logits.device).to(logits.dtype)
         return logits.mean() + logits.std() * noise

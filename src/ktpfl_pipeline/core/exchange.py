@@ -18,6 +18,7 @@ from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 
 
@@ -93,16 +94,19 @@ def _uploaded(
         sizes = dict.fromkeys(models, logits[0].float().nbytes)
         return Upload(models, batch, logits, soft_predictions(logits, temperature), sizes)
 
+    values, batch, picked = logits.cpu(), batch.cpu(), None if chosen is None else chosen.cpu()
+
     def message(row: int) -> Message:
-        return Message(logits[row], True, batch, t, len(fed.public), chosen=None if chosen is None else chosen[row])
+        return Message(values[row], True, batch, t, len(fed.public), chosen=None if picked is None else picked[row])
 
     found = _delivered(fed, "upload", models, message)
     known = torch.stack([each.known for each in found])  # (|S|, B)
     some = known.any(dim=0)
-    logits, known = torch.stack([each.values for each in found])[:, some], known[:, some]
-    soft = _filled(soft_predictions(logits, temperature), known)
+    arrived = sent(torch.stack([each.values for each in found])[:, some], fed.device)
+    known = sent(known[:, some], fed.device)
+    soft = _filled(soft_predictions(arrived, temperature), known)
     sizes = {n: each.size for n, each in zip(models, found, strict=True)}
-    return Upload(models, batch[some.to(batch.device)], _filled(logits, known), soft, sizes)
+    return Upload(models, batch[some], _filled(arrived, known), soft, sizes)
 
 
 def teach(
@@ -126,13 +130,14 @@ def teach(
     learned = teachers.expand(len(models), *teachers.shape[-2:])
     sizes = dict.fromkeys(models, learned[:1].float().nbytes)
     if len(upload.batch) and (not fed.knowledge.plain or since is not None):
-        check_teachers(learned, list(models))
+        values, batch, made = learned.cpu(), upload.batch.cpu(), None if since is None else since.cpu()
+        check_teachers(values, list(models))
 
         def message(row: int) -> Message:
-            return Message(learned[row], False, upload.batch, t, len(fed.public), since)
+            return Message(values[row], False, batch, t, len(fed.public), made)
 
         found = _delivered(fed, "teachers", models, message)
-        learned = torch.stack([each.values for each in found])
+        learned = sent(torch.stack([each.values for each in found]), fed.device)
         sizes = {n: each.size for n, each in zip(models, found, strict=True)}
     distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
     whole = fed.public_batch(t)

@@ -25,6 +25,7 @@ from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
+from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
 from ktpfl_pipeline.core.work import BACKPROPAGATION, Cost, cost_of
 
@@ -168,7 +169,8 @@ class Federation(Setting):
 
     def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
         """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode."""
-        results = self.run("predict", operations.logits, {n: (params, batch) for n, params in models.items()})
+        there = sent(batch, self.device)
+        results = self.run("predict", operations.logits, {n: (params, there) for n, params in models.items()})
         check_finite("predictions", results)
         false = {
             n: self.adversaries.uploaded(results[n], self.stream("false predictions", t, n))
@@ -180,13 +182,15 @@ class Federation(Setting):
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
         """Return each model fitted to its teacher on the public samples for R epochs."""
         check_teachers(teachers, list(models))
-        calls = {n: (params, teacher, batch, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
+        there = sent(batch, self.device)
+        calls = {n: (params, teacher, there, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
         return self.run_training("distill", operations.distill, calls, models, recipe=self.distillation)
 
     def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
         """Return the server's models, one per architecture, each fitted to one teacher, (B, K), for R epochs."""
         check_teachers(teacher, list(models))
-        calls = {name: (params, teacher, batch, t) for name, params in models.items()}
+        there = sent(batch, self.device)
+        calls = {name: (params, teacher, there, t) for name, params in models.items()}
         return self.run_training("fuse", operations.distill, calls, models, recipe=self.distillation)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
@@ -203,7 +207,8 @@ class Federation(Setting):
         have to.
         """
         parts = [self.held_out(n, split, limit).inputs for n in models]
-        calls = {n: (params, torch.cat(parts)) for n, params in models.items()}
+        inputs = sent(torch.cat(parts), self.device)  # once, for all of them
+        calls = {n: (params, inputs) for n, params in models.items()}
         uses = "" if split == "test" else WEIGHS  # test samples are looked at to judge a run, as in an evaluation
         answers = self.run("cross_predict", operations.cross_logits, calls, uses)  # (Σ V_n, K) each
         check_finite("predictions", answers)
@@ -212,7 +217,9 @@ class Federation(Setting):
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return what is measured of each model on its own client's `split`."""
-        return self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
+        found = self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
+        rows = torch.stack(list(found.values())).tolist() if found else []  # one wait for the device, for all of them
+        return {n: Evaluation(*row) for n, row in zip(found, rows, strict=True)}
 
     def pooled_test(self, limit: int) -> LabelledDataset:
         """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""
@@ -228,8 +235,9 @@ class Federation(Setting):
 
     def accuracy_on(self, models: Models, samples: LabelledDataset) -> list[float]:
         """Return each model's accuracy on the same samples, which are no client's own."""
-        answers = self.run("evaluate", operations.cross_logits, {n: (p, samples.inputs) for n, p in models.items()})
-        return [float((answers[n].argmax(dim=1).cpu() == samples.labels.cpu()).double().mean()) for n in models]
+        inputs, labels = sent(samples.inputs, self.device), sent(samples.labels, self.device)
+        answers = self.run("evaluate", operations.cross_logits, {n: (params, inputs) for n, params in models.items()})
+        return fetched([(answers[n].argmax(dim=1) == labels).double().mean() for n in models])
 
     @cached_property
     def cost(self) -> Callable[[str], Cost]:

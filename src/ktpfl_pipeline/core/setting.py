@@ -20,6 +20,7 @@ from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.privacy import Privacy, check_delta, check_possible, load_opacus
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.reliability import Reliability, drawn
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 
 Split = Literal["train", "validation", "test"]
@@ -214,10 +215,16 @@ class Setting:
         return {name: self.initial_model(name) for name in sorted({client.architecture for client in self.clients})}
 
     def initial_model(self, architecture: str) -> Params:
-        """Return the initial weights of an architecture."""
-        with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
-            module = self.build(architecture)
-        return params_of(module.to(self.device, DTYPES[self.compute.dtype]))
+        """Return the initial weights of an architecture, the same tensors every time."""
+        if architecture not in self._initial:
+            with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
+                module = self.build(architecture)
+            self._initial[architecture] = params_of(module.to(self.device, DTYPES[self.compute.dtype]))
+        return self._initial[architecture]
+
+    @cached_property
+    def _initial(self) -> Prototypes:
+        return {}
 
     @cached_property
     def architecture(self) -> str:
@@ -250,8 +257,8 @@ class Setting:
 
     def data_weights(self, cohort: list[int]) -> Tensor:
         """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
-        sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64, device=self.device)
-        return sizes / sizes.sum()
+        sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64)
+        return sent(sizes / sizes.sum(), self.device)
 
     def public_batch(self, t: int) -> Tensor:
         """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""
@@ -264,7 +271,11 @@ class Setting:
         each = {"float32": 4 * numbers, "uint8": size * numbers, "indices": 4}
         return self.public_batch_size * each[self.public_transport]
 
+    def rows(self, cohort: list[int]) -> list[int]:
+        """Return the rows of server matrices that belong to the cohort, on the host."""
+        rows = {client.id: row for row, client in enumerate(self.clients)}
+        return [rows[n] for n in cohort]
+
     def positions(self, cohort: list[int]) -> Tensor:
         """Return the rows of server matrices that belong to the cohort, (|S|,)."""
-        rows = {client.id: row for row, client in enumerate(self.clients)}
-        return torch.tensor([rows[n] for n in cohort], device=self.device)
+        return sent(torch.tensor(self.rows(cohort), dtype=torch.int64), self.device)

@@ -1,12 +1,15 @@
 """The weights of one model and of many."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core.transfer import sent
+
+Module = TypeVar("Module", bound=nn.Module)
 Params = Mapping[str, Tensor]
 """One model's parameters and buffers by name. Never written in place: whoever changes a model makes a new one."""
 
@@ -58,6 +61,19 @@ def opened(value: Any) -> Any:
     return value
 
 
+def loaded(make: Callable[[], Module], params: Params) -> Module:
+    """Return a new module with these weights, on their device and of their dtype; nothing is drawn and nothing waits.
+
+    All that the module has must be among `params`.
+    """
+    first = next(iter(params.values()))
+    with torch.device("meta"):
+        module = make()
+    module = module.to(first.dtype).to_empty(device=first.device)
+    module.load_state_dict(params)
+    return module
+
+
 def params_of(module: nn.Module) -> Params:
     """Return a copy of the module's parameters and buffers, each contiguous."""
     return {
@@ -97,15 +113,16 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
     Running means and variances of BatchNorm are combined like parameters; of its counters, being whole numbers, the
     largest among the models that count is taken.
     """
-    mixed: list[dict[str, Tensor]] = [{} for _ in weights]
+    mixed: list[dict[str, Tensor]] = [{} for _ in range(len(weights))]
+    weights = sent(weights.double(), next(iter(models[0].values()), weights).device)
+    counts = weights != 0  # (r, n)
     for name, first in models[0].items():
         if first.is_floating_point():
-            rows = weights.to(first.device, torch.float64) @ _rows(models, name)  # (r, numel)
-            values = list(rows.to(first.dtype).view(-1, *first.shape))
+            rows = (weights @ _rows(models, name)).to(first.dtype)  # (r, numel)
         else:
-            counters = torch.stack([model[name] for model in models])
-            values = [counters[row].amax(dim=0) for row in (weights != 0).to(first.device)]
-        for params, value in zip(mixed, values, strict=True):
+            counters = torch.stack([model[name].flatten() for model in models])  # (n, numel)
+            rows = torch.where(counts[..., None], counters, counters.amin(dim=0)).amax(dim=1)
+        for params, value in zip(mixed, rows.view(-1, *first.shape), strict=True):
             params[name] = value
     return list[Params](mixed)
 
@@ -136,7 +153,7 @@ def squared_distances(products: Tensor) -> Tensor:
 
 
 def _rows(models: Sequence[Params], name: str) -> Tensor:
-    return torch.stack([model[name].flatten().double() for model in models])
+    return torch.stack([model[name].flatten() for model in models]).double()
 
 
 def wire_bytes(params: Params) -> int:

@@ -55,15 +55,15 @@ class APFL(BesideCommon):
 
     def round(self, state: APFLState, cohort: list[int], t: int, fed: Federation) -> tuple[APFLState, RoundReport]:
         """Send w, train it, v and α together, upload w, average with equal weights, as the objective does."""
-        rows, names = fed.positions(cohort), fed.trained_names
+        rows, names = fed.rows(cohort), fed.trained_names
         own = select({**fed.common_models(), **state.models}, cohort)
         held = {n: (vector_of(own[n], names), state.alphas[rows[i], None]) for i, n in enumerate(cohort)}
         trained, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, held)
         own = {n: with_vector(trained[n], names, ends[n][0]) for n in cohort}
-        alphas = {n: float(ends[n][1]) for n in cohort}
+        moved = torch.cat([ends[n][1] for n in cohort]).to(state.alphas)
+        alphas = dict(zip(cohort, moved.tolist(), strict=True))
         equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
-        learned = state.alphas.clone()
-        learned[rows] = learned.new_tensor(list(alphas.values()))
+        learned = state.alphas.index_copy(0, fed.positions(cohort), moved)
         after = APFLState({**state.models, **own}, average(list(trained.values()), equal), learned)
         local = {n: mixture(own[n], trained[n], alphas[n]) for n in cohort}
         return after, RoundReport(local, exchange.both_ways(trained))

@@ -102,7 +102,7 @@ class APPLE(Personal):
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
         """Download all cores, train one's own and p on the private loss, upload the core."""
-        names, rows = fed.trained_names, dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
+        names, rows = fed.trained_names, dict(zip(cohort, fed.rows(cohort), strict=True))
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
         prior, one_hot = fed.data_weights(list(fed.by_id)), torch.eye(len(cores), device=fed.device)
         held = {n: (state.relations[i], prior, one_hot[i], cores) for n, i in rows.items()}

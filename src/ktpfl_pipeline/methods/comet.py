@@ -50,15 +50,16 @@ def k_means(points: Tensor, clusters: int) -> Tensor:
         points: (n, d).
         clusters: G; n of them if there are fewer points.
     """
-    chosen = [int(torch.cdist(points, points.mean(dim=0, keepdim=True)).argmin())]
+    chosen = torch.cdist(points, points.mean(dim=0, keepdim=True)).argmin(dim=0)
     while len(chosen) < min(clusters, len(points)):
-        chosen.append(int(torch.cdist(points, points[chosen]).min(dim=1).values.argmax()))
+        farthest = torch.cdist(points, points[chosen]).min(dim=1).values.argmax(dim=0, keepdim=True)
+        chosen = torch.cat([chosen, farthest])
     centres = points[chosen]
     member = torch.zeros(len(points), len(centres), dtype=points.dtype, device=points.device)
-    for _ in range(MAX_STEPS):
+    for step in range(1, MAX_STEPS + 1):
         nearest = torch.cdist(points, centres).argmin(dim=1)
         assigned = torch.nn.functional.one_hot(nearest, len(centres)).to(points)
-        if torch.equal(assigned, member):
+        if step.bit_count() == 1 and torch.equal(assigned, member):  # a further step changes nothing; a look waits
             break
         member, counts = assigned, assigned.sum(dim=0)[:, None]
         centres = torch.where(counts > 0, member.T @ points / counts.clamp_min(1.0), centres)

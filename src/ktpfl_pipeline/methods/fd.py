@@ -56,7 +56,7 @@ class FD(Personal):
 
     def round(self, state: FDState, cohort: list[int], t: int, fed: Federation) -> tuple[FDState, RoundReport]:
         """Send each client the others' means, train with them, upload the own means of this training."""
-        rows = fed.positions(cohort)
+        rows, places = fed.positions(cohort), fed.rows(cohort)
         others = state.owned.sum(dim=0) - state.owned[rows].long()  # (|S|, K) how many others have the class
         teachers = (state.means.sum(dim=0) - state.means[rows]) / others.clamp_min(1)[..., None]  # (|S|, K, K)
         models = {n: state.models[n] for n in cohort}
@@ -64,7 +64,7 @@ class FD(Personal):
             n: (models[n], teacher, known, self.weight, t)
             for n, teacher, known in zip(cohort, teachers, others > 0, strict=True)
         }
-        before = {n: (models[n], state.means[row], state.owned[row]) for n, row in zip(cohort, rows, strict=True)}
+        before = {n: (models[n], state.means[row], state.owned[row]) for n, row in zip(cohort, places, strict=True)}
         found = fed.run_training(
             "train", train_client, calls, before, uses="shares mean predictions of private samples"
         )

@@ -18,6 +18,7 @@ from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import WEIGHS, Federation
 from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, average
 
 
@@ -101,7 +102,8 @@ def learn_weights(
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, n, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
-    chosen = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))].to(space.device)
+    drawn = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))]
+    chosen = sent(drawn, space.device)
     parameters, objective = dict(module.named_parameters()), samples.objective(module)
     with rng.seeded(rng.derive(setting.seed, "aggregation dropout", t, n), space.device):
         for _ in range(method.first_epochs if first else 1):

@@ -4,7 +4,7 @@ Zhang, Sapra, Fidler, Yeung, Alvarez: Personalized Federated Learning with First
 Algorithm 1, https://arxiv.org/abs/2012.08565
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.federation import WEIGHS, Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, mix, vector_of, wire_bytes
 
 
@@ -41,8 +42,8 @@ class Move(NamedTuple):
 
     Attributes:
         chosen: the others whose models it got.
-        gains: Δ of its own last model and of theirs, (1 + M',) float64 (Eq. 4).
-        weights: these as weights that sum to one (Eq. 5); None where nothing is gained.
+        gains: Δ of its own last model and of theirs, (1 + M',) float64 (Eq. 4), on the host.
+        weights: these as weights that sum to one (Eq. 5), there too; None where nothing is gained.
         model: from which it trains on.
     """
 
@@ -89,28 +90,29 @@ class FedFomo(Personal):
         moves = self.moves(state, cohort, t, fed)
         starts = {n: move.model for n, move in moves.items()}
         trained, size = fed.train(starts, t), wire_bytes(starts[cohort[0]])
-        affinity, shown = state.affinity.clone(), torch.eye(len(state.affinity)).to(state.affinity)
-        traffic = {}
+        found, shown, traffic = torch.zeros_like(state.affinity, device="cpu"), torch.eye(len(state.affinity)), {}
+        shown = shown.to(found)
         for n, move in moves.items():
-            columns = fed.positions([n, *move.chosen])  # of n itself, and of whose models it weighed
-            affinity[columns[0], columns] += move.gains.to(affinity)
+            columns = fed.rows([n, *move.chosen])  # of n itself, and of whose models it weighed
+            found[columns[0], columns] = move.gains
             if move.weights is not None:
-                shown[columns[0], columns] = move.weights.to(shown)
+                shown[columns[0], columns] = move.weights
             others = len(move.chosen)
             traffic[n] = Traffic(coefficients_up=4 * (others + 1), parameters_up=size, parameters_down=size * others)
+        affinity = state.affinity + sent(found, fed.device)
         after = FedFomoState({**state.models, **trained}, {**state.starts, **starts}, affinity)
         return after, RoundReport(trained, traffic, shown)
 
     def moves(self, state: FedFomoState, clients: list[int], t: int, fed: Federation) -> dict[int, Move]:
         """Return what each client would make of the models that the server would send it in round t."""
-        first = fed.initial_model(fed.architecture)
+        first, state = fed.initial_model(fed.architecture), replace(state, affinity=state.affinity.cpu())
         chosen = {n: self.choose(state, n, t, fed) for n in clients}
         starts = {n: state.starts.get(n, first) for n in clients}
         models = {n: [state.models.get(n, first), *(state.models[m] for m in chosen[n])] for n in clients}  # θ_j
         losses = fed.run("validate", validation_losses, {n: ([starts[n], *models[n]],) for n in clients}, WEIGHS)
+        gained = torch.cat([worth(starts[n], models[n], losses[n], fed.trained_names) for n in clients]).cpu()
         found = {}
-        for n in clients:
-            gains = worth(starts[n], models[n], losses[n], fed.trained_names)
+        for n, gains in zip(clients, gained.split([len(models[n]) for n in clients]), strict=True):
             weights = normalised(gains)
             moved = starts[n] if weights is None else mix(models[n], weights[None])[0]
             found[n] = Move(chosen[n], gains, weights, moved)
@@ -125,8 +127,8 @@ class FedFomo(Personal):
 
         Of equals those that are drawn: at first all are, and by their ids everybody would get the same few.
         """
-        (row,) = state.affinity[fed.positions([n])]
-        promise = {client.id: float(p) for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
+        row = state.affinity[fed.rows([n])[0]].tolist()
+        promise = {client.id: p for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
         others, ties = sorted(promise.keys() - {n}), fed.stream("ties", t, n)
         drawn = dict(zip(others, torch.rand(len(others), generator=ties, dtype=torch.float64).tolist(), strict=True))
         ranked = sorted(others, key=lambda m: (-promise[m], drawn[m]))
@@ -139,24 +141,23 @@ class FedFomo(Personal):
         return picked
 
 
-def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome[list[float]]:
-    """Return the mean cross-entropy of each model on client n's validation data."""
-    return Outcome([evaluate(space, n, params, "validation").value.loss for params in models])
+def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome[Tensor]:
+    """Return the mean cross-entropy of each model on client n's validation data, float64."""
+    return Outcome(torch.stack([evaluate(space, n, params, "validation").value[1] for params in models]))
 
 
-def worth(start: Params, models: list[Params], losses: list[float], names: list[str]) -> Tensor:
+def worth(start: Params, models: list[Params], losses: Tensor, names: list[str]) -> Tensor:
     """Return what each model gains over the start, per distance from it, (candidates,) float64 (Eq. 4).
 
     Args:
         start: θ_old.
         models: the candidates.
-        losses: on the client's validation data, of the start and of each candidate.
+        losses: on the client's validation data, of the start and of each candidate, (1 + candidates,) float64.
         names: of the parameters that distances are measured in.
     """
     here = vector_of(start, names).double()
-    moved = [float((vector_of(params, names).double() - here).norm()) for params in models]
-    gains = [(losses[0] - loss) / (distance + 1e-5) for loss, distance in zip(losses[1:], moved, strict=True)]
-    return torch.tensor(gains, dtype=torch.float64)
+    moved = torch.stack([(vector_of(params, names).double() - here).norm() for params in models])
+    return (losses[0] - losses[1:]) / (moved + 1e-5)
 
 
 def normalised(gains: Tensor) -> Tensor | None:

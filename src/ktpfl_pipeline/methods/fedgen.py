@@ -4,6 +4,8 @@ Zhu, Hong, Zhou: Data-Free Knowledge Distillation for Heterogeneous Federated Le
 the predictor shared, https://arxiv.org/abs/2105.10056. The rest is LG-FedAvg's.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -16,15 +18,19 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import train_wearing
 from ktpfl_pipeline.core.client.graphs import Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.sgd import descend
+from ktpfl_pipeline.core.client.sgd import batch_sizes, descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import DTYPES
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of, wire_bytes
+from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.weights import Models, Params, average, loaded, params_of, wire_bytes
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
+
+Drawn = tuple[Tensor, Tensor]
+"""What features are made of, noise and classes as one-hot vectors, (b, noise + K) float64; and the classes, (b,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,18 +85,20 @@ class FedGen(LGFedAvg):
         """Send head and generator, train with both, average the heads, train the generator on them."""
         old = cast("FedGenState", state)
         before = {n: (old.models[n], old.head) for n in cohort}
-        calls = {n: (*before[n], old.generator, old.labels, self.weight, t) for n in cohort}
+        shares = old.labels.cpu()
+        calls = {n: (*before[n], old.generator, shares, self.weight, t) for n in cohort}
         found = fed.run_training("train", train_client, calls, before, uses="trains with generated features")
         trained: Models = {n: params for n, (params, _) in found.items()}
         heads = [found[n][1] for n in cohort]
         counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort]).sum(dim=0)
-        labels = (counts.double() / counts.sum()).to(fed.device)
+        labels = counts.double() / counts.sum()
         recipe = Recipe(self.steps, self.batch, self.rate)
         server = {"generator": (old.generator, heads, labels, recipe, t)}
-        made = fed.run_training("fuse", train_generator, server, {"generator": old.generator}, recipe=recipe)
+        fitted = fed.run_training("fuse", train_generator, server, {"generator": old.generator}, recipe=recipe)
         up, down = wire_bytes(old.head), wire_bytes(old.head) + wire_bytes(old.generator)
         after = FedGenState(
-            {**old.models, **trained}, average(heads, fed.data_weights(cohort)), made["generator"], labels
+            *({**old.models, **trained}, average(heads, fed.data_weights(cohort)), fitted["generator"]),
+            sent(labels, fed.device),
         )
         traffic = dict.fromkeys(cohort, Traffic(parameters_up=up, parameters_down=down))
         return after, RoundReport(trained, traffic)
@@ -101,23 +109,31 @@ def generator_of(inputs: int, hidden: int, dimension: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, dimension))
 
 
-def loaded(params: Params) -> nn.Sequential:
+def rebuilt(params: Params) -> nn.Module:
     """Return the generator with these weights, where they are."""
     hidden, inputs = params["0.weight"].shape
-    with rng.seeded(0):
-        module = generator_of(inputs, hidden, len(params["2.bias"])).to(params["2.bias"])
-    module.load_state_dict(params)
-    return module
+    return loaded(lambda: generator_of(inputs, hidden, len(params["2.bias"])), params)
 
 
-def generated(module: nn.Sequential, labels: Tensor, number: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return `number` features, (b, F), and their classes, (b,), drawn with the shares `labels`, (K,)."""
+def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.Generator) -> list[Drawn]:
+    """Return noise and classes of so many batches of features, drawn with the shares `labels`, (K,), on the host.
+
+    They go to the device of `module` all at once.
+    """
     weight = next(module.parameters())  # (hidden, noise + K)
-    classes = torch.multinomial(labels.cpu(), number, replacement=True, generator=draws)
-    noise = torch.randn(number, weight.shape[1] - len(labels), generator=draws, dtype=torch.float64)
-    inputs = torch.cat([noise, F.one_hot(classes, len(labels)).double()], dim=1)
-    features: Tensor = module(inputs.to(weight))
-    return features, classes.to(weight.device)
+    classes, noise = [], []
+    for size in sizes:
+        classes.append(torch.multinomial(labels, size, replacement=True, generator=draws))
+        noise.append(torch.randn(size, weight.shape[1] - len(labels), generator=draws, dtype=torch.float64))
+    there = sent(torch.cat(classes), weight.device)
+    inputs = torch.cat([sent(torch.cat(noise), weight.device), F.one_hot(there, len(labels)).double()], dim=1)
+    return list(zip(inputs.split(list(sizes)), there.split(list(sizes)), strict=True))
+
+
+def made(module: nn.Module, inputs: Tensor) -> Tensor:
+    """Return the features, (b, F), that a generator makes of these inputs."""
+    features: Tensor = module(inputs.to(next(module.parameters())))
+    return features
 
 
 def train_client(
@@ -133,15 +149,20 @@ def train_client(
         params: its model.
         head: the common one.
         generator: weights of the generator, which stays as it is.
-        labels: (K,) shares of the classes.
+        labels: (K,) shares of the classes, on the host.
         weight: of the generated features' loss.
         t: the round.
     """
-    make, draws = loaded(generator), space.setting.stream("generated features", t, n)
+    make, draws = rebuilt(generator), space.setting.stream("generated features", t, n)
+    recipe, waiting = space.setting.training, deque[Drawn]()
+    sizes = batch_sizes(len(space.split(n, "train")), recipe.batch_size)
 
     @torch.no_grad()
     def generate(number: int) -> Tensors:
-        return generated(make, labels, number, draws)
+        if not waiting:  # an epoch begins
+            waiting.extend(drawn(make, labels, sizes, draws))
+        inputs, classes = waiting.popleft()
+        return made(make, inputs), classes
 
     return train_wearing(space, n, params, head, t, weight, generate)
 
@@ -149,13 +170,17 @@ def train_client(
 def train_generator(
     space: Workspace, name: str, params: Params, heads: list[Params], labels: Tensor, recipe: Recipe, t: int
 ) -> Outcome[Params]:
-    """Train the generator on the cross-entropy of the heads' mean logits of its features with their classes (Eq. 4)."""
-    module, draws = loaded(params), space.setting.stream("generator", t)
+    """Train the generator on the cross-entropy of the heads' mean logits of its features with their classes (Eq. 4).
+
+    Shares of the classes, `labels`, are on the host.
+    """
+    module, draws = rebuilt(params), space.setting.stream("generator", t)
+    batches = iter(drawn(module, labels, [recipe.batch_size] * recipe.epochs, draws))
     weight, bias = (torch.stack([head[part] for head in heads]).mean(dim=0) for part in ("weight", "bias"))
 
     def loss(batch: Tensor) -> Tensor:
-        features, classes = generated(module, labels, len(batch), draws)
-        return F.cross_entropy(F.linear(features, weight, bias), classes)
+        inputs, classes = next(batches)
+        return F.cross_entropy(F.linear(made(module, inputs), weight, bias), classes)
 
     value = descend(space, module, loss, recipe.batch_size, recipe, t, space.setting.stream("generator order", t))
     return Outcome(params_of(module), value)

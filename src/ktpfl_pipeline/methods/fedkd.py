@@ -25,6 +25,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.transfer import on_host, sent
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of, wire_bytes
 
 
@@ -91,10 +92,10 @@ class FedKD(Personal):
         applied = decoded(update, state.common)
         common = {name: value + applied[name] for name, value in state.common.items()}
         rows = fed.positions(cohort)
-        current = (state.last[rows] == t - 1).tolist() if t > 1 else [False] * len(cohort)
-        whole, news = wire_bytes(state.common), int(state.news)
+        *current, news = torch.cat([state.last[rows] == t - 1, state.news[None]]).tolist()
+        whole = wire_bytes(state.common)
         traffic = {
-            n: Traffic(parameters_up=wire_bytes(uploads[n]), parameters_down=news if has else whole)
+            n: Traffic(parameters_up=wire_bytes(uploads[n]), parameters_down=news if has and t > 1 else whole)
             for n, has in zip(cohort, current, strict=True)
         }
         after = FedKDState(
@@ -102,7 +103,7 @@ class FedKD(Personal):
             common,
             {**state.maps, **{n: own for n, (_, own, _) in found.items()}},
             state.last.index_fill(0, rows, t),
-            torch.tensor(wire_bytes(update), device=fed.device),
+            sent(torch.tensor(wire_bytes(update)), fed.device),
         )
         return after, RoundReport(trained, traffic)
 
@@ -162,31 +163,37 @@ def encoded(update: Params, energy: float) -> Params:
     """Return an update as it is sent: each matrix as the leading factors of its SVD, where these are fewer numbers.
 
     So many singular values are kept that their squares sum to more than `energy` of all squares. Convolutions count as
-    matrices with a row for each output; vectors are sent as they are.
+    matrices with a row for each output; vectors are sent as they are. It is done on the host: a GPU is waited for once,
+    and not for each matrix.
     """
-    sent: dict[str, Tensor] = {}
-    for name, tensor in update.items():
-        if tensor.ndim < 2 or not tensor.isfinite().all():  # a training that diverged is noticed elsewhere
-            sent[name] = tensor
+    kept: dict[str, Tensor] = {}
+    device = next(iter(update.values())).device
+    for (name, tensor), here in zip(update.items(), on_host(update), strict=True):
+        if here.ndim < 2 or not here.isfinite().all():  # a training that diverged is noticed elsewhere
+            kept[name] = tensor
             continue
-        matrix = tensor.flatten(1)
+        matrix = here.flatten(1)
         u, s, v = torch.linalg.svd(matrix, full_matrices=False)
         sums = s.double().square().cumsum(0)
         rank = min(len(s), 1 + int((sums <= energy * sums[-1]).sum()))
         if rank * (sum(matrix.shape) + 1) < matrix.numel():
-            sent |= {f"{name}/u": u[:, :rank], f"{name}/s": s[:rank], f"{name}/v": v[:rank]}
+            factors = {f"{name}/u": u[:, :rank], f"{name}/s": s[:rank], f"{name}/v": v[:rank]}
+            kept |= {key: sent(factor, device) for key, factor in factors.items()}
         else:
-            sent[name] = tensor
-    return sent
+            kept[name] = tensor
+    return kept
 
 
-def decoded(sent: Params, like: Params) -> Params:
+def decoded(update: Params, like: Params) -> Params:
     """Return the update that was sent, with names and shapes of the model `like`."""
-    return {name: sent[name] if name in sent else _product(sent, name).view_as(tensor) for name, tensor in like.items()}
+    return {
+        name: update[name] if name in update else _product(update, name).view_as(tensor)
+        for name, tensor in like.items()
+    }
 
 
-def _product(sent: Params, name: str) -> Tensor:
-    return (sent[f"{name}/u"] * sent[f"{name}/s"]) @ sent[f"{name}/v"]
+def _product(update: Params, name: str) -> Tensor:
+    return (update[f"{name}/u"] * update[f"{name}/s"]) @ update[f"{name}/v"]
 
 
 def empty(common: Params) -> Params:

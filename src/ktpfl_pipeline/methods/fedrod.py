@@ -88,7 +88,7 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
     setting, samples = space.setting, PrivateSamples(space, n, t, n)
     module = space.module(n, model).train()
     own = space.linear({key.rpartition(".")[2]: tensor for key, tensor in head.items()})
-    counts = torch.bincount(samples.labels, minlength=setting.classes)
+    counts = F.one_hot(samples.labels, setting.classes).sum(dim=0)  # `bincount` would wait for a GPU
     prior = counts.to(space.dtype).clamp_min(TINY).log()  # (K,)
 
     def read(batch: Tensor) -> Tensors:

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import Recipe
-from ktpfl_pipeline.core.weights import Params, params_of
+from ktpfl_pipeline.core.weights import Params, loaded, params_of
 from ktpfl_pipeline.methods.fedproto import FedProto, FedProtoState
 
 
@@ -70,7 +70,7 @@ class FedTGP(FedProto):
         found = fed.run_training("fuse", train_generator, calls, {"prototypes": before.generator}, recipe=recipe)
         known = state.known | owned.any(dim=0)
         with torch.no_grad():
-            made = loaded(found["prototypes"])(torch.arange(fed.classes, device=fed.device))
+            made = rebuilt(found["prototypes"])(torch.arange(fed.classes, device=fed.device))
             prototypes = torch.where(known[:, None], made, 0.0)
         return FedTGPState(state.models, prototypes, known, found["prototypes"])
 
@@ -81,13 +81,9 @@ def generator_of(classes: int, dimension: int) -> nn.Module:
     return nn.Sequential(nn.Embedding(classes, dimension), *layers).double()
 
 
-def loaded(params: Params) -> nn.Module:
+def rebuilt(params: Params) -> nn.Module:
     """Return the generator with these weights, where they are."""
-    vectors = params["0.weight"]  # (K, F)
-    with rng.seeded(0):
-        module = generator_of(*vectors.shape).to(vectors.device)
-    module.load_state_dict(params)
-    return module
+    return loaded(lambda: generator_of(*params["0.weight"].shape), params)  # (K, F)
 
 
 def margin(centres: Tensor, threshold: float) -> float:
@@ -113,7 +109,7 @@ def train_generator(
         t: the round.
     """
     setting = space.setting
-    module = loaded(params)
+    module = rebuilt(params)
     everything = torch.arange(setting.classes, device=space.device)
     own = F.one_hot(labels, setting.classes).to(uploaded)  # (M, K)
 

@@ -15,6 +15,7 @@ from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.objectives import Likelihood, Objective
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method, RoundReport
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
@@ -75,8 +76,7 @@ def true_label_probabilities(models: Models, fed: Federation, temperature: float
         )
     found = []
     for n, logits in fed.cross_logits(models, "validation").items():  # (V_n, |S|, K)
-        labels = fed.by_id[n].validation.labels.to(logits.device)
-        soft = soft_predictions(logits, temperature)
-        found.append(soft[torch.arange(len(labels)), :, labels])  # (V_n, |S|)
-    samples = torch.tensor([float(len(own)) for own in found], dtype=torch.float64, device=fed.device)
-    return pad_sequence(found, batch_first=True, padding_value=1.0), samples
+        labels = sent(fed.by_id[n].validation.labels, logits.device)[:, None, None].expand(-1, len(models), 1)
+        found.append(soft_predictions(logits, temperature).gather(2, labels).squeeze(2))  # (V_n, |S|)
+    samples = torch.tensor([len(own) for own in found], dtype=torch.float64)
+    return pad_sequence(found, batch_first=True, padding_value=1.0), sent(samples, fed.device)

@@ -17,6 +17,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, RoundReport
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, select, vector_of, with_vector
 
 
@@ -94,7 +95,7 @@ class PFedHN(Method[PFedHNState]):
         """For one client after another: make its model, train it, step the server along what training changed."""
         after = state.copied()
         trained: Models = {}
-        rows = dict(zip(cohort, fed.positions(cohort).tolist(), strict=True))
+        rows = dict(zip(cohort, fed.rows(cohort), strict=True))
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
             v = after.embeddings[rows[n]].clone()
             theta = generate(after.weights, v)  # (d,), h(v_n; φ)
@@ -132,7 +133,8 @@ class PFedHN(Method[PFedHNState]):
 
 def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) -> Tensor:
     """Return numbers drawn between -bound and bound, drawn on the CPU, on the device and of the dtype of `like`."""
-    return ((2.0 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1.0) * bound).to(like)
+    drawn = (2.0 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1.0) * bound
+    return sent(drawn, like.device).to(like.dtype)
 
 
 def initial_hypernetwork(start: Tensor, inputs: int, hidden: int, layers: int, stream: torch.Generator) -> Params:

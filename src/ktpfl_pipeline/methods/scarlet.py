@@ -15,6 +15,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.transfer import sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,20 +57,20 @@ class SCARLET(Personal):
         self, state: ScarletState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[ScarletState, RoundReport]:
         """Train, predict what is asked for, aggregate, cache, distil from what is cached."""
-        batch = fed.public_batch(t).to(fed.device)
-        asked = (state.made[batch] == 0) | (state.made[batch] < t - self.duration)
+        batch, made = fed.public_batch(t), state.made.cpu()
+        asked = (made[batch] == 0) | (made[batch] < t - self.duration)
         upload = exchange.train_and_predict(fed, state.models, cohort, t, batch[asked])
-        fresh = upload.batch.to(fed.device)
+        fresh = sent(upload.batch, fed.device)
         labels = state.labels.index_put((fresh,), sharpened(upload.soft.mean(dim=0), self.beta))
-        made = state.made.index_put((fresh,), torch.tensor(t, device=fed.device))
+        made = made.index_fill(0, upload.batch, t)
         known = batch[made[batch] > 0]
-        taught = replace(upload, batch=known)
-        after, report = exchange.teach(fed, state, taught, labels[known], t, since=made[known])
+        taught, teachers = replace(upload, batch=known), labels[sent(known, fed.device)]
+        after, report = exchange.teach(fed, state, taught, teachers, t, since=made[known])
         request = len(pack(asked))
         traffic = {
             n: replace(own, predictions_down=own.predictions_down + request) for n, own in report.traffic.items()
         }
-        return ScarletState(after.models, labels, made), replace(report, traffic=traffic)
+        return ScarletState(after.models, labels, sent(made, fed.device)), replace(report, traffic=traffic)
 
 
 def sharpened(mean: Tensor, beta: float) -> Tensor:

@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
+from ktpfl_pipeline.core.transfer import sent
 
 MOST = 1000
 """The most training samples that a density is estimated from: its cost grows with their square."""
@@ -65,16 +66,16 @@ def familiar(
     uniform over the values that its own and the public samples have.
     """
     samples = vectors(space, space.split(n, "train").inputs)
-    order = torch.randperm(len(samples), generator=space.setting.stream("density", n))[:MOST]
+    order = sent(torch.randperm(len(samples), generator=space.setting.stream("density", n))[:MOST], space.device)
     held = max(1, len(order) // 10)
     known, checked = samples[order[held:]], samples[order[:held]]
     if not len(known):  # of one sample
         known = checked
     public = space.setting.public
-    ends = torch.cat([known.flatten(), vectors(space, torch.stack([public.min(), public.max()])[:, None]).flatten()])
-    low, high = float(ends.min()), float(ends.max())
+    ends = sent(torch.stack([public.min(), public.max()])[:, None], space.device)
+    low, high = torch.cat([known.flatten(), vectors(space, ends).flatten()]).aminmax()
     drawn = torch.rand(known.shape, generator=space.setting.stream("density noise", n), dtype=known.dtype)
-    ratio = DensityRatio(known, low + (high - low) * drawn.to(known), width, regularisation)
+    ratio = DensityRatio(known, low + (high - low) * sent(drawn, space.device), width, regularisation)
     return Outcome(ratio(vectors(space, space.public(batch))) >= ratio(checked).quantile(quantile))
 
 

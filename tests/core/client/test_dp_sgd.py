@@ -91,7 +91,7 @@ class TestStep:
         plain = operations.train(Workspace(fed), N, fed.initial_models()[N], 1)
         private = dp_sgd.train(Workspace(fed), N, fed.initial_models()[N], 1)
         assert torch.allclose(vector(private.value), vector(plain.value), rtol=0, atol=1e-12)
-        assert private.loss == pytest.approx(plain.loss, abs=1e-12)
+        assert float(private.loss) == pytest.approx(float(plain.loss), abs=1e-12)
 
     def test_drawn_batches_are_divided_by_their_expected_size(self) -> None:
         """The same batches by plain gradients; 16 images in steps of 4 on average."""

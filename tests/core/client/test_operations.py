@@ -119,7 +119,10 @@ class TestSteps:
         expected = said.train(models, 2)
         losses = said.log.losses["train"]
         for n, params in models.items():
-            assert toy.same(operations.train(space, n, params, 2, epochs), Outcome(expected[n], losses[n]))
+            assert toy.same(
+                operations.train(space, n, params, 2, epochs),
+                Outcome(expected[n], torch.tensor(losses[n], dtype=torch.float64)),
+            )
             assert toy.same(
                 operations.train(space, n, params, 2), operations.train(space, n, params, 2, fed.training.epochs)
             )

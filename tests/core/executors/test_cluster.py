@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import toy
 
 from ktpfl_pipeline.core import engine, executors
@@ -39,7 +40,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}}
 
 
 def double(space: Any, n: int, value: int) -> Outcome[int]:
-    return Outcome(2 * value, loss=float(n))
+    return Outcome(2 * value, loss=torch.tensor(float(n)))
 
 
 def process(space: Any, n: int) -> Outcome[int]:

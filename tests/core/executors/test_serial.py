@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 import toy
 
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -11,7 +12,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 
 
 def count(space: Workspace, n: int, value: int, loss: float | None = None) -> Outcome[int]:
-    return Outcome(value * space.setting.seed + n, loss)
+    return Outcome(value * space.setting.seed + n, None if loss is None else torch.tensor(loss))
 
 
 @pytest.fixture

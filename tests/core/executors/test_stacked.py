@@ -72,7 +72,7 @@ class TestRun:
 
     def test_an_operation_without_a_stacked_form_visits_one_after_another(self, executor: StackedExecutor) -> None:
         def count(space: Any, n: int, value: int) -> Outcome[int]:
-            return Outcome(value + n, float(n))
+            return Outcome(value + n, torch.tensor(float(n)))
 
         found = executor.run(toy.federation(), "count", count, {20: (1,), 3: (2,)})
         assert (found.values, found.losses) == ({20: 21, 3: 5}, {20: 20.0, 3: 3.0})

@@ -33,7 +33,7 @@ HERE = False
 
 
 def double(space: Any, n: int, value: int) -> Outcome[int]:
-    return Outcome(2 * value, loss=float(n))
+    return Outcome(2 * value, loss=torch.tensor(float(n)))
 
 
 def process(space: Any, n: int) -> Outcome[int]:

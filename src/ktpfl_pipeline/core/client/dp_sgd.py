@@ -5,7 +5,7 @@ https://arxiv.org/abs/1607.00133. What ε this spends: `core/privacy.py`.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.privacy import sampling
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of
 
 AT_ONCE = 2**27
@@ -60,15 +61,15 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
             for _ in range(settings.epochs):
                 total.zero_()
                 seen = 0
-                for batch in poisson(len(own), steps, share, choice):
-                    total += step(optimizer, loss, batch.to(space.device))
+                for batch in poisson(len(own), steps, share, choice, space.device):
+                    total += step(optimizer, loss, batch)
                     seen += len(batch)
                     space.count([module], len(batch))
     finally:
         hooks.cleanup()
     if space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(steps_by)
-    return Outcome(params_of(module), float(total) / max(seen, 1))
+    return Outcome(params_of(module), total / max(seen, 1))
 
 
 def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
@@ -97,7 +98,15 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
     return total
 
 
-def poisson(samples: int, steps: int, share: float, stream: torch.Generator) -> Iterator[Tensor]:
-    """Yield the indices of each step's samples, (b,): each of the `samples` has the chance q = `share` to be drawn."""
-    for _ in range(steps):
-        yield (torch.rand(samples, generator=stream, dtype=torch.float64) < share).nonzero().squeeze(1)
+def poisson(
+    samples: int, steps: int, share: float, stream: torch.Generator, device: torch.device | None = None
+) -> tuple[Tensor, ...]:
+    """Return the indices of each step's samples, (b,): each of the `samples` has the chance q = `share` to be drawn.
+
+    They go to `device` all at once, as in `sgd.batches`.
+    """
+    chances = (torch.rand(samples, generator=stream, dtype=torch.float64) for _ in range(steps))
+    drawn = [(chance < share).nonzero().squeeze(1) for chance in chances]
+    everything = torch.cat(drawn)
+    there = everything if device is None else sent(everything, device)
+    return torch.split(there, [len(batch) for batch in drawn])

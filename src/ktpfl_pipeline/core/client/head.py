@@ -2,9 +2,8 @@
 
 from torch import nn
 
-from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.core.weights import Params, loaded
 
 
 def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
@@ -32,8 +31,5 @@ def split(module: nn.Module) -> tuple[nn.Module, nn.Linear]:
 
 def linear(head: Params) -> nn.Linear:
     """Return a linear layer with the weights of a head, ``weight`` (K, F) and, if there is one, ``bias`` (K,)."""
-    weight = head["weight"]
-    with rng.seeded(0):  # overwritten at once; the global generator stays as it was
-        layer = nn.Linear(weight.shape[1], len(weight), bias="bias" in head).to(weight)
-    layer.load_state_dict(head)
-    return layer
+    classes, width = head["weight"].shape
+    return loaded(lambda: nn.Linear(width, classes, bias="bias" in head), head)

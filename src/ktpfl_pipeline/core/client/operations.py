@@ -16,8 +16,8 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.measures import measures
-from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.setting import Split
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of
 
 
@@ -69,16 +69,16 @@ def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[T
 
 def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Outcome[Tensor]:
     """Return client n's logits on `inputs`, (V, ...) of any clients, (V, K), in eval mode."""
-    return Outcome(predict(space, space.module(n, params), inputs.to(space.device)))
+    return Outcome(predict(space, space.module(n, params), sent(inputs, space.device)))
 
 
-def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Evaluation]:
-    """Return accuracy, mean cross-entropy and `measures` of client n's model on its own `split`."""
+def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
+    """Return the numbers of `Evaluation`, (5,) float64, of client n's model on its own `split`."""
     samples = space.split(n, split)
     predictions = predict(space, space.module(n, params), samples.inputs)
     correct = (predictions.argmax(dim=1) == samples.labels).double().mean()
     beside = measures(predictions, samples.labels, torch.ones_like(samples.labels, dtype=torch.bool))
-    return Outcome(Evaluation(float(correct), float(F.cross_entropy(predictions, samples.labels)), *beside.tolist()))
+    return Outcome(torch.stack([correct, F.cross_entropy(predictions, samples.labels).double(), *beside]))
 
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train

@@ -101,7 +101,7 @@ def train(
             for group in islice(groups(order, rule.batches), steps):
                 vectors = rule.step(vectors, gradient, group, rate)
     load(parameters, vectors[0])
-    loss = float(torch.stack(losses).double().mean()) if losses else 0.0
+    loss = torch.stack(losses).double().mean() if losses else torch.zeros((), device=space.device)
     return Outcome((params_of(module), vectors[1:]), loss)
 
 
@@ -120,9 +120,8 @@ def vector(parameters: Sequence[Tensor]) -> Tensor:
 @torch.no_grad()
 def load(parameters: Sequence[nn.Parameter], weights: Tensor) -> None:
     """Write the vector `weights`, (d,), into parameters, in place."""
-    sizes = [parameter.numel() for parameter in parameters]
-    for parameter, part in zip(parameters, torch.split(weights, sizes), strict=True):
-        parameter.copy_(part.view_as(parameter))
+    parts = torch.split(weights, [parameter.numel() for parameter in parameters])
+    torch._foreach_copy_(parameters, [part.view_as(own) for part, own in zip(parts, parameters, strict=True)])
 
 
 @dataclass(frozen=True)

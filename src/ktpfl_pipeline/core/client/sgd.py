@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.client import optimizers
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.transfer import sent
 
 
 def descend(
@@ -18,8 +19,8 @@ def descend(
     recipe: Recipe,
     t: int,
     shuffle: torch.Generator,
-) -> float:
-    """Take a recipe's steps; return the mean loss over the last epoch (0 without an epoch).
+) -> Tensor:
+    """Take a recipe's steps; return the mean loss over the last epoch, () on the device (0 without an epoch).
 
     Args:
         space: of the process; its optimizer state is taken and left, where there is one.
@@ -48,7 +49,7 @@ def descend(
             total += value * len(batch)
     if optimizer is not None and space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(optimizer)
-    return float(total) / samples
+    return total / samples
 
 
 @torch.no_grad()
@@ -58,8 +59,7 @@ def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning
     Without momentum there is no state to keep, and making the first `torch.optim` optimizer of a process imports
     torch's compiler: five seconds before the first step.
     """
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.sub_(gradient, alpha=learning_rate)
+    torch._foreach_sub_(parameters, gradients, alpha=learning_rate)  # one launch for all of them
 
 
 def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:
@@ -68,8 +68,13 @@ def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.dev
     A single sample left over joins the batch before it: BatchNorm cannot train on one sample, and none is dropped. They
     are drawn from `shuffle` on the CPU and go to `device` all at once: otherwise each step would wait for a GPU.
     """
-    order = torch.randperm(samples, generator=shuffle).to(device, non_blocking=True)
-    parts = list(torch.split(order, size))
-    if len(parts) > 1 and len(parts[-1]) == 1 < size:
-        parts[-2:] = [torch.cat(parts[-2:])]
-    return parts
+    order = torch.randperm(samples, generator=shuffle)
+    return list(torch.split(order if device is None else sent(order, device), batch_sizes(samples, size)))
+
+
+def batch_sizes(samples: int, size: int) -> list[int]:
+    """Return how many samples each batch of an epoch has, as `batches` says."""
+    whole, rest = divmod(samples, size)
+    if rest == 1 < size and whole:
+        return [size] * (whole - 1) + [size + 1]
+    return [size] * whole + [rest] * (rest > 0)

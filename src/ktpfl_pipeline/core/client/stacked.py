@@ -26,9 +26,9 @@ from ktpfl_pipeline.core.client import operations, sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN, Workspace
 from ktpfl_pipeline.core.measures import measures
-from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params
 
 Calls = Mapping[int, tuple[Any, ...]]
@@ -165,10 +165,10 @@ def logits(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
 def cross_logits(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
     """Do what `operations.cross_logits` does for each client."""
     _, inputs = next(iter(calls.values()))
-    return _predictions(space, calls, inputs.to(space.device))
+    return _predictions(space, calls, sent(inputs, space.device))
 
 
-def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
+def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
     """Do what `operations.evaluate` does for each client.
 
     A client with fewer inputs than another has its last one repeated, which does not count: in eval mode no input
@@ -176,7 +176,7 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
     """
     _, split = next(iter(calls.values()))
     inputs, labels, numbers, starts = _samples(space, calls, split)
-    sizes = torch.tensor(numbers, device=space.device)[:, None]
+    sizes = sent(torch.tensor(numbers), space.device)[:, None]
     place = torch.arange(max(numbers), device=space.device)
     places = starts + torch.minimum(place, sizes - 1)  # (S, V)
     counts = place < sizes  # (S, V)
@@ -185,7 +185,7 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Evaluation]]:
     hits = (found.argmax(dim=2) == labels[places]) & counts
     results = torch.stack([hits.sum(dim=1).double(), errors.sum(dim=1).double()], dim=1) / sizes
     results = torch.cat([results, measures(found, labels[places], counts)], dim=1)
-    return {n: Outcome(Evaluation(*row)) for n, row in zip(calls, results.tolist(), strict=True)}
+    return {n: Outcome(row) for n, row in zip(calls, results, strict=True)}
 
 
 @torch.inference_mode()  # no wider, as in `operations.predict`
@@ -206,8 +206,8 @@ def descend(
     settings: Recipe,
     rate: float,
     shuffles: Sequence[torch.Generator],
-) -> list[float]:
-    """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch.
+) -> Tensor:
+    """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch, (S,).
 
     The models' losses are added up: each model's own is then all that its gradient knows of. Arguments are those of
     `sgd.descend`, with one size (a number of samples) and one shuffling stream for each client; and the round's rate.
@@ -225,7 +225,7 @@ def descend(
             with torch.no_grad():
                 torch._foreach_sub_(parameters, gradients, alpha=rate)
             total[rows] += values.detach() * batch.shape[1]
-    return [value / size for value, size in zip(total.tolist(), sizes, strict=True)]
+    return total / sent(torch.tensor(sizes), device)
 
 
 def steps(
@@ -245,7 +245,7 @@ def steps(
             rows = list(group)
             if length:
                 plan.append((slice(rows[0], rows[-1] + 1), torch.stack([parts[row] for row in rows])))
-    there = torch.cat([batch.flatten() for _, batch in plan]).to(device, non_blocking=True)
+    there = sent(torch.cat([batch.flatten() for _, batch in plan]), device)
     flat = torch.split(there, [batch.numel() for _, batch in plan])
     return [(rows, part.view_as(batch)) for (rows, batch), part in zip(plan, flat, strict=True)]
 
@@ -262,11 +262,11 @@ def _samples(space: Workspace, calls: Calls, split: Split) -> tuple[Tensor, Tens
     splits = [space.split(n, split) for n in calls]
     sizes = [len(own) for own in splits]
     counts = torch.tensor(sizes)
-    starts = (counts.cumsum(0) - counts)[:, None].to(space.device)
+    starts = sent((counts.cumsum(0) - counts)[:, None], space.device)
     return torch.cat([own.inputs for own in splits]), torch.cat([own.labels for own in splits]), sizes, starts
 
 
-def _outcomes(calls: Calls, stack: Stack, means: list[float], samples: list[int]) -> dict[int, Outcome[Params]]:
+def _outcomes(calls: Calls, stack: Stack, means: Tensor, samples: list[int]) -> dict[int, Outcome[Params]]:
     found = zip(calls, stack.models(), means, samples, strict=True)
     return {n: Outcome(params, mean, samples={OWN: steps}) for n, params, mean, steps in found}
 

@@ -13,6 +13,7 @@ from ktpfl_pipeline.core.client.graphs import Graphs
 from ktpfl_pipeline.core.client.head import linear
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params
 
 OWN = ""
@@ -110,14 +111,15 @@ class Workspace:
         """Return one split of client n, on the device."""
         if (n, name) not in self._splits:
             samples: LabelledDataset = getattr(self.setting.by_id[n], name)
-            self._splits[n, name] = LabelledDataset(samples.inputs.to(self.device), samples.labels.to(self.device))
+            inputs, labels = sent(samples.inputs, self.device), sent(samples.labels, self.device)
+            self._splits[n, name] = LabelledDataset(inputs, labels)
         return self._splits[n, name]
 
     def public(self, batch: Tensor) -> Tensor:
         """Return the public inputs at `batch`, (B, ...), on the device."""
         if self._public is None:
-            self._public = self.setting.public.to(self.device)
-        return self._public[batch.to(self.device)]
+            self._public = sent(self.setting.public, self.device)
+        return self._public[sent(batch, self.device)]
 
     def numbers(self, inputs: Tensor) -> Tensor:
         """Return inputs as a model takes them: uint8 images as numbers from -1 to 1, features as they are.

@@ -11,6 +11,7 @@ import torch
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.transfer import fetched
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", int, str)
@@ -51,7 +52,7 @@ class PhaseResult(Generic[Key, Value]):
         values: what the operation returned, by client (or name of a model of the server), in the order of the calls.
         losses: mean training loss of those that trained.
         diverged: those whose trained weights are not finite.
-        seconds: wall time.
+        seconds: wall time, until the device is done.
         samples: how many each one backpropagated, by architecture; see `Outcome`.
     """
 
@@ -88,12 +89,15 @@ class Executor(ABC):
         """
         start = time.perf_counter()
         outcomes = self.outcomes(setting, phase, operation, calls, progress)
-        flags = {n: outcome.finite for n, outcome in outcomes.items() if outcome.finite is not None}
-        whole = torch.stack(list(flags.values())).tolist() if flags else []  # one wait for the device, for all of them
+        flags = {n: flag for n in calls if (flag := outcomes[n].finite) is not None}
+        losses = {n: loss for n in calls if (loss := outcomes[n].loss) is not None}
+        told = fetched([*flags.values(), *losses.values()])  # one wait for the device, for all of them
+        if not told and setting.device.type == "cuda":
+            torch.cuda.synchronize(setting.device)  # or its work would count as the time of what comes next
         return PhaseResult(
             values={n: outcomes[n].value for n in calls},
-            losses={n: loss for n in calls if (loss := outcomes[n].loss) is not None},
-            diverged=frozenset(n for n, finite in zip(flags, whole, strict=True) if not finite),
+            losses=dict(zip(losses, told[len(flags) :], strict=True)),
+            diverged=frozenset(n for n, finite in zip(flags, told, strict=False) if not finite),
             seconds=time.perf_counter() - start,
             samples={n: outcome.samples for n, outcome in outcomes.items() if outcome.samples},
         )

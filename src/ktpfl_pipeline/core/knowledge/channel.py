@@ -36,7 +36,7 @@ class Delivery:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One client's predictions of a round, before anything is sent.
+    """One client's predictions of a round, before anything is sent; all on the host, where messages are made.
 
     Attributes:
         values: (B, K) logits, or distributions.
@@ -60,15 +60,15 @@ class Message:
 
 def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
     """Encode, send, decode, and remember; `kept` is of the client's rounds before, empty at first."""
-    batch, t = message.batch.cpu(), message.t
-    values, kept = message.values.cpu(), {name: part.cpu() for name, part in kept.items()}
+    batch, t, values = message.batch, message.t, message.values
+    kept = {name: part.cpu() for name, part in kept.items()}  # a checkpoint brings all states to the device
     rounds = kept.get("rounds", torch.zeros(message.public, dtype=torch.int32))
-    since = torch.tensor(t - knowledge.cache) if message.since is None else message.since.cpu()
+    since = torch.tensor(t - knowledge.cache) if message.since is None else message.since
     due = (rounds[batch] == 0) | (rounds[batch] < since)
     chosen = message.chosen
     if chosen is None and message.logits and knowledge.select < 1.0:
         chosen = most_confident(values, due, knowledge.select)
-    sent = due if chosen is None else due & chosen.cpu()
+    sent = due if chosen is None else due & chosen
     mask = b"" if chosen is None else pack(sent[due])
     empty, places = torch.zeros(message.public, values.shape[1], dtype=values.dtype), batch[sent]
     residuals = kept.get("residuals", empty)
@@ -82,8 +82,7 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
         state["values"] = kept.get("values", empty).index_put((places,), decoded)
         state["rounds"] = rounds.index_put((places,), torch.tensor(t, dtype=torch.int32))
         found, known = state["values"][batch], state["rounds"][batch] > 0
-    device = message.values.device
-    return Delivery(found.to(device), known.to(device), size + len(mask), state)
+    return Delivery(found, known, size + len(mask), state)
 
 
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
