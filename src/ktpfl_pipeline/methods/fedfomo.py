@@ -112,7 +112,7 @@ class FedFomo(Personal):
         losses = fed.run("validate", validation_losses, {n: ([starts[n], *models[n]],) for n in clients}, WEIGHS)
         gained = torch.cat([worth(starts[n], models[n], losses[n], fed.trained_names) for n in clients]).cpu()
         found = {}
-        for n, gains in zip(clients, gained.split([len(models[n]) for n in clients]), strict=True):
+        for n, gains in zip(clients, torch.split(gained, [len(models[n]) for n in clients]), strict=True):
             weights = normalised(gains)
             moved = starts[n] if weights is None else mix(models[n], weights[None])[0]
             found[n] = Move(chosen[n], gains, weights, moved)

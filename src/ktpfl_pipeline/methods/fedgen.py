@@ -127,7 +127,8 @@ def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.
         noise.append(torch.randn(size, weight.shape[1] - len(labels), generator=draws, dtype=torch.float64))
     there = sent(torch.cat(classes), weight.device)
     inputs = torch.cat([sent(torch.cat(noise), weight.device), F.one_hot(there, len(labels)).double()], dim=1)
-    return list(zip(inputs.split(list(sizes)), there.split(list(sizes)), strict=True))
+    parts = [torch.split(tensor, list(sizes)) for tensor in (inputs, there)]
+    return list(zip(*parts, strict=True))
 
 
 def made(module: nn.Module, inputs: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def vector(parameters: Sequence[Tensor]) -> Tensor:
 def load(parameters: Sequence[nn.Parameter], weights: Tensor) -> None:
     """Write the vector `weights`, (d,), into parameters, in place."""
     parts = torch.split(weights, [parameter.numel() for parameter in parameters])
-    torch._foreach_copy_(parameters, [part.view_as(own) for part, own in zip(parts, parameters, strict=True)])
+    torch._foreach_copy_([*parameters], [part.view_as(own) for part, own in zip(parts, parameters, strict=True)])
 
 
 @dataclass(frozen=True)
