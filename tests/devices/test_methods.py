@@ -8,9 +8,7 @@ from ktpfl_pipeline.methods import METHODS
 
 @pytest.mark.parametrize("precision", devices.PRECISIONS)
 @pytest.mark.parametrize("executor", devices.EXECUTORS)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xfail if name == "selective_fd" else []) for name in METHODS]
-)
+@pytest.mark.parametrize("name", METHODS)
 def test_a_run_there_equals_one_on_the_cpu(device: devices.Device, name: str, executor: str, precision: str) -> None:
     """Stacked without dropout, whose masks are drawn for all clients at once in another order there."""
     dropout = executor == "serial" and not device.real

@@ -1,20 +1,20 @@
 """How often the host waits for the device, in both directions: never for a step, seldom for a client."""
 
 from dataclasses import replace
+from typing import Any
 
 import devices
 import pretend
 import pytest
 import torch
+import toy
 
-from ktpfl_pipeline.core.setting import Distillation
+from ktpfl_pipeline.core.adversaries import Adversaries
+from ktpfl_pipeline.core.privacy import Privacy
+from ktpfl_pipeline.core.setting import Compute, Distillation
 from ktpfl_pipeline.methods import METHODS
 
 PER_CLIENT = 5
-MORE = (  # wait more often still
-    *("kt_pfl", "kt_pfl_likelihood", "kt_pfl_paper_literal", "comet", "fedgen", "fedkd", "scarlet", "selective_fd"),
-    *("fedfomo", "pfedhn", "apfl", "pfedgraph"),
-)
 MANY_STEPS = {  # 27 of local training in a round, and 25 of distillation: a wait in each is more than 25 a round
     "training": replace(devices.TRAINING, batch_size=3),
     "distillation": Distillation(epochs=1, batch_size=3, learning_rate=0.05),
@@ -24,10 +24,7 @@ MANY_STEPS = {  # 27 of local training in a round, and 25 of distillation: a wai
 @pytest.mark.parametrize(
     ("name", "executor"),
     [
-        *(
-            pytest.param(name, "serial", marks=pytest.mark.xfail) if name in MORE else (name, "serial")
-            for name in METHODS
-        ),
+        *((name, "serial") for name in METHODS),
         *((name, "stacked") for name in ("kt_pfl", "fedproto", "fml", "per_fedavg_hf", "apple")),
     ],
 )
@@ -40,6 +37,60 @@ def test_a_round_waits_at_most_five_times_a_client(device: devices.Device, name:
         with device.counted() as found:
             method.round(state, cohort, 2, fed)
     assert found.waits <= PER_CLIENT * len(cohort), found.places
+
+
+@pytest.mark.parametrize("executor", devices.EXECUTORS)
+def test_a_phase_waits_for_all_clients_at_once(device: devices.Device, executor: str) -> None:
+    """For losses and whether weights are finite together, or until its work is done, so that its seconds are its own.
+
+    The server waits once more: for whether predictions are finite, teachers are distributions, or for evaluations.
+    """
+    with device.there():
+        fed = devices.federation("kt_pfl", devices.GPU, executor, dropout=True, **MANY_STEPS)
+        models, batch, found = fed.initial_models(), fed.public_batch(1), []
+        teachers = torch.full((5, len(batch), 3), 1 / 3, device=devices.GPU)
+        phases: list[Any] = [
+            lambda: fed.train(models, 1),
+            lambda: fed.logits(models, batch),
+            lambda: fed.distill(models, teachers, batch, 1),
+            lambda: fed.evaluate(models, "test"),
+            lambda: fed.accuracy_on(models, fed.clients[0].test),
+        ]
+        for phase in phases:
+            phase()  # data go there once
+            with device.counted() as counts:
+                phase()
+            found.append(counts.waits)
+    assert found == ([1, 2, 2, 2, 2] if not device.real else [1, 1, 2, 1, 1])  # torch does not warn of synchronize()
+
+
+def test_private_training_waits_once(device: devices.Device) -> None:
+    """The indices of all steps of an epoch go there together."""
+    with device.there():
+        training = replace(devices.TRAINING, batch_size=3, privacy=Privacy(1.0, 1.0, 1e-3))
+        fed = toy.alike("mlp", compute=Compute(devices.GPU), training=training)
+        fed.train(fed.initial_models(), 1)
+        with device.counted() as found:
+            fed.train(fed.initial_models(), 2)
+    assert found.waits == 1, found.places
+
+
+@pytest.mark.parametrize("kind", ["random", "flipped", "scaled"])
+def test_adversaries_and_divergence_add_no_wait(device: devices.Device, kind: Any) -> None:
+    """Client 11's weights break in training; every client but it uploads what is false."""
+    with device.there():
+        settings = {"adversaries": Adversaries(0.8, kind), "on_divergence": "restore"}
+        honest, false = (devices.federation("kt_pfl", devices.GPU, dropout=True, **own) for own in ({}, settings))
+        false = toy.again(false, executor=toy.Diverging(11))
+        found = []
+        for fed in (honest, false):
+            models, batch = fed.initial_models(), fed.public_batch(1)
+            fed.logits(fed.train(models, 1), batch, 1)
+            with device.counted() as counts:
+                fed.logits(fed.train(models, 2), batch, 2)
+            found.append(counts.waits)
+    assert found == [3, 3] if not device.real else found[0] == found[1]
+    assert false.log.restored == {11}
 
 
 def test_waits_are_seen_in_both_directions(pretended: devices.Device) -> None:

@@ -314,6 +314,7 @@ def gpu() -> Iterator[Counts]:
         for name, value in CUDA.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
         stack.enter_context(mock.patch.object(torch, "Generator", Generator))
+        stack.enter_context(mock.patch.object(Tensor, "pin_memory", lambda tensor: tensor))
         stack.enter_context(
             mock.patch.object(optimizer, "_foreach_supported_types", [Tensor, torch.nn.Parameter, There])
         )

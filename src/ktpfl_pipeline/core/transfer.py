@@ -22,7 +22,7 @@ def on_host(params: Mapping[str, Tensor]) -> list[Tensor]:
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
     flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu()
-    parts = flat.split([tensor.numel() for tensor in tensors])
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
     return [part.view_as(tensor).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True)]
 
 

@@ -1,6 +1,6 @@
 """Descent on one client's data: batches in a named order, and the steps of a recipe."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -53,13 +53,13 @@ def descend(
 
 
 @torch.no_grad()
-def step(parameters: list[nn.Parameter], gradients: tuple[Tensor, ...], learning_rate: float) -> None:
+def step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], learning_rate: float) -> None:
     """Take one step of plain SGD, w ← w - η g, on parameters w in place: `torch.optim.SGD` to the bit.
 
     Without momentum there is no state to keep, and making the first `torch.optim` optimizer of a process imports
     torch's compiler: five seconds before the first step.
     """
-    torch._foreach_sub_(parameters, gradients, alpha=learning_rate)  # one launch for all of them
+    torch._foreach_sub_([*parameters], [*gradients], alpha=learning_rate)  # one launch for all of them
 
 
 def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.errors import InputError
@@ -89,8 +90,8 @@ class Executor(ABC):
         """
         start = time.perf_counter()
         outcomes = self.outcomes(setting, phase, operation, calls, progress)
-        flags = {n: flag for n in calls if (flag := outcomes[n].finite) is not None}
-        losses = {n: loss for n in calls if (loss := outcomes[n].loss) is not None}
+        flags: dict[Key, Tensor] = {n: finite for n in calls if (finite := outcomes[n].finite) is not None}
+        losses: dict[Key, Tensor] = {n: loss for n in calls if (loss := outcomes[n].loss) is not None}
         told = fetched([*flags.values(), *losses.values()])  # one wait for the device, for all of them
         if not told and setting.device.type == "cuda":
             torch.cuda.synchronize(setting.device)  # or its work would count as the time of what comes next
