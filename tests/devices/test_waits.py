@@ -25,7 +25,7 @@ MANY_STEPS = {  # 27 of local training in a round, and 25 of distillation: a wai
     ("name", "executor"),
     [
         *((name, "serial") for name in METHODS),
-        *((name, "stacked") for name in ("kt_pfl", "fedproto", "fml", "per_fedavg_hf", "apple")),
+        *((name, "stacked") for name in devices.STACKED),
     ],
 )
 def test_a_round_waits_at_most_five_times_a_client(device: devices.Device, name: str, executor: str) -> None:

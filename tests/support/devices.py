@@ -27,6 +27,8 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"dtype": "bfloat16"},
     "channels last": {"memory_format": "channels_last"},
 }
+STACKED = ("kt_pfl", "fedproto", "fml", "per_fedavg_hf", "apple")
+"""Methods each with operations of its own in a stack, or beside one."""
 EXECUTORS = {"serial": SerialExecutor, "stacked": lambda: StackedExecutor(3)}
 MODELS = {True: ("both", "mlp"), False: ("conv", "linear")}  # with dropout, and without
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
@@ -106,7 +108,7 @@ def federation(
 ) -> Federation:
     """Return a fresh toy federation that a method can use, of two architectures where it takes them."""
     architectures = MODELS[dropout] if name in ANY_ARCHITECTURES else MODELS[dropout][:1]
-    compute = Compute(device, **PRECISIONS[precision])
+    compute = Compute(device, **PRECISIONS.get(precision, {"dtype": precision}))
     own = {"compute": compute, "executor": EXECUTORS[executor](), "client_states": ClientStates(), **settings}
     return toy.again(_federation(architectures), **own)
 

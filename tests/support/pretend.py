@@ -280,6 +280,32 @@ class Chosen:
     def __exit__(self, *error: Any) -> None: ...
 
 
+def _save(content: Any, file: Any, *, save: Any = torch.save) -> None:
+    """Stand for `torch.save`: what is there is written as such."""
+    save(_each(content, lambda value: {DEVICE: value.here} if type(value) is There else value), file)
+
+
+def _load(file: Any, map_location: Any = None, *, load: Any = torch.load, **options: Any) -> Any:
+    """Stand for `torch.load`: tensors go to `map_location`, or to where they were."""
+    place = None if map_location is None else torch.device(map_location).type
+
+    def back(value: Any) -> Any:
+        if isinstance(value, dict) and [*value] == [DEVICE]:
+            return value[DEVICE] if place == "cpu" else There(value[DEVICE])
+        return There(value) if isinstance(value, Tensor) and place == DEVICE else value
+
+    return _each(load(file, map_location="cpu", **options), back)
+
+
+def _each(value: Any, change: Any) -> Any:
+    """Return a checkpoint with everything in it changed."""
+    if isinstance(value, dict) and [*value] != [DEVICE]:
+        return {key: _each(part, change) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_each(part, change) for part in value)
+    return change(value)
+
+
 def _seed(number: int) -> None:
     State.generator, State.seeded = torch.Generator("cpu").manual_seed(number).get_state(), True
 
@@ -313,7 +339,8 @@ def gpu() -> Iterator[Counts]:
     with ExitStack() as stack:
         for name, value in CUDA.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value))
-        stack.enter_context(mock.patch.object(torch, "Generator", Generator))
+        for name, value in {"Generator": Generator, "save": _save, "load": _load}.items():
+            stack.enter_context(mock.patch.object(torch, name, value))
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", lambda tensor: tensor))
         stack.enter_context(
             mock.patch.object(optimizer, "_foreach_supported_types", [Tensor, torch.nn.Parameter, There])

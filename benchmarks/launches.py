@@ -1,0 +1,139 @@
+"""Launches of a step by architecture, and waits of a round by method, before and after: counted on a pretended GPU.
+
+    python benchmarks/launches.py c15cb3b
+
+A launch is an operation that computes, as torch hands it to a device: one on many tensors (foreach) is one, views and
+allocations are none, and what a library makes of it is not seen. A wait is counted where the host needs a number from
+the device, or a copy that blocks goes there. Prints two tables in Markdown, of the given commit and of the working tree.
+Some three minutes.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "mlp", "cnn", "cnn_bn")
+
+
+def launches(architecture: str, stack: int = 1, **compute: Any) -> int:
+    """Return the launches of one step of local training of so many clients; the pretended GPU must be there."""
+    import pretend
+    import torch
+
+    from ktpfl_pipeline.core.dataset import LabelledDataset
+    from ktpfl_pipeline.core.executors.serial import SerialExecutor
+    from ktpfl_pipeline.core.executors.stacked import StackedExecutor
+    from ktpfl_pipeline.core.federation import Federation
+    from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining
+    from ktpfl_pipeline.models import build
+
+    def empty(name: str) -> torch.nn.Module:
+        """Return a model of zeros: drawing them would take longer than all else."""
+        with torch.device("meta"):
+            module = build(name, (3, 32, 32), 4)
+        module = module.to_empty(device="cpu")
+        for tensor in module.state_dict().values():
+            tensor.zero_()
+        return module
+
+    samples = LabelledDataset(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4))
+    fed = Federation(
+        clients=tuple(Client(n, architecture, samples, samples, samples) for n in range(stack)),
+        public=samples.inputs,
+        public_batch_size=1,
+        classes=4,
+        build=empty,
+        training=LocalTraining(epochs=1, batch_size=4),
+        compute=Compute(pretend.DEVICE, **compute),
+        executor=SerialExecutor() if stack == 1 else StackedExecutor(stack),
+    )
+    models, counted = fed.initial_models(), []
+    for batch_size in (4, 2):  # one step, and two
+        object.__setattr__(fed, "training", LocalTraining(epochs=1, batch_size=batch_size))
+        with pretend.recorded() as seen:
+            fed.train(models, 1)
+        counted.append(seen.launches)
+    return counted[1] - counted[0]
+
+
+def waits(name: str) -> int:
+    """Return the waits of a method's second round with five clients, evaluation apart."""
+    import devices
+    import pretend
+
+    fed, method = devices.federation(name, devices.GPU, dropout=True), devices.method_of(name)
+    cohort = [client.id for client in fed.clients]
+    state, _ = method.round(method.init(fed), cohort, 1, fed)
+    with pretend.recorded() as seen:
+        method.round(state, cohort, 2, fed)
+    return seen.waits
+
+
+def counted() -> dict[str, dict[str, list[Any]]]:
+    """Return both tables' numbers for the source that is imported."""
+    import pretend
+    import torch
+
+    from ktpfl_pipeline.methods import METHODS
+
+    torch.set_num_threads(1)
+    with pretend.gpu():
+        steps = {
+            name: [
+                launches(name),
+                launches(name, dtype="bfloat16", memory_format="channels_last"),
+                launches(name, stack=5) / 5,
+            ]
+            for name in ARCHITECTURES
+        }
+    found: dict[str, list[Any]] = {}
+    for name in METHODS:
+        try:
+            with pretend.gpu():
+                found[name] = [waits(name)]
+        except RuntimeError as error:
+            found[name] = [f"ends: {str(error).partition(':')[0]}"]
+    return {"steps": steps, "waits": found}
+
+
+def at(tree: Path) -> dict[str, Any]:
+    """Return `counted` with the source of `tree` and the pretended GPU of the working tree."""
+    paths = [str(tree / "src"), str(ROOT / "tests" / "support"), str(ROOT / "benchmarks")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, __file__, "--here"]
+    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def main() -> None:
+    """Count at the commit and here, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", nargs="?", default="HEAD", help="what the working tree is compared with")
+    parser.add_argument("--here", action="store_true", help="print the numbers of the imported source")
+    given = parser.parse_args()
+    if given.here:
+        print(json.dumps(counted()))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", f"{folder}/earlier", given.commit], check=True)
+        try:
+            before, after = at(Path(folder) / "earlier"), at(ROOT)
+        finally:
+            subprocess.run([*git, "remove", "--force", f"{folder}/earlier"], check=True)
+    print("| launches a step | float32 | bfloat16, channels last | stacked by five, per client |\n|---|---|---|---|")
+    for name, then in before["steps"].items():
+        now = after["steps"][name]
+        print(f"| {name} |", " | ".join(f"{a:g} → {b:g}" for a, b in zip(then, now, strict=True)), "|")
+    print("\n| waits a round, of five clients | before | after |\n|---|---|---|")
+    for name, (number,) in after["waits"].items():
+        print(f"| {name} | {before['waits'].get(name, ['-'])[0]} | {number} |")
+
+
+if __name__ == "__main__":
+    main()
