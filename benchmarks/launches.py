@@ -4,7 +4,7 @@
 
 A launch is an operation that computes, as torch hands it to a device: one on many tensors (foreach) is one, views and
 allocations are none, and what a library makes of it is not seen. A wait is counted where the host needs a number from
-the device, or a copy that blocks goes there. Prints two tables in Markdown, of the given commit and of the working tree.
+the device, or a copy that blocks goes there. Prints two tables in Markdown, of the commit and of the working tree.
 Some three minutes.
 """
 
