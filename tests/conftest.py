@@ -1,10 +1,12 @@
 """What every test shares."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 pytest_plugins = ["finished_runs"]
+gc.disable()  # until all is imported and collected: looking for garbage among it took a quarter of the whole time
 
 LONGEST = [
     "test_cluster.py",
@@ -24,6 +26,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Hand out the longest files first: while the last one is done, the other process has nothing to do."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but no more among what was there before the first test."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let what is left end as usual."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -48,8 +48,8 @@ def test_a_model_up_and_a_model_down(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_test_images_are_for_the_evaluation_alone(name: str) -> None:
     """Others there change neither a state nor a personal model; others to train on change both."""
-    fed, method = toy.alike("both", 3), create(name)
-    everyone, found = EVERYONE[:3], {}
+    fed, method = toy.alike("both", 2), create(name)
+    everyone, found = EVERYONE[:2], {}
     for split in ("none", "test", "train"):
         clients = tuple(
             replace(client, **({} if split == "none" else {split: toy.samples(len(getattr(client, split)), seed=99)}))

@@ -15,6 +15,7 @@ from ktpfl_pipeline.tracking import PARENT
 
 NAME = "sweep_rho"
 VALUES = [0.1, 0.7]  # of conf/test, with two seeds
+ONE_SEED: dict[str, Any] = {"hetero_digits": {"seeds": [0], "theorem_samples": 0}}
 
 
 def checkpoints(project: Project, name: str = NAME) -> dict[str, tuple[int, int]]:
@@ -127,7 +128,7 @@ class TestPublicSource:
         return untracked
 
     def test_each_source_has_its_row(self, project: Project) -> None:
-        project.run(self.NAME, experiment=self.NAME, values=["npz:noise.npz", "open_part"])
+        project.run(self.NAME, experiment=self.NAME, others=ONE_SEED, values=["npz:noise.npz", "open_part"])
         rows = table(project, self.NAME)
         assert [(row["method"], row["public.source"]) for row in rows] == [
             *(("kt_pfl", "npz:noise.npz"), ("kt_pfl", "open_part")),
@@ -151,7 +152,7 @@ class TestPublicSource:
 def test_adversaries(untracked: Project) -> None:
     """The honest clients' matrix says what weight the adversaries have, and so does the table."""
     name = "sweep_adversaries_digits"
-    untracked.run(name, experiment=name, values=[0.2], methods=["kt_pfl", "fedmd"])
+    untracked.run(name, experiment=name, others=ONE_SEED, values=[0.2], methods=["kt_pfl", "fedmd"])
     rows = table(untracked, name)
     assert [(row["method"], row["adversaries.share"]) for row in rows] == [("kt_pfl", "0.2"), ("fedmd", "0.2")]
     assert 0 < float(rows[0]["trust"]) <= 5  # of five clients one has all: 5/N

@@ -70,11 +70,12 @@ class Project:
         experiment: str = EXPERIMENT,
         only_missing: bool = False,
         namespaces: list[str] | None = None,
+        others: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """Do `kedro run --env=test` with these settings of the experiment, in this process."""
+        """Do `kedro run --env=test` with these settings of the experiment, and of others, in this process."""
         configure_project("ktpfl_pipeline")
-        parameters = {experiment: settings} if settings else {}
+        parameters = {**(others or {}), **({experiment: settings} if settings else {})}
         with (
             blank_figures(),
             contextlib.chdir(self.folder),
