@@ -29,9 +29,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but no more among what was there before the first test."""
+    """Look for garbage again, but no more among what was there before the first test, and less often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     gc.enable()
 
 
