@@ -14,10 +14,10 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare viz ui docs test check lint types layers lock clean
+.PHONY: help setup run compare viz ui docs test check lint types layers gpu-check lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## make .venv with the locked packages
 
@@ -88,6 +88,9 @@ types: $(READY)
 
 layers: $(READY)
 	@$(BIN)/lint-imports
+
+gpu-check: $(READY)  ## on a GPU, ten minutes: right, and how fast? Writes gpu_report.md; ends with 2 where there is none
+	@$(BIN)/python benchmarks/gpu_check.py
 
 lock: $(READY)  ## renew requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock

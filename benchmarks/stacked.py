@@ -34,7 +34,7 @@ def samples(number: int, channels: int, seed: int) -> LabelledDataset:
     return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
-def federation(architecture: str, images: int, dtype: Any, memory_format: Any, executor: SerialExecutor) -> Federation:
+def federation(architecture: str, images: int, compute: Compute, executor: SerialExecutor) -> Federation:
     """Return the workload."""
     channels = 1 if architecture == "mcmahan_cnn" else 3
     nothing = samples(0, channels, 0)
@@ -45,7 +45,7 @@ def federation(architecture: str, images: int, dtype: Any, memory_format: Any, e
         classes=CLASSES,
         build=partial(build, shape=(channels, 28, 28), classes=CLASSES),
         training=LocalTraining(epochs=1, batch_size=BATCH, learning_rate=0.01),
-        compute=Compute("auto", dtype=dtype, memory_format=memory_format),
+        compute=compute,
         executor=executor,
     )
 
@@ -56,12 +56,13 @@ def seconds(fed: Federation) -> float:
     return measure.seconds_of(lambda: fed.train(models, 1))
 
 
-def compare(architecture: str, images: int, dtype: str, memory_format: str, repetitions: int) -> str:
+def compare(architecture: str, images: int, dtype: Any, memory_format: Any, repetitions: int) -> str:
     """Return a row of the table."""
+    compute = Compute(dtype=dtype, memory_format=memory_format)
     ways = (SerialExecutor, partial(StackedExecutor, CLIENTS))
     for way in ways:
-        seconds(federation(architecture, 16, dtype, memory_format, way()))  # what is loaded once
-    feds = [federation(architecture, images, dtype, memory_format, way()) for way in ways]
+        seconds(federation(architecture, 16, compute, way()))  # what is loaded once
+    feds = [federation(architecture, images, compute, way()) for way in ways]
     if feds[0].device.type == "cuda":
         for fed in feds:
             seconds(fed)  # images on the device, kernels loaded for these sizes

@@ -1,0 +1,58 @@
+"""The check for whoever has a GPU, as far as a machine without one can run it."""
+
+import time
+from pathlib import Path
+
+import gpu_check
+import pytest
+import torch
+
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+
+
+@pytest.fixture
+def two_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "WAYS", (gpu_check.WAYS[0], gpu_check.Way("bfloat16", {"dtype": "bfloat16"})))
+    monkeypatch.setattr(gpu_check, "TOGETHER", gpu_check.Way("one", {}, SerialExecutor))
+
+
+def test_without_a_gpu_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu_check.main(["--output", str(tmp_path / "report.md")]) == 2
+    assert "finds no GPU on this machine, so nothing was checked: run make gpu-check where" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("two_ways")
+def test_a_report_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.node", lambda: "a-host")
+    assert gpu_check.main(["--device", "cpu", "--quick", "--output", str(tmp_path / "report.md")]) == 0
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| float", "| bfloat", "| lenet"))]
+    assert [row[0].strip("| ") for row in rows] == ["float32", "bfloat16", "lenet", "lenet"]
+    assert rows[0][2:] == ["0.0 points", "0.0e+00 |"]  # the CPU beside itself
+    assert rows[1][3] != "0.0e+00 |"
+    assert rows[2][3] == "1.00"
+    assert "a-host" not in text
+    assert str(Path.home()) not in text
+
+
+@pytest.mark.usefixtures("two_ways")
+def test_nothing_is_begun_after_the_time() -> None:
+    rows = list(gpu_check.speeds("cpu", quick=True, end=time.monotonic() - 1))
+    assert [row.split(" | ")[2] for row in rows] == ["not begun within the time"] * 2
+
+
+def test_what_fails_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "ways", lambda device: [gpu_check.Way("odd", {"dtype": "tf32"})])
+    (row,) = gpu_check.speeds("cpu", quick=True, end=time.monotonic() + 60)
+    assert row.startswith("| lenet | odd | InputError: compute.dtype is tf32, a precision of products on a GPU")
+
+
+def test_a_cpu_has_neither_tf32_nor_graphs() -> None:
+    names = [way.name for way in gpu_check.ways("cpu")]
+    assert "bfloat16, channels last" in names
+    assert not [name for name in names if "tf32" in name or "graphs" in name]
+    assert len(gpu_check.ways("cuda")) == len(gpu_check.WAYS)
