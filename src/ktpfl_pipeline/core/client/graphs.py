@@ -72,7 +72,7 @@ class Graph:
             RuntimeError: if something in it cannot be captured.
         """
         self._tensors = tuple(tensor.clone() for tensor in tensors)
-        self._graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        self._graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with kept(objective.modules(), tensors[0].device):
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
