@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pretend
 import pytest
 import torch
 from torch import Tensor
@@ -17,9 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ktpfl_pipeline.core.client import graphs
-
-ATEN = torch.ops.aten
-WAITING = (ATEN._local_scalar_dense.default, ATEN.nonzero.default, ATEN.equal.default, ATEN.masked_select.default)
 
 
 class Stream:
@@ -46,13 +44,7 @@ def on(stream: Stream) -> Iterator[None]:
 
 
 class CUDAGraph:
-    """Stands for torch's: operations with their arguments and results, in their order.
-
-    Attributes:
-        replays: how often any was replayed.
-    """
-
-    replays = 0
+    """Stands for torch's: operations with their arguments and results, in their order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, Any, Any, Any]] = []
@@ -73,15 +65,15 @@ class CUDAGraph:
 
     @torch.no_grad()
     def replay(self) -> None:
-        """Compute everything anew, where it was."""
-        CUDAGraph.replays += 1
-        for other in self.pool:
-            if other is not self:
-                other.lose()
-        with torch._C._AutoDispatchBelowAutograd():
+        """Compute everything anew, where it was: one launch."""
+        pretend.State.counts.launches += 1
+        with pretend.recorded(), torch._C._AutoDispatchBelowAutograd():
+            for other in self.pool:
+                if other is not self:
+                    other.lose()
             for func, args, kwargs, found in self.calls:
                 for old, new in zip(tensors_of(found), tensors_of(func(*args, **kwargs)), strict=True):
-                    if old.data_ptr() != new.data_ptr():
+                    if address(old) != address(new):
                         old.copy_(new)
 
 
@@ -91,23 +83,24 @@ class Capture(TorchDispatchMode):
     def __init__(self, graph: CUDAGraph, pool: list[CUDAGraph]) -> None:
         super().__init__()
         self.graph, self.written = graph, []
+        self.devices = [torch.device("cuda")] if graphs.DEVICE == "cuda" else []  # else the CPU stands for one
         graph.pool = pool
         if not Stream.warm:
             raise RuntimeError("captured without a warm-up on a side stream")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in WAITING:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         silent = "batch_norm" in func._schema.name and "backward" not in func._schema.name  # about what it writes
         for value, argument in zip(args, func._schema.arguments, strict=False):
             if silent or (argument.alias_info is not None and argument.alias_info.is_write):
                 self.written += [(tensor, tensor.clone()) for tensor in tensors_of(value)]
-        drawn = torch.Tag.nondeterministic_seeded in func.tags and tensors_of(args)
-        with torch.random.fork_rng([], enabled=bool(drawn)):
+        known = pretend.kind(func)
+        by_host = known.draws and not tensors_of(args)  # no graph has it
+        with pretend.recorded() as counts, torch.random.fork_rng([*self.devices], enabled=known.draws and not by_host):
             found = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags and not drawn:
-            return found  # of the host: no graph has it
-        self.graph.calls.append((func, args, kwargs or {}, found))
+        if counts.waits or (known.waits and not self.devices):
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        if not by_host:
+            self.graph.calls.append((func, args, kwargs or {}, found))
         return found
 
     def __exit__(self, *error: Any) -> None:
@@ -123,6 +116,10 @@ class Capture(TorchDispatchMode):
 
 def tensors_of(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def address(tensor: Tensor) -> int:
+    return getattr(tensor, "here", tensor).data_ptr()  # type: ignore[no-any-return]
 
 
 def stand_in(patch: pytest.MonkeyPatch, device: str = "cpu") -> None:

@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.client.joint import projector_name
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
@@ -125,7 +125,7 @@ def train_client(space: Workspace, n: int, params: Params, head: Params, t: int)
     """
     setting, own = space.setting, PrivateSamples(space, n, t, n)
     module, common = space.module(n, params).train(), space.linear(head)
-    loss = Objective(nested, (space, module, common, setting.training.label_smoothing), own.read)
+    loss = Objective(nested, (space.numbers, module, common, setting.training.label_smoothing), own.read)
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         both, shuffle = nn.ModuleList([module, common]), setting.stream("private shuffle", t, n)
         value = descend(space, both, loss, len(own), setting.training_of(n), t, shuffle)
@@ -133,9 +133,9 @@ def train_client(space: Workspace, n: int, params: Params, head: Params, t: int)
 
 
 def nested(
-    space: Workspace, module: nn.Module, common: nn.Linear, smoothing: float, inputs: Tensor, labels: Tensor
+    numbers: Numbers, module: nn.Module, common: nn.Linear, smoothing: float, inputs: Tensor, labels: Tensor
 ) -> Tensor:
     """Return the sum of both heads' cross-entropies on raw inputs, (b, ...), with labels, (b,)."""
     with features(module, head_of(module)[1].in_features) as seen:
-        fine = cross_entropy(space, module, smoothing, inputs, labels)
+        fine = cross_entropy(numbers, module, smoothing, inputs, labels)
     return fine + F.cross_entropy(common(seen.pop()[:, : common.in_features]), labels, label_smoothing=smoothing)

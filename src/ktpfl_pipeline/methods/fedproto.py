@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -144,14 +144,14 @@ def train_client(
         labels = own.labels[batch]
         return *own.read(batch), targets[labels], counted[labels]
 
-    loss = Objective(drawn, (space, module, setting.training.label_smoothing, weight), read)
+    loss = Objective(drawn, (space.numbers, module, setting.training.label_smoothing, weight), read)
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         value = descend(space, module, loss, len(own), recipe, t, setting.stream("private shuffle", t, n))
     return Outcome(params_of(module), value)
 
 
 def drawn(
-    space: Workspace,
+    numbers: Numbers,
     module: nn.Module,
     smoothing: float,
     weight: float,
@@ -162,6 +162,6 @@ def drawn(
 ) -> Tensor:
     """Return the loss of `train_client`, with each sample's prototype, (b, F), and whether there is one, (b,)."""
     with features(module, targets.shape[1]) as seen:
-        fit = cross_entropy(space, module, smoothing, inputs, labels)
+        fit = cross_entropy(numbers, module, smoothing, inputs, labels)
     error = (seen.pop() - targets).square().mean(dim=1)  # (b,)
     return fit + weight * (error * counted).mean()

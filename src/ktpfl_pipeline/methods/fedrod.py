@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
@@ -94,7 +94,7 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
     def read(batch: Tensor) -> Tensors:
         return prior, *samples.read(batch)
 
-    loss = Objective(balanced, (space, module, own, setting.training.label_smoothing), read)
+    loss = Objective(balanced, (space.numbers, module, own, setting.training.label_smoothing), read)
     with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         both, shuffle = nn.ModuleList([module, own]), setting.stream("private shuffle", t, n)
         value = descend(space, both, loss, len(samples), setting.training_of(n), t, shuffle)
@@ -103,12 +103,18 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
 
 
 def balanced(
-    space: Workspace, module: nn.Module, own: nn.Linear, smoothing: float, prior: Tensor, inputs: Tensor, labels: Tensor
+    numbers: Numbers,
+    module: nn.Module,
+    own: nn.Linear,
+    smoothing: float,
+    prior: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
 ) -> Tensor:
     """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,)."""
     seen: list[Tensor] = []
     with head_of(module)[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
-        generic = module(space.numbers(inputs))
-    personal = generic.detach() + own(seen.pop().detach().to(space.dtype))
+        generic = module(numbers(inputs))
+    personal = generic.detach() + own(seen.pop().detach().to(numbers.dtype))
     error = partial(F.cross_entropy, label_smoothing=smoothing)
     return error(generic + prior, labels) + error(personal, labels)

@@ -1,11 +1,14 @@
 """CUDA graphs on a stand-in that records and replays: eager training to the bit, and a line where it stays eager."""
 
+import gc
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import devices
 import pytest
 import recorded
 import torch
@@ -13,7 +16,7 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client import graphs
+from ktpfl_pipeline.core.client import graphs, operations
 from ktpfl_pipeline.core.client.graphs import Graph, Graphs, Objective
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Schedule
@@ -43,8 +46,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(fed: Federation, method: str = "kt_pfl", rounds: int = 2) -> tuple[Any, Any]:
     """Return the records without their seconds, and the state, of a run with some clients in each round."""
-    made = create(method, {"common": "both"} if method in ("fml", "fedkd", "fedmrl") else {})
-    found = engine.run(made, fed, Schedule(rounds, participation=0.6, evaluate_every=rounds))
+    found = engine.run(create(method), fed, Schedule(rounds, participation=0.6, evaluate_every=rounds))
     return [replace(record, seconds={}) for record in found.history], found.state
 
 
@@ -54,6 +56,20 @@ def graphed(fed: Federation) -> Federation:
 
 def graphs_of(fed: Federation) -> Graphs:
     return fed.executor.workspace(fed).graphs  # type: ignore[attr-defined, no-any-return]
+
+
+def test_graphs_go_with_their_workspace() -> None:
+    """Nothing in them holds it: their memory is free when it is."""
+    space = Workspace(graphed(toy.alike("both")))
+    operations.train(space, 3, space.setting.initial_models()[3], 1)
+    assert len(space.graphs) == 1
+    found = weakref.ref(space)
+    gc.disable()
+    try:
+        del space
+        assert found() is None
+    finally:
+        gc.enable()
 
 
 def taken(fed: Federation) -> dict[str, int]:
@@ -88,9 +104,9 @@ def test_steps_are_free_to_change(recipe: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(method: str) -> None:
-    fed = toy.federation_for(create(method, {"common": "both"} if method in ("fml", "fedkd", "fedmrl") else {}))
+    fed = devices.federation(method, dropout=True)
     other = graphed(fed)
-    assert toy.same(run(other, method, 1), run(fed, method, 1))
+    assert toy.same(devices.rounds(method, other), devices.rounds(method, fed))
     eager = {name for name, how in graphs_of(other).taken if how == "eager"}
     assert eager - SERVER == EAGER.get(method, set())
     assert ("replayed" in taken(other)) == (method not in EAGER)

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import Params, params_of
 
@@ -102,7 +102,7 @@ def train_wearing(
     def read(batch: Tensor) -> Tensors:
         return own.read(batch) if generate is None else (*own.read(batch), *generate(len(batch)))
 
-    loss = Objective(worn, (space, module, common, setting.training.label_smoothing, weight), read)
+    loss = Objective(worn, (space.numbers, module, common, setting.training.label_smoothing, weight), read)
     with wearing(module, common), rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
         value = descend(
             space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)
@@ -112,7 +112,7 @@ def train_wearing(
 
 
 def worn(
-    space: Workspace,
+    numbers: Numbers,
     module: nn.Module,
     common: nn.Linear,
     smoothing: float,
@@ -122,7 +122,7 @@ def worn(
     *generated: Tensor,
 ) -> Tensor:
     """Return the loss of `train_wearing`: the model's, and the common head's of generated features and classes."""
-    fit = cross_entropy(space, module, smoothing, inputs, labels)
+    fit = cross_entropy(numbers, module, smoothing, inputs, labels)
     if not generated:
         return fit
     features, classes = generated

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.measures import measures
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.transfer import sent
@@ -41,15 +41,15 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     def read(batch: Tensor) -> Tensors:
         return inputs[batch], target[batch]
 
-    loss = Objective(fit, (space, module, settings.temperature), read)
+    loss = Objective(fit, (space.numbers, module, settings.temperature), read)
     with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):
         value = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
 
 
-def fit(space: Workspace, module: nn.Module, temperature: float, inputs: Tensor, teacher: Tensor) -> Tensor:
+def fit(numbers: Numbers, module: nn.Module, temperature: float, inputs: Tensor, teacher: Tensor) -> Tensor:
     """Return the distillation loss of a module on raw inputs, (b, ...), toward a teacher, (b, K)."""
-    return distillation_loss(module(space.numbers(inputs)), teacher, temperature)
+    return distillation_loss(module(numbers(inputs)), teacher, temperature)
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import augmentation, rng
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 
 
 class PrivateSamples:
@@ -57,9 +57,9 @@ class PrivateSamples:
 
     def objective(self, module: nn.Module) -> Objective:
         """Return the mean cross-entropy of a module, as a graph can hold it: that of `inputs` and `loss`."""
-        return Objective(cross_entropy, (self._space, module, self._recipe.label_smoothing), self.read)
+        return Objective(cross_entropy, (self._space.numbers, module, self._recipe.label_smoothing), self.read)
 
 
-def cross_entropy(space: Workspace, module: nn.Module, smoothing: float, inputs: Tensor, labels: Tensor) -> Tensor:
+def cross_entropy(numbers: Numbers, module: nn.Module, smoothing: float, inputs: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy of a module on raw inputs, (b, ...), with smoothed labels, (b,)."""
-    return F.cross_entropy(module(space.numbers(inputs)), labels, label_smoothing=smoothing)
+    return F.cross_entropy(module(numbers(inputs)), labels, label_smoothing=smoothing)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ class Workspace:
     """What one process keeps between calls: its device, one module per architecture, the inputs on the device.
 
     Attributes:
+        numbers: what a model takes of raw inputs.
         graphs: what takes the gradients of batches.
         optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
             starts with none. See `optimizers.Remembering`.
@@ -39,6 +41,7 @@ class Workspace:
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
         self.format = FORMATS[setting.compute.memory_format]
+        self.numbers = Numbers(self.dtype, self.format)
         self.graphs = Graphs(setting.compute.graphs, self.device)
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}
@@ -121,11 +124,21 @@ class Workspace:
             self._public = sent(self.setting.public, self.device)
         return self._public[sent(batch, self.device)]
 
-    def numbers(self, inputs: Tensor) -> Tensor:
-        """Return inputs as a model takes them: uint8 images as numbers from -1 to 1, features as they are.
 
-        It is the one preprocessing, of private and public inputs alike; features were standardised with the data.
-        """
+@dataclass(frozen=True)
+class Numbers:
+    """The one preprocessing, of private and public inputs alike; features were standardised with the data.
+
+    Attributes:
+        dtype: of the numbers.
+        format: in which images lie in memory.
+    """
+
+    dtype: torch.dtype
+    format: torch.memory_format
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return inputs as a model takes them: uint8 images as numbers from -1 to 1, features as they are."""
         if inputs.dtype != torch.uint8:
             return inputs.to(self.dtype)
         return inputs.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
