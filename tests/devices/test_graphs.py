@@ -1,10 +1,11 @@
-"""CUDA graphs on a device: a run by graphs equals an eager one on the CPU, and a step of them is a dozen launches."""
+"""CUDA graphs on a device: a run by graphs equals an eager one on the CPU, and a step of them is ten launches."""
 
 from dataclasses import replace
 
 import devices
 import pytest
 import recorded
+import toy
 
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -36,19 +37,14 @@ def test_a_run_by_graphs_equals_an_eager_one(
     device.check_equal(found, expected, precision)
 
 
-@pytest.mark.parametrize("architecture", ["both", "mlp"])
-def test_a_step_is_a_dozen_launches(
-    pretended: devices.Device, architecture: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the depth: read a batch, copy it, replay, step, add up; the first step of a training captures."""
-    counts = []
+def test_a_step_is_ten_launches(pretended: devices.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the depth: read a batch, copy it, replay, add up, step; the first step of a training captures."""
+    found, n = [], toy.IDS[0]  # with two batches that are full
     with pretended.there():
         space = graphed("kt_pfl", monkeypatch, pretended)
-        params = space.setting.initial_prototypes()[architecture]
-        n = next(client.id for client in space.setting.clients if client.architecture == architecture)
+        params = space.setting.initial_models()[n]
         for epochs in (1, 1, 2):
-            with pretended.counted() as found:
+            with pretended.counted() as counts:
                 operations.train(space, n, params, 1, epochs)
-            counts.append(found.launches)
-    steps = len(space.split(n, "train")) // 8
-    assert counts[2] - counts[1] <= 12 * steps
+            found.append(counts.launches - counts.operations["sub_"])  # of the step
+    assert found[2] - found[1] <= 2 * 10
