@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pretend
 import pytest
 import torch
 import toy
@@ -65,3 +66,19 @@ def test_a_gradient_stays_behind(memory: SharedMemory) -> None:
     """A parameter goes by pickle; what was computed of it is a number here."""
     layer = nn.Linear(2, 2)
     assert not memory.load(memory.dump(layer(torch.ones(1, 2))), copy=True).requires_grad
+
+
+def test_tensors_of_a_gpu_cross_in_one_transfer_each_way(memory: SharedMemory) -> None:
+    """They go from there to there, those of the CPU from here to here, in one message."""
+    values = {"a": torch.arange(6.0).reshape(2, 3).T, "b": torch.tensor(7), "c": torch.ones(5, dtype=torch.bool)}
+    with pretend.gpu() as found:
+        sent = {name: value.to(pretend.DEVICE) for name, value in values.items()}
+        found.reads = found.copies = 0
+        rest = memory.dump({"there": sent, "here": values})
+        assert (found.reads, found.copies) == (1, 0)
+        got = memory.load(rest, copy=True, device=torch.device(pretend.DEVICE))
+        assert (found.reads, found.copies) == (1, 1)
+        memory.dump(torch.zeros(500))
+        assert all(value.device.type == pretend.DEVICE for value in got["there"].values())
+        assert toy.same({name: value.cpu() for name, value in got["there"].items()}, values)
+    assert toy.same(got["here"], values)
