@@ -12,6 +12,8 @@ import toy
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.setting import Compute, Distillation
+from ktpfl_pipeline.core.transfer import on_host
+from ktpfl_pipeline.core.weights import average, mix
 from ktpfl_pipeline.methods import METHODS
 
 PER_CLIENT = 5
@@ -91,6 +93,41 @@ def test_adversaries_and_divergence_add_no_wait(device: devices.Device, kind: An
             found.append(counts.waits)
     assert found == [3, 3] if not device.real else found[0] == found[1]
     assert false.log.restored == {11}
+
+
+def test_what_the_server_does_waits_for_nothing(device: devices.Device) -> None:
+    """Mixing by weights of the host, initial models, who is whose row; a model comes to the host in one wait."""
+    with device.there():
+        fed = devices.federation("fedavg", devices.GPU, dropout=True)
+        models = list(fed.train(fed.initial_models(), 1).values())
+        with device.counted() as found:
+            average(models, fed.data_weights(list(fed.by_id)))
+            mixed = mix(models, torch.eye(5, dtype=torch.float64).flip(0))
+            fed.common_models(), fed.positions(list(fed.by_id))
+        assert found.waits == 0, found.places
+        assert all(torch.equal(tensor, models[4][name]) for name, tensor in mixed[0].items())
+        with device.counted() as found:
+            for tensor, here in zip(models[0].values(), on_host(models[0]), strict=True):
+                assert here.device.type == "cpu"
+                assert here.dtype == tensor.dtype
+        assert found.reads == 1
+
+
+def test_samples_that_do_not_fit_go_there_client_by_client(
+    pretended: devices.Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained = []
+    with pretended.there():
+        for free in (2**30, 1000):
+            monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_, free=free: (free, 2**34))
+            fed = devices.federation("fedavg", devices.GPU, dropout=True)
+            trained.append(fed.train(fed.initial_models(), 1))
+            space = fed.executor.workspace(fed)
+            assert (space.split(7, "train") is space.split(7, "train")) == (free == 2**30)
+        assert toy.same(devices.plain(trained[0]), devices.plain(trained[1]))
+    assert caplog.messages == [
+        "The clients' samples take 0.0 GB and 0.0 GB are free on cuda: they go there client by client."
+    ]
 
 
 def test_waits_are_seen_in_both_directions(pretended: devices.Device) -> None:

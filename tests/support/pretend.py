@@ -327,7 +327,11 @@ CUDA = {
     **{"is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "device": Chosen},
     **{"_lazy_init": lambda: None, "is_bf16_supported": lambda *_: True, "manual_seed": _seed},
     **{"get_rng_state": _state, "set_rng_state": _restore, "synchronize": _synchronize},
-    **{"get_device_name": lambda *_: "Pretended GPU", "get_device_capability": lambda *_: (9, 0)},
+    **{
+        "mem_get_info": lambda *_: (2**33, 2**34),
+        "get_device_name": lambda *_: "Pretended GPU",
+        "get_device_capability": lambda *_: (9, 0),
+    },
 }
 
 

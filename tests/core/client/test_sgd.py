@@ -33,3 +33,14 @@ class TestBatches:
         one, other = (torch.cat(sgd.batches(50, 8, shuffle)).tolist() for _ in range(2))
         assert one != other
         assert one != list(range(50))
+
+
+def test_a_step_of_all_tensors_together_is_that_of_one_after_another_to_the_bit() -> None:
+    """Numbers without a shape, none at all, and a gradient in channels last too."""
+    shapes = [(4, 2, 3, 3), (4,), (7, 36), (), (0, 2)]
+    stream = torch.Generator().manual_seed(0)
+    weights, slopes = ([torch.randn(shape, generator=stream) for shape in shapes] for _ in range(2))
+    slopes[0] = slopes[0].contiguous(memory_format=torch.channels_last)
+    expected = [weight.clone().sub_(slope, alpha=0.037) for weight, slope in zip(weights, slopes, strict=True)]
+    sgd.step(weights, slopes, 0.037)
+    assert all(torch.equal(weight, other) for weight, other in zip(weights, expected, strict=True))

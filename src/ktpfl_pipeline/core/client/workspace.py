@@ -1,8 +1,10 @@
 """What one process keeps between client operations."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,6 +21,9 @@ from ktpfl_pipeline.core.weights import Params
 
 OWN = ""
 """In the place of an architecture: the client's own."""
+RESIDENT = 0.5
+"""Of the memory that is free when a process begins, what clients' samples may take of a GPU for good."""
+logger = logging.getLogger(__name__)
 JOINED = " with "
 """In a joint module's role, before the common architecture."""
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -111,12 +116,29 @@ class Workspace:
         return self.setting.compute.dtype == "bfloat16"
 
     def split(self, n: int, name: Split) -> LabelledDataset:
-        """Return one split of client n, on the device."""
-        if (n, name) not in self._splits:
-            samples: LabelledDataset = getattr(self.setting.by_id[n], name)
-            inputs, labels = sent(samples.inputs, self.device), sent(samples.labels, self.device)
-            self._splits[n, name] = LabelledDataset(inputs, labels)
-        return self._splits[n, name]
+        """Return one split of client n, on the device: there it stays, or goes anew each time; see `resident`."""
+        if (n, name) in self._splits:
+            return self._splits[n, name]
+        samples: LabelledDataset = getattr(self.setting.by_id[n], name)
+        there = LabelledDataset(sent(samples.inputs, self.device), sent(samples.labels, self.device))
+        if self.resident:
+            self._splits[n, name] = there
+        return there
+
+    @cached_property
+    def resident(self) -> bool:
+        """Whether the clients' samples stay on the device: where all of them take a small enough part of a GPU."""
+        if self.device.type != "cuda":
+            return True
+        splits = [part for client in self.setting.clients for part in (client.train, client.validation, client.test)]
+        size = sum(part.inputs.nbytes + part.labels.nbytes for part in splits)
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if size > RESIDENT * free:
+            logger.warning(
+                "The clients' samples take %.1f GB and %.1f GB are free on %s: they go there client by client.",
+                *(size / 1e9, free / 1e9, self.device),
+            )
+        return size <= RESIDENT * free
 
     def public(self, batch: Tensor) -> Tensor:
         """Return the public inputs at `batch`, (B, ...), on the device."""
