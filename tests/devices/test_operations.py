@@ -6,14 +6,14 @@ import torch
 from launches import launches
 
 BUDGET: dict[str, tuple[float, ...]] = {  # launches a step of local training; and for each client in a stack of five
-    "mlp": (19, 6.8),
-    "cnn": (26, 9.0),
-    "cnn_bn": (26, 11.8),
-    "mcmahan_cnn": (32, 10.4),
-    "lenet": (38, 11.8),
-    "alexnet": (56,),
-    "resnet18": (106,),
-    "shufflenet_v2": (266,),
+    "mlp": (22, 9.6),
+    "cnn": (29, 12.2),
+    "cnn_bn": (35, 16.6),
+    "mcmahan_cnn": (35, 14.0),
+    "lenet": (41, 15.8),
+    "alexnet": (59,),
+    "resnet18": (169,),
+    "shufflenet_v2": (437,),
 }
 SEEN = {  # in products: the dtype of what is multiplied, and whether TF32 may be used
     "float32": (torch.float32, False),

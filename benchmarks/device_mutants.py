@@ -1,0 +1,179 @@
+"""Whether the tests on the pretended GPU notice what would go wrong on a real one, by mutants of the source.
+
+    python benchmarks/device_mutants.py
+
+Each of `MUTANTS`, one place changed, is put into a copy of the source, and its part of `tests/devices` must fail there. Prints a table in
+Markdown with the test that failed, and ends with 1 if any mutant lives. Some five minutes.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CLIENT = "core/client"
+PRODUCTS = "test_operations.py -k products_are"
+DRAWS = "test_operations.py -k draws_there"
+BUDGET = "test_operations.py::test_a_step_launches_no_more_than_its_budget[mlp]"
+STEPS = "test_waits.py::test_a_round_waits_at_most_five_times_a_client[kt_pfl-"
+PHASES = "test_waits.py -k test_a_phase_waits"
+CHECKPOINTS = "test_runs.py -k checkpoint"
+
+MUTANTS = [
+    (
+        "an index left on the CPU",
+        f"{CLIENT}/workspace.py",
+        "_public[sent(batch, self.device)]",
+        "_public[batch]",
+        PHASES,
+    ),
+    (
+        "labels left on the CPU",
+        f"{CLIENT}/workspace.py",
+        "sent(samples.labels, self.device)",
+        "samples.labels",
+        PHASES,
+    ),
+    (
+        "a teacher left on the CPU",
+        f"{CLIENT}/operations.py",
+        "teacher.to(space.device, space.dtype)",
+        "teacher.cpu().to(space.dtype)",
+        PHASES,
+    ),
+    ("the device's generator not seeded", "core/rng.py", "torch.cuda.manual_seed(seed)", "pass", DRAWS),
+    (
+        "dropout drawn from the global generator",
+        f"{CLIENT}/operations.py",
+        '"dropout", t, n), space.device)',
+        '"dropout", t, n))',
+        DRAWS,
+    ),
+    (
+        "stacked dropout drawn from the global generator",
+        f"{CLIENT}/stacked.py",
+        '"stacked dropout", t, *calls), space.device)',
+        '"stacked dropout", t, *calls))',
+        DRAWS,
+    ),
+    (
+        "noise from a generator of the CPU",
+        f"{CLIENT}/dp_sgd.py",
+        "torch.Generator(space.device)",
+        "torch.Generator()",
+        "test_runs.py -k private",
+    ),
+    (
+        "false predictions drawn on the device",
+        "core/adversaries.py",
+        "torch.randn(logits.shape, generator=stream)",
+        "torch.randn(logits.shape, generator=stream, device=logits.device)",
+        "test_runs.py -k adversaries",
+    ),
+    (
+        "autocast of the other device",
+        f"{CLIENT}/workspace.py",
+        "torch.autocast(device, torch.bfloat16)",
+        'torch.autocast("cpu", torch.bfloat16)',
+        PRODUCTS,
+    ),
+    (
+        "autocast of the other device, stacked",
+        f"{CLIENT}/stacked.py",
+        "is_autocast_enabled(args[0].device.type)",
+        'is_autocast_enabled("cpu")',
+        PRODUCTS,
+    ),
+    ("TF32 left on", f"{CLIENT}/workspace.py", 'dtype == "tf32" else "ieee"', 'dtype == "tf32" else "tf32"', PRODUCTS),
+    (
+        "TF32 of convolutions never set",
+        f"{CLIENT}/workspace.py",
+        "(torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)",
+        "(torch.backends.cuda.matmul, cudnn.rnn)",
+        PRODUCTS,
+    ),
+    (
+        "a wait in each step",
+        f"{CLIENT}/sgd.py",
+        "total += value * len(batch)",
+        "total += float(value) * len(batch)",
+        f"{STEPS}serial]",
+    ),
+    (
+        "a wait in each stacked step",
+        f"{CLIENT}/stacked.py",
+        "total[rows] += values.detach() * batch.shape[1]",
+        "total[rows] += values.detach() * batch.shape[1] + 0 * float(values.sum())",
+        f"{STEPS}stacked]",
+    ),
+    (
+        "a copy in each step",
+        f"{CLIENT}/sgd.py",
+        "return list(torch.split(order if device is None else sent(order, device), batch_sizes(samples, size)))",
+        "return [sent(part, device or part.device) for part in torch.split(order, batch_sizes(samples, size))]",
+        BUDGET,
+    ),
+    ("copies that block", "core/transfer.py", "non_blocking=True", "non_blocking=False", PHASES),
+    (
+        "a launch for each parameter",
+        f"{CLIENT}/sgd.py",
+        "torch._foreach_sub_([*parameters], [*gradients], alpha=learning_rate)",
+        "[p.sub_(g, alpha=learning_rate) for p, g in zip(parameters, gradients, strict=True)]",
+        BUDGET,
+    ),
+    (
+        "a checkpoint without map_location",
+        "core/checkpoint.py",
+        "map_location=device",
+        "map_location=None",
+        CHECKPOINTS,
+    ),
+    (
+        "a checkpoint that stays on the CPU",
+        "core/checkpoint.py",
+        "map_location=device",
+        'map_location="cpu"',
+        CHECKPOINTS,
+    ),
+]
+
+
+def killer(folder: str, tests: str) -> str:
+    """Return the first of these tests that fails with the source in `folder`; nothing if all pass."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", "-rfE"]
+    command += f"tests/devices/{tests}".split(" ")
+    environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    failed = re.search(r"^(?:FAILED|ERROR) \S*?::(\S+)", found.stdout, re.MULTILINE)
+    if found.returncode not in (0, 1):
+        sys.exit(f"{' '.join(command)} ends with {found.returncode}:\n{found.stdout[-2000:]}")
+    return failed[1] if failed else ""
+
+
+def main() -> None:
+    """Try every mutant, and print a row for each."""
+    alive = 0
+    print("| mutant | in | killed by |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "ktpfl_pipeline"
+        shutil.copytree(ROOT / "src" / "ktpfl_pipeline", source, ignore=shutil.ignore_patterns("__pycache__"))
+        for what, path, right, wrong, tests in MUTANTS:
+            file = source / path
+            content = file.read_text()
+            if content.count(right) != 1:
+                sys.exit(f"{path} has {right!r} {content.count(right)} times; correct MUTANTS.")
+            file.write_text(content.replace(right, wrong))
+            by = killer(folder, tests)
+            file.write_text(content)
+            alive += not by
+            print(f"| {what} | `{path}` | {f'`{by}`' if by else '**nothing**'} |", flush=True)
+    print(f"\n{len(MUTANTS)} mutants, {alive} alive")
+    sys.exit(alive > 0)
+
+
+if __name__ == "__main__":
+    main()
