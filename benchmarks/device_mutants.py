@@ -2,8 +2,8 @@
 
     python benchmarks/device_mutants.py
 
-Each of `MUTANTS`, one place changed, is put into a copy of the source, and its part of `tests/devices` must fail there. Prints a table in
-Markdown with the test that failed, and ends with 1 if any mutant lives. Some five minutes.
+Each of `MUTANTS`, one place changed, is put into a copy of the source, and its part of `tests/devices` must fail there.
+Prints a table in Markdown with the test that failed, and ends with 1 if any mutant lives. Some ten minutes.
 """
 
 import os
