@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare viz ui docs test check lint types layers gpu-check lock clean
+.PHONY: help setup run compare viz ui docs test flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -78,6 +78,19 @@ docs: $(READY)  ## the documentation as a site, in build/docs; without a network
 test: $(READY)  ## the whole test suite, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
+# Flower forces other versions of packages than the project takes beside it: an environment and a lock of its own.
+FLOWER := .venv-flower
+
+flower: $(FLOWER)/.ready  ## make .venv-flower, for real clients (needs uv)
+	@echo "Real clients: docs/real_clients.md. Test them with $(FLOWER)/bin/python -m pytest tests/flower"
+
+$(FLOWER)/.ready: requirements-flower.lock pyproject.toml
+	@command -v uv >/dev/null 2>&1 || { echo "make flower needs uv: pip install uv"; exit 1; }
+	@test -x $(FLOWER)/bin/python || uv venv --quiet --python $(PYTHON) $(FLOWER)
+	@uv pip install --python $(FLOWER)/bin/python $(BACKEND) -r requirements-flower.lock
+	@uv pip install --quiet --python $(FLOWER)/bin/python --no-deps --editable .
+	@touch $@
+
 check: lint types layers  ## ruff, mypy, import-linter
 
 lint: $(READY)
@@ -92,8 +105,10 @@ layers: $(READY)
 gpu-check: $(READY)  ## on a GPU, ten minutes: right, and how fast? Writes gpu_report.md; ends with 2 where there is none
 	@$(BIN)/python benchmarks/gpu_check.py
 
-lock: $(READY)  ## renew requirements.lock from pyproject.toml (needs uv)
+lock: $(READY)  ## renew the locks from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --group flower --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements-flower.lock
+	uv pip compile flower/client-requirements.in --universal --python-version 3.11 --no-header --no-annotate --upgrade -c requirements-flower.lock -o flower/client-requirements.txt
 
 clean:  ## remove what runs wrote: results, checkpoints, tracked runs (not downloads)
 	find data/02_intermediate data/03_primary data/05_model_input data/06_models data/07_model_output data/08_reporting -mindepth 1 ! -name .gitkeep -delete

@@ -37,6 +37,10 @@ class Handle(Mapping[str, Tensor]):
             LostError: if it is gone with whoever had it.
         """
 
+    def kept(self) -> Any:
+        """Return what a method's state has of it where this is kept: the model; itself, where it must not come here."""
+        return self.open()
+
     def __getitem__(self, name: str) -> Tensor:
         """Return one of its tensors."""
         return self.open()[name]
@@ -51,9 +55,9 @@ class Handle(Mapping[str, Tensor]):
 
 
 def opened(value: Any) -> Any:
-    """Return a method's state, or a part of it, with every model that lives elsewhere brought here."""
+    """Return a method's state, or a part of it, with every model that lives elsewhere brought here, if it may be."""
     if isinstance(value, Handle):
-        return value.open()
+        return value.kept()
     if isinstance(value, dict):
         return {key: opened(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,0 +1,1 @@
+"""What the app needs of an installed ktpfl_pipeline."""

@@ -1,0 +1,137 @@
+"""Flower's two apps: `server` runs the engine, `client` answers for one client. Packets are Flower's records here."""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.wire import Packet, check_size, dumped, loaded
+
+KINDS = ("hello", "begin", "perform", "end")
+STYPE = "bytes"
+"""How an array of ours is written: its numbers one after another, which no reader can take for a pickle."""
+PULSE = 0.2
+"""Seconds between two looks for answers."""
+
+client = ClientApp()
+server = ServerApp()
+
+
+def record(packet: Packet) -> RecordDict:
+    """Return a packet as Flower's records."""
+    arrays = {name: dumped(tensor) for name, tensor in packet.tensors.items()}
+    tensors = {name: Array(dtype, shape, STYPE, data) for name, (dtype, shape, data) in arrays.items()}
+    return RecordDict({"values": ConfigRecord({"json": json.dumps(packet.values)}), "tensors": ArrayRecord(tensors)})
+
+
+def packet_of(content: RecordDict) -> Packet:
+    """Return the packet in Flower's records.
+
+    Raises:
+        InputError: if there is none.
+    """
+    values, tensors = content.get("values"), content.get("tensors")
+    if not isinstance(values, ConfigRecord) or not isinstance(tensors, ArrayRecord) or len(content) != 2:
+        raise InputError("it is no message of ktpfl_pipeline.")
+    check_size(sum(len(array.data) for array in tensors.values()))
+    if odd := [array.stype for array in tensors.values() if array.stype != STYPE]:
+        raise InputError(f"it has an array written as {odd[0]!r}, and ours are written as {STYPE!r}.")
+    try:
+        found = json.loads(str(values.get("json")))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError("its values are no JSON.")
+    return Packet(found, {name: loaded(array.dtype, array.shape, array.data) for name, array in tensors.items()})
+
+
+class GridLink:
+    """Messages over Flower's grid, whose nodes are the addresses."""
+
+    def __init__(self, grid: Grid, patience: float) -> None:
+        """Wait `patience` seconds for clients to be there, and for each answer."""
+        self._grid, self._patience = grid, patience
+
+    def addresses(self, wanted: int) -> list[int]:
+        """Return the nodes that are there, once there are so many.
+
+        Raises:
+            InputError: if there are not in time, or more.
+        """
+        end = time.monotonic() + self._patience
+        while len(found := sorted(self._grid.get_node_ids())) < wanted and time.monotonic() < end:
+            time.sleep(PULSE)
+        if len(found) != wanted:
+            raise InputError(
+                f"{len(found)} clients were there within {self._patience:g} s, and the server's file says clients: "
+                f"{wanted}: start or stop some, set clients, or wait longer with patience."
+            )
+        return found
+
+    def ask(self, kind: str, packets: Mapping[int, Packet]) -> Iterator[tuple[int, Packet]]:
+        """Send each node a message of a kind, and yield the answers as they come."""
+        messages = [Message(record(packet), node, f"query.{kind}") for node, packet in packets.items()]
+        waiting = dict(zip(self._grid.push_messages(messages), packets, strict=True))
+        end = time.monotonic() + self._patience
+        while waiting and time.monotonic() < end:
+            for message in self._grid.pull_messages(list(waiting)):
+                yield waiting.pop(message.metadata.reply_to_message_id), _answer(message)
+            if waiting:
+                time.sleep(PULSE)
+        for node in waiting.values():
+            yield node, Packet({"silent": f"none within {self._patience:g} s"})
+
+
+def _answer(message: Message) -> Packet:
+    if message.has_error():
+        return Packet({"silent": str(message.error.reason)[:500]})
+    try:
+        return packet_of(message.content)
+    except InputError as error:
+        return Packet({"silent": f"what came is none: {error}"})
+
+
+@cache
+def member(file: str) -> Member:
+    """Return the client of a file; one process answers for it as long as it lives."""
+    return Member(Path(file))
+
+
+def _answering(kind: str) -> Callable[[Message, Context], Message]:
+    def answer(message: Message, context: Context) -> Message:
+        """Answer a message; the client's file is named in the node's configuration."""
+        try:
+            file = context.node_config.get("client")
+            if file is None:
+                raise InputError("the SuperNode was started without --node-config 'client=\"my_client.yml\"'.")
+            found = member(str(file)).answer(kind, packet_of(message.content))
+        except InputError as error:
+            found = Packet({"refused": str(error)})
+        return Message(record(found), reply_to=message)
+
+    return answer
+
+
+for _kind in KINDS:
+    client.query(_kind)(_answering(_kind))
+
+
+@server.main()  # type: ignore[untyped-decorator,unused-ignore]
+def main(grid: Grid, context: Context) -> None:
+    """Run the federation of the server's file, which the run's configuration names."""
+    from ktpfl_pipeline.flower import serve
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    given: dict[str, Any] = context.run_config
+    serve.run(Path(str(given["federation"])), GridLink(grid, float(given["patience"])))

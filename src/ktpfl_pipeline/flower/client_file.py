@@ -1,0 +1,142 @@
+"""A client's own file: who it is, where its samples are, and what its model is. It never leaves the client."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import torch
+import yaml
+from pydantic import BaseModel, Field
+
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.schema import Image
+from ktpfl_pipeline.config.values import Settings, Share
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
+from ktpfl_pipeline.data.sources import adapt, load
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class ClientFile(Settings):
+    """What stands in the file.
+
+    Attributes:
+        client: its number in the federation, from 0; each client has another.
+        name: what it calls itself in the server's records.
+        source: its samples, as in an experiment: ``npz:mine.npz``, ``folder:my_images``. Relative paths start at the
+            file's folder.
+        owner: whose samples of the source it takes, where that names owners.
+        classes: as ``private.classes`` of an experiment.
+        image: channels and size that all clients' images have.
+        architecture: of its model.
+        test_share: as of an experiment's partition, like
+        validation_share.
+        device: where it computes.
+        kept: the folder of the models that it keeps between rounds.
+    """
+
+    client: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    name: str = ""
+    source: str
+    owner: str | None = None
+    classes: list[int] | None = None
+    image: Image | None = None
+    architecture: str
+    test_share: Share = 0.25
+    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    device: str = "auto"
+    kept: str = "kept"
+
+
+def read(path: Path) -> ClientFile:
+    """Return what stands in a client's file.
+
+    Raises:
+        InputError: if it cannot be read, or says something else.
+    """
+    return understood(ClientFile, values_of(path), str(path))
+
+
+def understood(model: type[Model], values: Mapping[str, Any], who: str) -> Model:
+    """Return what `who` says as a `model`: a file, or the other end of the wire.
+
+    Raises:
+        InputError: if it says too little, too much, or another thing.
+    """
+    needed = [name for name, entry in model.model_fields.items() if entry.is_required()]
+    if missing := [name for name in needed if name not in values]:
+        raise InputError(f"{who} says nothing of {', '.join(missing)}: it must say {', '.join(needed)}.")
+    return parsing.checked(model, values, who)
+
+
+def values_of(path: Path) -> dict[str, Any]:
+    """Return the settings in a YAML file.
+
+    Raises:
+        InputError: if there are none.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): correct the path.") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path} is no YAML ({' '.join(str(error).split())[:200]}): correct it.") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} has no settings: write them as in client: 0, a line each.")
+    return {str(name): value for name, value in values.items()}
+
+
+def samples(own: ClientFile, folder: Path) -> LabelledDataset:
+    """Return the client's samples, images in the channels and size of the federation.
+
+    Raises:
+        InputError: if they cannot be read, are of another client too, or are features, which clients would have to be
+            standardised together.
+    """
+    size = None if own.image is None else own.image.shape[1:]
+    found = load(own.source, folder, own.classes, size)
+    if isinstance(found, OwnedDataset):
+        found = _of_owner(found, own)
+    elif own.owner is not None:
+        raise InputError(f"owner is {own.owner!r}, and {own.source} does not say whose its samples are: leave it out.")
+    if found.inputs.dtype != torch.uint8:
+        raise InputError(
+            f"{own.source} has features, which a federation standardises over all clients' samples; real clients share "
+            "nothing of theirs: take images."
+        )
+    inputs = found.inputs if own.image is None else adapt(found.inputs, own.image.shape)
+    return replace(found, inputs=inputs)
+
+
+def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[LabelledDataset, ...]:
+    """Return what is trained, validated and tested on, as the scheme ``natural`` splits them for this client.
+
+    Raises:
+        InputError: if there are too few samples.
+    """
+    tested = found.test if isinstance(found, OwnedDataset) else None
+    indices: ClientIndices = split(
+        torch.arange(len(found)).numpy(),
+        found.labels.numpy(),
+        own.test_share,
+        own.validation_share,
+        stream(seed, "split", own.client),
+        None if tested is None else tested.numpy(),
+    )
+    if len(indices.train) < 2 or not len(indices.test) or (own.validation_share and not len(indices.validation)):
+        raise InputError(f"{own.source} has {len(found)} samples, and {least(own.validation_share)}: find more.")
+    return tuple(LabelledDataset(found.inputs[part], found.labels[part]) for part in indices)
+
+
+def _of_owner(found: OwnedDataset, own: ClientFile) -> OwnedDataset:
+    names = list(found.names)
+    if own.owner not in names:
+        raise InputError(
+            f"{own.source} has samples of {', '.join(names[:10])}: say with owner: which of them this client is, or "
+            "give it a file of its own."
+        )
+    return found.take((found.owners == names.index(own.owner)).nonzero().flatten())

@@ -1,0 +1,271 @@
+"""One client of a real federation, as the server's messages find it: its samples, its models, and what it answers.
+
+It answers ``hello`` (who it is), ``begin`` (a run's settings and public set), ``perform`` (one operation of the table)
+and ``end`` (which model is its own now). What it kept is on its disk, so it may be stopped between any two of these.
+"""
+
+import logging
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline import __version__, models
+from ktpfl_pipeline.config import recipes
+from ktpfl_pipeline.config.schema import Distillation, Training
+from ktpfl_pipeline.config.values import Count, Seed, Settings
+from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.client.outcome import performed
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.setting import Client, Compute, Setting
+from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.flower import client_file, operations
+from ktpfl_pipeline.flower.shells import NOTHING, shell
+from ktpfl_pipeline.flower.wire import Initial, Left, Packet, kinds_of, packed, unpacked
+
+logger = logging.getLogger(__name__)
+
+
+class Arithmetic(Settings):
+    """How both ends compute; where is each one's own affair."""
+
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    threads: Count = 1
+    prediction_batch: Count = 1000
+
+
+class Told(Settings):
+    """What the server tells of a run before its first round."""
+
+    run: str
+    method: str
+    seed: Seed
+    rounds: Count
+    classes: Count
+    clients: list[int]
+    training: Training
+    distillation: Distillation
+    compute: Arithmetic
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that both ends must have alike, or they would round differently."""
+    return {
+        "ktpfl_pipeline": __version__,
+        "torch": torch.__version__.partition("+")[0],
+        "torchvision": version("torchvision").partition("+")[0],
+        "processor": platform.machine(),
+    }
+
+
+class Member:
+    """A client.
+
+    Attributes:
+        own: its file.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read its file; its samples are read when they are needed.
+
+        Raises:
+            InputError: if the file cannot be used.
+        """
+        self.own = client_file.read(file)
+        self._folder = file.resolve().parent
+        self._found: LabelledDataset | None = None
+        self._run: _Run | None = None
+
+    def answer(self, kind: str, packet: Packet) -> Packet:
+        """Return the answer to a message of a `kind`: what is asked for, or why not, as a sentence."""
+        kinds = {"hello": self._hello, "begin": self._begin, "perform": self._perform, "end": self._end}
+        try:
+            if kind not in kinds:
+                raise InputError(f"{kind[:80]!r} is no message that a client knows: it knows {', '.join(kinds)}.")
+            return kinds[kind](packet)
+        except LostError as error:
+            return Packet({"lost": str(error)})
+        except InputError as error:
+            logger.warning("Refused %s: %s", kind, error)
+            return Packet({"refused": str(error)})
+
+    def _hello(self, packet: Packet) -> Packet:
+        parts, found = self._splits(_seed(packet)), self._samples()
+        return Packet(
+            {
+                "client": self.own.client,
+                "name": self.own.name,
+                "architecture": self.own.architecture,
+                "sizes": [len(part) for part in parts],
+                "shape": list(found.shape),
+                "classes": int(found.labels.max()) + 1,
+                "versions": versions(),
+            }
+        )
+
+    def _begin(self, packet: Packet) -> Packet:
+        told = client_file.understood(Told, packet.values, "the server")
+        operations.exchanges(told.method)
+        public = packet.tensors.get("public", torch.empty(0))
+        if public.dtype != torch.uint8 or tuple(public.shape[1:]) != self._samples().shape:
+            raise InputError(
+                f"the public set has {public.dtype} of shape {tuple(public.shape[1:])}, and this client's images are "
+                f"{self._samples().shape} in bytes: bring both to one size with image."
+            )
+        folder = self._place(told.run)
+        told_of: dict[str, Any] = {"settings": {"run": told.run}, "told": packet.values, "public": public}
+        for other in folder.parent.glob("*/told.pt"):  # one run at a time
+            if other.parent != folder:
+                shutil.rmtree(other.parent)
+        checkpoint.save(folder / "told.pt", told_of)
+        self._run = self._entered(told, public)
+        return Packet({})
+
+    def _perform(self, packet: Packet) -> Packet:
+        run, values = self._entered_before(packet), packet.values
+        name, keep, wanted = str(values.get("operation")), values.get("keep"), values.get("wanted") is True
+        if not isinstance(keep, list) or not all(type(number) is int for number in keep):
+            raise InputError("it says not which models are kept.")
+        operations.check_leaves(name, run.told.method)
+        arguments = run.resolved(unpacked(packet))
+        operations.check_arguments(name, arguments, run.known)
+        run.forget_all_but(keep)
+        offer = operations.find(name)
+        outcome = performed(offer.perform, run.space, self.own.client, arguments)
+        value = outcome.value
+        if offer.gives == "model":
+            travels = wanted and "parameters" in operations.exchanges(run.told.method)
+            first, *rest = value if isinstance(value, tuple) else (value,)
+            parts = (run.keep(first, travels), *(run.keep(part, False) for part in rest))
+            value = parts if isinstance(value, tuple) else parts[0]
+        answer = packed(value)
+        loss = None if outcome.loss is None else float(outcome.loss)
+        finite = None if outcome.finite is None else bool(outcome.finite)
+        beside = {"loss": loss, "finite": finite, "samples": dict(outcome.samples)}
+        return Packet({**answer.values, **beside}, answer.tensors)
+
+    def _end(self, packet: Packet) -> Packet:
+        run = self._entered_before(packet)
+        model = run.resolved((unpacked(packet),))
+        if not operations.MODEL.holds(model[0], run.known):
+            raise InputError("it says that the client's own model is one that is not of its architecture.")
+        file = run.folder.parent / "model.pt"
+        torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, file)
+        logger.info("The run has ended; this client's model is in %s.", file)
+        return Packet({})
+
+    def _samples(self) -> LabelledDataset:
+        if self._found is None:
+            self._found = client_file.samples(self.own, self._folder)
+        return self._found
+
+    def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
+        return client_file.splits(self.own, self._samples(), seed)
+
+    def _place(self, run: str) -> Path:
+        if not re.fullmatch(r"[0-9a-f]{1,64}", run):
+            raise InputError(f"{run[:80]!r} is no name of a run.")
+        return self._folder / self.own.kept / f"client-{self.own.client}" / run
+
+    def _entered_before(self, packet: Packet) -> "_Run":
+        """Return the run that a message belongs to, which may have begun before this process did."""
+        name = str(packet.values.get("run"))
+        if self._run is None or self._run.told.run != name:
+            content = checkpoint.load(self._place(name) / "told.pt", {"run": name}, torch.device("cpu"))
+            if content is None:
+                raise LostError(f"Client {self.own.client} knows nothing of this run, or not any more.")
+            self._run = self._entered(client_file.understood(Told, content["told"], "told.pt"), content["public"])
+        return self._run
+
+    def _entered(self, told: Told, public: Tensor) -> "_Run":
+        if self.own.client not in told.clients:
+            raise InputError(f"client {self.own.client} is not among those of the run, {told.clients}.")
+        me, shape = self.own.client, self._samples().shape
+        train, validation, test = self._splits(told.seed)
+        mine = Client(me, self.own.architecture, train, validation, test, self.own.name)
+        space = Setting(
+            clients=tuple(mine if n == me else shell(n, "", NOTHING, shape, torch.uint8) for n in told.clients),
+            public=public,
+            public_batch_size=len(public),
+            classes=told.classes,
+            build=partial(models.build, shape=shape, classes=told.classes),
+            seed=told.seed,
+            rounds=told.rounds,
+            training=recipes.local_training(told.training),
+            distillation=recipes.distillation(told.distillation),
+            compute=Compute(device=self.own.device, **told.compute.model_dump()),
+        )
+        return _Run(told, space, me, self._place(told.run))
+
+
+class _Run:
+    """A client's part of one run: settings, and the models that it keeps, by their numbers, in a folder."""
+
+    def __init__(self, told: Told, of: Setting, me: int, folder: Path) -> None:
+        self.told, self.folder, self._me = told, folder, me
+        self.space = Workspace(of)
+        self.known = operations.Known(of, operations.kinds_at(of, me))
+        self._here: dict[int, Params] = {}
+        self._initial: Params | None = None
+
+    def resolved(self, value: Any) -> Any:
+        """Return arguments with the models that they mean in the place of their names."""
+        if isinstance(value, tuple):
+            return tuple(map(self.resolved, value))
+        if isinstance(value, Left):
+            return self._stored(value.version)
+        if isinstance(value, Mapping):
+            return {name: tensor.to(self.space.device) for name, tensor in value.items()}
+        if not isinstance(value, Initial):
+            return value
+        if value.architecture != (own := self.known.setting.by_id[self._me].architecture):
+            raise InputError(f"it means the initial {value.architecture[:80]!r}, and this client has {own}.")
+        if self._initial is None:
+            self._initial = self.known.setting.initial_model(own)
+        return self._initial
+
+    def keep(self, value: Any, travels: bool) -> Any:
+        """Return what is said of a model that an operation made: its number, and itself where it `travels`."""
+        if not isinstance(value, Mapping) or not value:
+            return value
+        number = max(self._numbers(), default=0) + 1
+        checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
+        self._here[number] = value
+        return Left(number, kinds_of(value), value if travels else None)
+
+    def forget_all_but(self, keep: list[int]) -> None:
+        """Delete models that the server means no more."""
+        for number in set(self._numbers()).difference(keep):
+            self._file(number).unlink(missing_ok=True)
+            self._here.pop(number, None)
+
+    def _stored(self, number: int) -> Params:
+        if number not in self._here:
+            content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
+            if content is None:
+                raise LostError(f"Client {self._me} has lost its model {number}.")
+            self._here[number] = content["model"]
+        return self._here[number]
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{number}.pt"
+
+    def _numbers(self) -> list[int]:
+        return [int(file.stem) for file in self.folder.glob("*.pt") if file.stem.isdecimal()]
+
+
+def _seed(packet: Packet) -> int:
+    seed = packet.values.get("seed")
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise InputError(f"the seed {str(seed)[:40]} is no number from 0 to 2**63 - 1.")
+    return seed

@@ -1,0 +1,114 @@
+"""Flower's side: records, the grid, and both apps; in the environment of `make flower`."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from real_clients import check_same, deal_out
+
+pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.flower import app, serve
+from ktpfl_pipeline.flower.wire import Packet, packed, unpacked
+
+
+class Grid:
+    """Flower's grid, whose nodes answer in this process; one may be mute."""
+
+    def __init__(self, files, mute=None):
+        self.files, self.mute, self.answers = dict(enumerate(files, start=1000)), mute, {}
+
+    def get_node_ids(self):
+        return [*self.files]
+
+    def push_messages(self, messages):
+        for place, message in enumerate(messages):
+            name, node = f"{len(self.answers)}-{place}", message.metadata.dst_node_id
+            message.metadata.__dict__.update(_message_id=name, _src_node_id=1)
+            context = Context(1, node, {"client": str(self.files[node])}, RecordDict(), {})
+            self.answers[name] = None if node == self.mute else app.client(message, context)
+            yield name
+
+    def pull_messages(self, names):
+        return [self.answers[name] for name in names if self.answers[name] is not None]
+
+
+@pytest.fixture(autouse=True)
+def anew():
+    app.member.cache_clear()
+    TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1  # as in a process of Flower's
+
+
+def test_a_run_over_the_grid_equals_one_process(tmp_path):
+    grid = Grid(deal_out(tmp_path, "kt_pfl"))
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", app.GridLink(grid, 60.0)))
+
+
+def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_path):
+    grid = Grid(deal_out(tmp_path, "local", ("mlp",) * 2, 1))
+    given = {"federation": str(tmp_path / "federation.yml"), "patience": 60.0}
+    app.server(grid, Context(1, 1, {}, RecordDict(), given))
+    assert (tmp_path / "results" / "history.json").exists()
+
+
+def test_who_gives_no_answer_in_time_is_named(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
+    with pytest.raises(InputError, match=r"node 1001 gave no answer to hello \(none within 0\.5 s\)"):
+        serve.run(tmp_path / "federation.yml", app.GridLink(Grid(files, mute=1001), 0.5))
+    with pytest.raises(InputError, match=r"1 clients were there within 0\.1 s"):
+        serve.run(tmp_path / "federation.yml", app.GridLink(Grid(files[:1]), 0.1))
+
+
+def test_packets_come_back_from_records():
+    given = (torch.arange(6).reshape(2, 3), {"w": torch.randn(2), "empty": torch.zeros(0, 2)}, 1.5)
+    back = unpacked(app.packet_of(app.record(packed(given))))
+    assert torch.equal(back[0], given[0]) and torch.equal(back[1]["w"], given[1]["w"]) and back[2] == 1.5
+
+
+VALUES = ConfigRecord({"json": "{}"})
+OBJECT = Array("object", (1,), app.STYPE, b"12345678")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (RecordDict({}), "no message of ktpfl_pipeline"),
+        (RecordDict({"values": VALUES, "tensors": ConfigRecord({})}), "no message of ktpfl_pipeline"),
+        (RecordDict({"values": ConfigRecord({"json": "[1]"}), "tensors": ArrayRecord({})}), "no JSON"),
+        (RecordDict({"values": ConfigRecord({"json": "{"}), "tensors": ArrayRecord({})}), "no JSON"),
+        (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": Array(np.zeros(2))})}), "written as 'numpy"),
+        (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": OBJECT})}), "tensor of 'object'"),
+    ],
+)
+def test_records_of_others_are_refused(tmp_path, content, sentence):
+    with pytest.raises(InputError, match=sentence):
+        app.packet_of(content)
+    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
+    message = Message(content, 1, "query.hello")
+    message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
+    reply = app.client(message, Context(1, 1, {"client": str(file)}, RecordDict(), {}))
+    assert sentence in app.packet_of(reply.content).values["refused"]
+
+
+def test_a_node_without_a_file_says_so():
+    message = Message(app.record(Packet({"seed": 0})), 1, "query.hello")
+    message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
+    reply = app.client(message, Context(1, 1, {}, RecordDict(), {}))
+    assert "--node-config" in app.packet_of(reply.content).values["refused"]
+
+
+def test_a_client_needs_neither_kedro_nor_mlflow():
+    program = """
+        import sys
+        for name in ("kedro", "mlflow", "pandas", "scipy", "sklearn", "matplotlib", "omegaconf", "optuna"):
+            sys.modules[name] = None
+        import ktpfl_pipeline.flower.join
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)

@@ -1,0 +1,123 @@
+"""Real clients without Flower between them: the same numbers, nothing given away, and what is said of bad answers."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from real_clients import NoLink, check_same, deal_out
+
+from ktpfl_pipeline.core.client import operations as client_operations
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.flower import operations, serve
+from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.wire import Packet
+
+FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
+
+
+@pytest.mark.parametrize("method", [*FIRST, *(name for name in operations.TRIED if name not in FIRST)])
+def test_equals_one_process_and_gives_away_what_is_declared(tmp_path, method):
+    declared = operations.exchanges(method)
+    mixed = method in FIRST and method != "fedavg"
+    files = deal_out(tmp_path, method, ("mlp", "cnn_bn", "mlp") if mixed else ("mlp",) * 2, 2 if method in FIRST else 1)
+    link = NoLink(files)
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", link))
+    for kind, _, asked, answer in link.seen:
+        assert kind == "perform" or not answer.tensors
+        assert kind == "begin" or not any(tensor.dtype == torch.uint8 for tensor in asked.tensors.values())
+        assert all(tensor.dtype in (torch.float32, torch.float64, torch.int64) for tensor in answer.tensors.values())
+        name = asked.values.get("operation")
+        if answer.tensors and name != "evaluate":
+            assert "parameters" in declared or operations.find(name).gives in declared
+            model = isinstance(answer.values["value"], dict) and "model" in answer.values["value"]
+            assert model == (name == "train" and "parameters" in declared)
+
+
+def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
+    recipe = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
+    link = NoLink(deal_out(tmp_path, "kt_pfl", rounds=2, training=recipe), anew=True)
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", link))
+    given = [asked.values["operation"] for kind, _, asked, answer in link.seen if answer.tensors]
+    assert given.count("logits") == 6 and {*given} == {"logits", "evaluate"}
+    kept = list((tmp_path / "kept" / "client-0").glob("*/*.pt"))
+    assert len(kept) <= 6  # the last models, moments and what was told; not those of every step
+
+
+def test_a_client_that_lost_its_model_takes_the_run_back(tmp_path, caplog):
+    files, lost = deal_out(tmp_path, "kt_pfl"), []
+
+    def changes(kind, n, answer):
+        if kind == "perform" and n == 1 and not lost and len(link.seen) > 30:
+            lost.append(n)
+            shutil.rmtree(tmp_path / "kept" / "client-1")
+            link.members[1] = Member(files[1])
+            return link.members[1].answer("perform", link.seen[-1][2])
+        return answer
+
+    link = NoLink(files, changes=changes)
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", link))
+    assert lost and "Going back to round 1" in caplog.text
+
+
+BAD = {
+    "no value": lambda packet: replace(packet, values={}),
+    "a value too many": lambda packet: replace(packet, tensors={**packet.tensors, "more": torch.zeros(1)}),
+    "a missing tensor": lambda packet: replace(packet, tensors={}),
+    "predictions of fewer samples": lambda packet: replace(packet, tensors={"0": packet.tensors["0"][1:]}),
+    "predictions in whole numbers": lambda packet: replace(packet, tensors={"0": packet.tensors["0"].long()}),
+    "text": lambda packet: Packet({**packet.values, "value": "a" * 1000}),
+    "another kind": lambda packet: Packet({**packet.values, "value": {"left": 3, "kinds": {}}}),
+    "a loss in text": lambda packet: replace(packet, values={**packet.values, "loss": "low"}),
+    "a negative count": lambda packet: replace(packet, values={**packet.values, "samples": {"": -1}}),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_an_answer_that_is_none_names_its_client(tmp_path, bad):
+    def changes(kind, n, answer):
+        return BAD[bad](answer) if n == 2 and len(answer.tensors) == 1 and len(answer.tensors["0"]) == 30 else answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 1), changes=changes)
+    with pytest.raises(InputError, match="Client 2 gave no sound answer"):
+        serve.run(tmp_path / "federation.yml", link)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (Packet({"refused": "the sun shines."}), "Client 1 refused perform: the sun shines"),
+        (Packet({"silent": "none within 5 s"}), r"Client 1 gave no answer to perform \(none within 5 s\)"),
+    ],
+)
+def test_a_client_that_does_not_answer_is_named(tmp_path, said, sentence):
+    link = NoLink(
+        deal_out(tmp_path, "local", ("mlp",) * 2, 1),
+        changes=lambda kind, n, answer: said if kind == "perform" and n == 1 else answer,
+    )
+    with pytest.raises(InputError, match=sentence):
+        serve.run(tmp_path / "federation.yml", link)
+
+
+def test_what_asks_for_private_samples_is_refused(tmp_path):
+    link = NoLink(deal_out(tmp_path, "feddf", ("mlp",) * 2, 1))
+    asked = serve.read(tmp_path / "federation.yml")
+    fed = serve.federation(asked, serve.public_set(asked, tmp_path), serve.met(link, 2, 0), link)
+    inputs = fed.by_id[0].train.inputs
+    with pytest.raises(InputError, match="nothing that real clients offer"):
+        fed.run("predict", client_operations.cross_logits, {0: (fed.initial_model("mlp"), inputs)})
+    with pytest.raises(InputError, match="Private samples would have to leave their client"):
+        fed.run("predict", client_operations.logits, {0: (fed.initial_model("mlp"), fed.by_id[0].train.labels)})
+    for asked in (lambda: fed.cross_logits(fed.initial_models(), "test"), lambda: fed.pooled_test(10)):
+        with pytest.raises(InputError, match="Private samples would have to leave their client"):
+            asked()
+
+
+def test_a_model_that_stays_cannot_be_opened(tmp_path):
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1))
+    asked = serve.read(tmp_path / "federation.yml")
+    fed = serve.federation(asked, serve.public_set(asked, tmp_path), serve.met(link, 2, 0), link)
+    trained = fed.train(fed.initial_models(), 1)
+    with pytest.raises(InputError, match="Client 1's model would have to leave it"):
+        trained[1].open()
+    assert trained[1].keys() == fed.initial_model("mlp").keys()

@@ -1,0 +1,26 @@
+"""A federation of processes on this machine: SuperLink, SuperNodes, clients; in the environment of `make flower`."""
+
+import json
+
+import pytest
+import torch
+from loopback import federation, run, wait_for
+from real_clients import COMPARED, deal_out, in_one_process
+
+pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
+
+
+def test_clients_in_processes_of_their_own_equal_one_process(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), 1)
+    models = [tmp_path / "kept" / f"client-{n}" / "model.pt" for n in range(2)]
+    with federation(tmp_path, files) as link:
+        log = run(tmp_path, link, 280)
+        wait_for(lambda: all(model.exists() for model in models), 10)
+    here, _ = in_one_process(tmp_path)
+    (record,) = json.loads((tmp_path / "results" / "history.json").read_text())["history"]
+    assert {name: record[name] for name in COMPARED} == {name: getattr(here.history[0], name) for name in COMPARED}
+    assert json.loads((tmp_path / "results" / "coefficients.json").read_text()) == here.coefficients[-1].tolist()
+    for model, params in zip(models, here.state.models.values(), strict=True):
+        kept = torch.load(model, weights_only=True)
+        assert all(torch.equal(kept[name], params[name]) for name in params)
+    assert "Round 1 of 1" in log
