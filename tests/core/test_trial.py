@@ -36,16 +36,16 @@ def trial_format(way: Compute) -> torch.memory_format:
 
 
 def test_a_long_step_is_timed_on_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 128 samples at 10 ms each, 16 take no longer than a step may."""
+    """Of 128 samples at 10 ms each, 32 take no longer than a step may."""
     sizes: list[int] = []
 
     def seconds(space: Workspace, size: int, steps: int = 1) -> float:
         sizes.append(size)
-        return 0.01 * size
+        return 0.01
 
     monkeypatch.setattr(trial, "_seconds", seconds)
     assert trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 128, WAYS[:2]) == pytest.approx([1.28, 1.28])
-    assert sizes == [8, 8, 8, 16, 16] + [16, 16] * trial.TURNS
+    assert sizes == [8, 8, 8, 16, 32, 32, 32] + [32, 32] * trial.TURNS
 
 
 def test_what_is_hopeless_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,11 +53,15 @@ def test_what_is_hopeless_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) ->
 
     def seconds(space: Workspace, size: int, steps: int = 1) -> float:
         timed[space.setting.compute.dtype] += 1
-        return 0.1 if space.reduced else 0.01
+        return 0.004 if space.reduced else 0.001
 
     monkeypatch.setattr(trial, "_seconds", seconds)
-    assert trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 8, WAYS[:2]) == [0.01, 0.1]
+    assert trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 8, WAYS[:2]) == [0.008, 0.032]
     assert timed == {"float32": 3 + trial.TURNS, "bfloat16": 2}
+    monkeypatch.setattr(trial, "LONG", 0.03)  # and what takes that long for a few samples, not even twice
+    timed.clear()
+    trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 8, WAYS[:2])
+    assert timed == {"float32": 3 + trial.TURNS, "bfloat16": 1}
 
 
 @pytest.mark.parametrize("like", [IMAGES, torch.zeros(4, 8, 8)], ids=["images", "features"])

@@ -1,5 +1,6 @@
 """How long a training step takes on this machine in several arithmetics, measured in turns for a second or two."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,8 +13,8 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining, Setting
 
 FEW = 8  # samples: no batch is halved below
-LONG = 0.2  # seconds of a step; a longer one is timed on half the batch, and that on half
-TURNS = 3
+LONG = 0.4  # seconds of a step; a longer one is timed on half the batch, or half of that
+TURNS = 2
 HOPELESS = 3.0  # times as long as the first arithmetic, and it is not timed again
 
 
@@ -27,8 +28,9 @@ def step_seconds(
 ) -> list[float]:
     """Return the seconds of one step of plain local training in each of `computes`, the least of some turns.
 
-    Steps are the engine's own, on drawn inputs; where a whole batch takes long, on a part of it, and the time is that
-    of so many parts. Neither torch's generators nor its number of threads are changed.
+    Steps are the engine's own, on drawn inputs. Where a whole batch takes long, a part of it is timed, and of what is
+    far behind a few samples: times are then in proportion. Neither torch's generators nor its number of threads are
+    changed.
 
     Args:
         build: makes a module from an architecture's name.
@@ -57,25 +59,30 @@ def step_seconds(
 
 def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
     """Return for each workspace the least seconds of a step of `sizes[0]` samples, on as many of them as are quick."""
-    for space in spaces:
-        _seconds(space, sizes[-1])  # makes its module and its kernels
-    each = _seconds(spaces[0], sizes[-1]) / sizes[-1]
-    size = next((size for size in sizes if each * size <= LONG), sizes[-1])
-    steps = max(1, min(10, int(LONG / 4 / (each * size))))
-    found = [_seconds(space, size) for space in spaces]
+    few, size, each = sizes[-1], sizes[-1], list[float]()
+    first = [_seconds(space, few) for space in spaces]  # makes kernels too
+    for size in reversed(sizes):  # twice as many, while a step of these is short
+        each.append(_seconds(spaces[0], size))
+        if 2 * size * each[-1] > LONG:
+            break
+    steps = max(1, min(10, int(LONG / 4 / (size * each[-1]))))
+    slow = max(LONG / few, HOPELESS * each[0])
+    found = [math.inf if own > slow else _seconds(space, size) for own, space in zip(first, spaces, strict=True)]
     for _ in range(TURNS):
         for place, space in enumerate(spaces):
             if found[place] < HOPELESS * found[0]:
                 found[place] = min(found[place], _seconds(space, size, steps))
-    return [seconds / size * sizes[0] for seconds in found]
+    ratios = [seconds / each[0] for seconds in first]  # of few samples, for what is far behind
+    return [sizes[0] * (ratio * found[0] if own == math.inf else own) for own, ratio in zip(found, ratios, strict=True)]
 
 
 def _seconds(space: Workspace, size: int, steps: int = 1) -> float:
-    """Return the seconds of a step of the client with `size` samples, the mean of so many `steps`."""
+    """Return the seconds that a step of the client with `size` samples takes for each, the mean of so many `steps`."""
     space.claim()
     params = space.setting.initial_models()[size]
+    space.module(size, params)  # made before the clock starts
     start = time.perf_counter()
     operations.train(space, size, params, 1, steps)
     if space.device.type == "cuda":
         torch.cuda.synchronize(space.device)
-    return (time.perf_counter() - start) / steps
+    return (time.perf_counter() - start) / steps / size

@@ -1,0 +1,58 @@
+"""What `compute.memory_format: auto` and `compute.dtype: auto:bfloat16` choose here, for each architecture.
+
+    python benchmarks/auto.py
+
+writes benchmarks/results/<date>-auto.md: the trial's own times of a step, in milliseconds, and how long the trial took.
+"""
+
+import time
+from functools import partial
+
+import measure
+import torch
+
+from ktpfl_pipeline import models
+from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.trial import step_seconds
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
+
+SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128
+ARCHITECTURES = ("lenet", "cnn", "cnn_bn", "mlp", "mcmahan_cnn", "alexnet", "resnet18", "shufflenet_v2")
+WAYS = [Arithmetic(dtype, order) for dtype in ("float32", "bfloat16") for order in ("contiguous", "channels_last")]
+
+
+def row(architecture: str) -> str:
+    """Return one architecture's times and choices."""
+    build = partial(models.build, shape=SHAPE, classes=CLASSES)
+    computes = [Compute("auto", *way) for way in WAYS]
+    start = time.perf_counter()
+    like = torch.zeros(1, *SHAPE, dtype=torch.uint8)
+    times = dict(zip(WAYS, step_seconds(build, architecture, like, CLASSES, BATCH, computes), strict=True))
+    spent = time.perf_counter() - start
+    chosen = [fastest(WAYS[:2], times).memory_format, str(fastest(WAYS, times))]
+    slower = min(times[way] for way in WAYS[2:]) / min(times[way] for way in WAYS[:2])
+    cells = [f"{1e3 * seconds:.3g}" for seconds in times.values()]
+    return f"| {' | '.join([architecture, *cells, *chosen, f'{slower:.1f}', f'{spent:.1f} s'])} |"
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    shape = " × ".join(map(str, SHAPE))
+    lines = [
+        f"# What auto chooses, {measure.today()}",
+        "",
+        f"{measure.hardware()}; one thread, images of {shape}, batches of {BATCH}; milliseconds a step, the least of",
+        "some turns, where a batch takes long on a part of it. The last columns: the best of bfloat16 in units of the",
+        "best of float32, and what the trial took.",
+        "",
+        f"| architecture | {' | '.join(map(str, WAYS))} | memory_format: auto | auto:bfloat16 | bfloat16 | trial |",
+        f"|{' --- |' * 9}",
+    ]
+    for architecture in ARCHITECTURES:
+        lines.append(row(architecture))
+        print(lines[-1], flush=True)
+    measure.write("auto", lines)
+
+
+if __name__ == "__main__":
+    main()
