@@ -26,10 +26,10 @@ CHECKPOINTS = "test_runs.py -k checkpoint"
 MUTANTS = [
     (
         "an index left on the CPU",
-        f"{CLIENT}/workspace.py",
-        "_public[sent(batch, self.device)]",
-        "_public[batch]",
-        PHASES,
+        f"{CLIENT}/sgd.py",
+        "order if device is None else sent(order, device)",
+        "order",
+        f"{STEPS}serial]",
     ),
     (
         "labels left on the CPU",
