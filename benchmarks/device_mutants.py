@@ -82,11 +82,11 @@ MUTANTS = [
         PRODUCTS,
     ),
     (
-        "autocast of the other device, stacked",
+        "an index of stacked clients left on the CPU",
         f"{CLIENT}/stacked.py",
-        "is_autocast_enabled(args[0].device.type)",
-        'is_autocast_enabled("cpu")',
-        PRODUCTS,
+        "sent((counts.cumsum(0) - counts)[:, None], space.device)",
+        "(counts.cumsum(0) - counts)[:, None]",
+        PHASES,
     ),
     ("TF32 left on", f"{CLIENT}/workspace.py", 'dtype == "tf32" else "ieee"', 'dtype == "tf32" else "tf32"', PRODUCTS),
     (

@@ -79,6 +79,7 @@ MEMORY = {
     "public_set",
     "runs",
     "resolved",
+    "settled",
 }  # rebuilt in seconds, so never on disk
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import toy
 
 from ktpfl_pipeline.core import engine
@@ -94,7 +95,7 @@ class Once(SerialExecutor):
     def outcomes(self, setting: Any, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
         found = super().outcomes(setting, phase, operation, calls, progress)
         if phase == "train" and 7 in calls and 2 in calls[7][1]:
-            found[7] = replace(found[7], loss=float("nan"))
+            found[7] = replace(found[7], loss=torch.tensor(float("nan")))
         return found
 
 

@@ -294,4 +294,4 @@ def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anythi
     with pytest.raises(
         InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, .*fml, .*exchange models or"
     ):
-        resolve(settings, "", None, name=EXPERIMENT, methods=compared(one_architecture=False))
+        resolve(settings, "", name=EXPERIMENT, methods=compared(one_architecture=False))

@@ -72,7 +72,7 @@ def familiar(
     if not len(known):  # of one sample
         known = checked
     public = space.setting.public
-    ends = sent(torch.stack([public.min(), public.max()])[:, None], space.device)
+    ends = sent(torch.stack([public.min(), public.max()]).view(2, *(1 for _ in public.shape[1:])), space.device)
     low, high = torch.cat([known.flatten(), vectors(space, ends).flatten()]).aminmax()
     drawn = torch.rand(known.shape, generator=space.setting.stream("density noise", n), dtype=known.dtype)
     ratio = DensityRatio(known, low + (high - low) * sent(drawn, space.device), width, regularisation)

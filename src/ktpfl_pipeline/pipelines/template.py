@@ -39,7 +39,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         outputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "partition", "labels_per_client")},
         parameters=parameters,
     )
-    settings = ["params:experiment", "hyperparameters", "federation"]
+    settings = ["params:experiment", "hyperparameters"]
     results = {slug(method): f"{experiment}/{slug(method)}/result" for method in methods}
     boxes = [
         Pipeline(

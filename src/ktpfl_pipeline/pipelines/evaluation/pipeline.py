@@ -9,4 +9,4 @@ from ktpfl_pipeline.pipelines.step import step
 
 def create_pipeline(method: str) -> Pipeline:
     """Return the block for one method."""
-    return Pipeline([step(evaluate, ["resolved", "runs"], "result", of=slug(method))])
+    return Pipeline([step(evaluate, ["settled", "runs"], "result", of=slug(method))])

@@ -5,6 +5,13 @@ from typing import Any
 from ktpfl_pipeline.config.schema import Experiment
 
 
+def settle(experiment: Experiment, federation: Any, *, name: str) -> Experiment:
+    """Return the experiment with the dtype and memory format that its runs are computed in: no `auto` is left."""
+    from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
+
+    return settled(experiment, federation, name)
+
+
 def train(experiment: Experiment, federation: Any, *, name: str, method: str) -> Any:
     """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s.
 

@@ -3,11 +3,16 @@
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.pipelines.federated_training.nodes import train
+from ktpfl_pipeline.pipelines.federated_training.nodes import settle, train
 from ktpfl_pipeline.pipelines.step import step
 
 
 def create_pipeline(experiment: str, method: str) -> Pipeline:
     """Return the block for one method of one experiment."""
-    inputs = ["resolved", "federation"]
-    return Pipeline([step(train, inputs, "runs", of=slug(method), name=experiment, method=method)])
+    own = slug(method)
+    return Pipeline(
+        [
+            step(settle, ["resolved", "federation"], "settled", of=own, name=experiment),
+            step(train, ["settled", "federation"], "runs", of=own, name=experiment, method=method),
+        ]
+    )

@@ -47,10 +47,8 @@ def report(tune: Tune, experiment: Experiment, trials: dict[str, Any], *, name: 
     return made
 
 
-def resolve(
-    experiment: Experiment, hyperparameters: str, federation: Any, *, name: str, methods: Sequence[str]
-) -> Experiment:
-    """Return the experiment as its methods run: with hyperparameters as configured or all as tuned, and no `auto` left.
+def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
+    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
     `hyperparameters` is what a tuning of it left, as text; empty where there was none.
 
@@ -58,8 +56,6 @@ def resolve(
         InputError: if a method does not support a setting, or there are no tuned values that fit.
     """
     from ktpfl_pipeline.config import checks, tuned
-    from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 
     checks.check_methods(name, experiment, methods)
-    file = f"data/05_model_input/{name}/hyperparameters.json"
-    return settled(tuned.resolve(name, experiment, methods, file, hyperparameters), federation, name)
+    return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
