@@ -48,7 +48,7 @@ def anew():
 
 def test_a_run_over_the_grid_equals_one_process(tmp_path):
     grid = Grid(deal_out(tmp_path, "kt_pfl"))
-    check_same(tmp_path, serve.run(tmp_path / "federation.yml", app.GridLink(grid, 60.0)))
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", app.GridLink(grid)))
 
 
 def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_path):
@@ -61,9 +61,9 @@ def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_pa
 def test_who_gives_no_answer_in_time_is_named(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
     with pytest.raises(InputError, match=r"node 1001 gave no answer to hello \(none within 0\.5 s\)"):
-        serve.run(tmp_path / "federation.yml", app.GridLink(Grid(files, mute=1001), 0.5))
+        serve.run(tmp_path / "federation.yml", app.GridLink(Grid(files, mute=1001)), 0.5)
     with pytest.raises(InputError, match=r"1 clients were there within 0\.1 s"):
-        serve.run(tmp_path / "federation.yml", app.GridLink(Grid(files[:1]), 0.1))
+        serve.run(tmp_path / "federation.yml", app.GridLink(Grid(files[:1])), 0.1)
 
 
 def test_packets_come_back_from_records():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from real_clients import NoLink, check_same, deal_out
+from real_clients import NoLink, check_same, deal_out, met_federation
 
 from ktpfl_pipeline.core.client import operations as client_operations
 from ktpfl_pipeline.core.errors import InputError
@@ -44,24 +44,27 @@ def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
     assert len(kept) <= 6  # the last models, moments and what was told; not those of every step
 
 
-def test_a_client_that_lost_its_model_takes_the_run_back(tmp_path, caplog):
-    files, lost = deal_out(tmp_path, "kt_pfl"), []
+def test_a_client_that_lost_its_models_goes_on_as_one_that_joins(tmp_path, caplog):
+    files = deal_out(tmp_path, "kt_pfl")
 
     def changes(kind, n, answer):
-        if kind == "perform" and n == 1 and not lost and len(link.seen) > 30:
-            lost.append(n)
+        asked = [packet.values.get("operation") for _, client, packet, _ in link.seen if client == 1]
+        if n == 1 and asked[-1] == "logits" and asked.count("logits") == 2:
             shutil.rmtree(tmp_path / "kept" / "client-1")
             link.members[1] = Member(files[1])
-            return link.members[1].answer("perform", link.seen[-1][2])
+            return Packet({"lost": "it is gone.", "number": answer.values["number"]})
         return answer
 
     link = NoLink(files, changes=changes)
-    check_same(tmp_path, serve.run(tmp_path / "federation.yml", link))
-    assert lost and "Going back to round 1" in caplog.text
+    history = serve.run(tmp_path / "federation.yml", link).history
+    assert [record.cohort for record in history] == [[0, 1, 2]] * 2  # round 2 was begun again
+    assert "Client 1 came back without models of its own" in caplog.text
+    first = [asked for kind, n, asked, _ in link.seen if n == 1 and asked.values.get("operation") == "train"][-1]
+    assert first.values["value"]["tuple"] == [{"initial": "cnn_bn"}, 2]
 
 
 BAD = {
-    "no value": lambda packet: replace(packet, values={}),
+    "no value": lambda packet: replace(packet, values={"number": packet.values["number"]}),
     "a value too many": lambda packet: replace(packet, tensors={**packet.tensors, "more": torch.zeros(1)}),
     "a missing tensor": lambda packet: replace(packet, tensors={}),
     "predictions of fewer samples": lambda packet: replace(packet, tensors={"0": packet.tensors["0"][1:]}),
@@ -78,22 +81,24 @@ def test_an_answer_that_is_none_names_its_client(tmp_path, bad):
     def changes(kind, n, answer):
         return BAD[bad](answer) if n == 2 and len(answer.tensors) == 1 and len(answer.tensors["0"]) == 30 else answer
 
-    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 1), changes=changes)
-    with pytest.raises(InputError, match="Client 2 gave no sound answer"):
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 1, on_unsound="stop"), changes=changes)
+    with pytest.raises(InputError, match="Client 2 gave no sound answer to logits"):
         serve.run(tmp_path / "federation.yml", link)
 
 
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (Packet({"refused": "the sun shines."}), "Client 1 refused perform: the sun shines"),
-        (Packet({"silent": "none within 5 s"}), r"Client 1 gave no answer to perform \(none within 5 s\)"),
+        (Packet({"refused": "the sun shines."}), "client 1 refused train: the sun shines"),
+        (Packet({"silent": "none within 5 s"}), r"client 1 gave no answer to train \(none within 5 s\)"),
     ],
 )
 def test_a_client_that_does_not_answer_is_named(tmp_path, said, sentence):
     link = NoLink(
         deal_out(tmp_path, "local", ("mlp",) * 2, 1),
-        changes=lambda kind, n, answer: said if kind == "perform" and n == 1 else answer,
+        changes=lambda kind, n, answer: (
+            replace(said, values=answer.values | said.values) if kind == "perform" and n == 1 else answer
+        ),
     )
     with pytest.raises(InputError, match=sentence):
         serve.run(tmp_path / "federation.yml", link)
@@ -101,8 +106,7 @@ def test_a_client_that_does_not_answer_is_named(tmp_path, said, sentence):
 
 def test_what_asks_for_private_samples_is_refused(tmp_path):
     link = NoLink(deal_out(tmp_path, "feddf", ("mlp",) * 2, 1))
-    asked = serve.read(tmp_path / "federation.yml")
-    fed = serve.federation(asked, serve.public_set(asked, tmp_path), serve.met(link, 2, 0), link)
+    fed = met_federation(tmp_path, link)
     inputs = fed.by_id[0].train.inputs
     with pytest.raises(InputError, match="nothing that real clients offer"):
         fed.run("predict", client_operations.cross_logits, {0: (fed.initial_model("mlp"), inputs)})
@@ -115,8 +119,7 @@ def test_what_asks_for_private_samples_is_refused(tmp_path):
 
 def test_a_model_that_stays_cannot_be_opened(tmp_path):
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1))
-    asked = serve.read(tmp_path / "federation.yml")
-    fed = serve.federation(asked, serve.public_set(asked, tmp_path), serve.met(link, 2, 0), link)
+    fed = met_federation(tmp_path, link)
     trained = fed.train(fed.initial_models(), 1)
     with pytest.raises(InputError, match="Client 1's model would have to leave it"):
         trained[1].open()

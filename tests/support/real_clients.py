@@ -1,6 +1,7 @@
 """Digits dealt out to clients with files of their own, the same federation in one process, a link without Flower."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from ktpfl_pipeline import in_memory, methods
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.sources import digits
+from ktpfl_pipeline.flower import serve
+from ktpfl_pipeline.flower.executor import RealFederation
 from ktpfl_pipeline.flower.member import Member
 from ktpfl_pipeline.flower.wire import Packet, dumped, loaded
 
@@ -78,34 +81,69 @@ def check_same(folder: Path, there: engine.Run) -> None:
         assert all(torch.equal(kept[name], params[name]) for name in kept)
 
 
+Changes = Callable[[str, int, Packet], Packet | list[Packet] | None]
+
+
 class NoLink:
     """Members in this process: every packet goes through its bytes, as on a wire.
 
     Attributes:
         anew: whether every message finds a new process.
-        changes: what becomes of an answer on its way, given its kind, its client and itself.
+        changes: what becomes of an answer on its way, given its kind, its client and itself: others; None is one that
+            comes too late.
         seen: kind, client, packet and answer of each message.
+        nodes: who is at which address.
     """
 
-    def __init__(
-        self, files: list[Path], anew: bool = False, changes: Callable[[str, int, Packet], Packet] | None = None
-    ) -> None:
+    def __init__(self, files: list[Path], anew: bool = False, changes: Changes | None = None) -> None:
         self.files, self.anew, self.changes = files, anew, changes
         self.members = [Member(file) for file in files]
         self.seen: list[tuple[str, int, Packet, Packet]] = []
+        self.nodes = {100 + n: n for n in range(len(files))}
+        self.belated: list[tuple[int, str, Packet]] = []
 
-    def addresses(self, wanted: int) -> list[int]:
-        return [100 + n for n in range(len(self.members))]
+    def addresses(self) -> list[int]:
+        return sorted(self.nodes)
 
-    def ask(self, kind: str, packets: Mapping[int, Packet]) -> Iterator[tuple[int, Packet]]:
+    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
         for address, packet in packets.items():
-            n = address - 100
+            n = self.nodes.get(address)
+            if n is None:
+                yield address, Packet({"silent": "node unavailable"})
+                continue
             if self.anew:
                 self.members[n] = Member(self.files[n])
             answer = self.members[n].answer(kind, travelled(packet))
-            answer = answer if self.changes is None else self.changes(kind, n, answer)
             self.seen.append((kind, n, packet, answer))
-            yield address, travelled(answer)
+            changed = answer if self.changes is None else self.changes(kind, n, answer)
+            if changed is None:
+                self.belated.append((address, kind, answer))
+                yield address, Packet({"silent": f"none within {seconds:g} s"})
+            for one in [changed] if isinstance(changed, Packet) else changed or []:
+                yield address, travelled(one)
+
+    def late(self) -> Iterator[tuple[int, str, Packet]]:
+        found, self.belated = self.belated, []
+        yield from found
+
+    def pause(self) -> None:
+        time.sleep(0.001)
+
+    def stop(self, n: int) -> None:
+        """End a client's process."""
+        self.nodes = {address: other for address, other in self.nodes.items() if other != n}
+
+    def start(self, n: int) -> None:
+        """Start a client's process, which is found at another address."""
+        self.members[n] = Member(self.files[n])
+        self.nodes[max(self.nodes, default=100) + 1] = n
+
+
+def met_federation(folder: Path, link: NoLink) -> RealFederation:
+    """Return the federation of a folder's clients, of which nobody was asked for anything but a hello."""
+    asked = serve.read(folder / "federation.yml")
+    public = serve.public_set(asked, folder)
+    return serve.federation(asked, public, serve.met(asked, public, link))
 
 
 def travelled(packet: Packet) -> Packet:

@@ -1,9 +1,11 @@
 """The round loop: cohort, round, evaluation, checkpoint, callback. It knows no method by name."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,18 +14,21 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint, evaluation, memory, privacy
 from ktpfl_pipeline.core.client_states import ClientStates
-from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, diverged
+from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.reliability import waiting
-from ktpfl_pipeline.core.weights import opened
+from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 
 State = TypeVar("State")
 logger = logging.getLogger(__name__)
 
 RECOVERIES = 3
 """How often in a row a run goes back to its checkpoint before it gives up; a round that ends begins the count anew."""
+
+
+AGAIN = "See to these clients, and give the same command again: it goes on after the last round that ended."
 
 
 @dataclass(frozen=True)
@@ -143,31 +148,39 @@ def _run(
         fed.log.start_round()
         start = time.perf_counter()
         cohort, absent, late = _turnout(method, sample_cohort(fed, schedule.share(t), t), t, fed, history)
-        before, skipped = state, list[int]()
+        before, out = state, Out()
         if cohort:
-            state, report, cohort, skipped = _round(method, before, cohort, t, fed)
+            state, report, cohort, out = _round(method, before, cohort, t, fed)
         else:
             logger.warning("Nobody showed up in round %d; nothing changes.", t)
             report = RoundReport({}, {}, matrices[-1] if matrices else None)
         loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
         traffic = {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
         record = RoundRecord(
-            round=t, cohort=cohort, loss=loss, traffic=traffic, work=fed.work(cohort), absent=absent, late=late
+            round=t,
+            cohort=cohort,
+            loss=loss,
+            traffic=traffic,
+            work=fed.work(cohort),
+            absent=[*absent, *out.absent],
+            late=[*late, *out.late],
+            reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
         )
         if t in evaluations:
-            earlier = history[-1].accuracy.get("after_transfer", []) if history else []
             beside = evaluation.Beside(
                 adapt=adapted if t in evaluations[-LAST:] else (),
                 pool=fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None,
             )
             try:
-                record = evaluation.evaluate(record, method, before, state, report, fed, memory, earlier, beside)
+                given = (method, before, state, report, fed, memory, history, beside)
+                evaluate = partial(evaluation.evaluate, record, *given)
+                record = _evaluated(evaluate, t, fed, t == schedule.rounds and not any(r.accuracy for r in history))
             except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
                 raise diverged(error.found, t) from None
         spent = time.perf_counter() - start
         phases = dict(fed.log.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
-        record = replace(record, seconds=seconds, diverged=sorted({*skipped, *fed.log.restored}))
+        record = replace(record, seconds=seconds, diverged=sorted({*out.skipped, *fed.log.restored}))
         history = [*history, record]
         if fed.training.privacy is not None:
             history[-1] = replace(record, epsilon=_epsilon(fed, history))
@@ -182,37 +195,105 @@ def _run(
     return Run(state, history, torch.stack(matrices) if matrices else None)
 
 
+@dataclass
+class Out:
+    """Who of a sampled cohort is out of a round.
+
+    Attributes:
+        absent: why, by client, of those that were not there when it began; real clients alone, like
+        late: those that were there and fell out of it.
+        skipped: those who diverged.
+    """
+
+    absent: dict[int, str] = field(default_factory=dict)
+    late: dict[int, str] = field(default_factory=dict)
+    skipped: list[int] = field(default_factory=list)
+
+    def __contains__(self, n: int) -> bool:
+        """Say whether a client is out."""
+        return n in self.absent or n in self.late or n in self.skipped
+
+
 def _round(
     method: Method[State], before: State, cohort: list[int], t: int, fed: Federation
-) -> tuple[State, RoundReport, list[int], list[int]]:
-    """Run one round, and again without those who diverged in it where the federation says so.
+) -> tuple[State, RoundReport, list[int], Out]:
+    """Run one round, and again without those who fell out of it, or diverged where the federation says so.
 
     Every stream is named by client and round, so the round without them is the one in which they were not sampled, to
     the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out.
-    Returns state, report, the cohort of the round that ended, and who left it.
+    Below the quorum it is begun anew, with whom has come back by then.
+    Returns state, report, the cohort of the round that ended, and who is out of it.
 
     Raises:
         DivergedError: if the run must stop, or if nobody of the cohort is left.
+        InputError: if too few are left again and again.
     """
-    skipped: list[int] = []
+    needed, tries = max(1, math.ceil(round(fed.reliability.quorum * len(cohort), 9))), 0
+    out = Out(fed.executor.missing(fed, cohort, needed, t))
     while True:
-        rest = [n for n in cohort if n not in skipped]
+        rest = [n for n in cohort if n not in out]
+        if len(rest) < needed:
+            tries += 1
+            _give_up(cohort, needed, out, t, tries, fed.reliability.tries)
+            out = Out(fed.executor.missing(fed, cohort, needed, t))
+            continue
         fed.client_states.start_attempt()
         try:
             state, report = method.round(before, rest, t, fed)
+        except AbsentError as error:
+            out.late |= error.found
         except DivergedError as error:
             found = error.found
-            out = [n for n in rest if n in found]
-            if fed.on_divergence == "stop" or not out or len(out) == len(rest):
+            gone = [n for n in rest if n in found]
+            if fed.on_divergence == "stop" or not gone or len(gone) == len(rest):
                 raise diverged(found, t) from None
+            for n in gone:
+                logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, found[n])
+            out.skipped += gone
         else:
             if fed.log.restored >= set(rest):
                 raise diverged(dict.fromkeys(rest, "as all of its cohort; nobody learned anything"), t)
-            return state, report, rest, skipped
-        for n in out:
-            logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, found[n])
-        skipped += out
+            return state, report, rest, out
         fed.log.start_attempt()
+
+
+def _give_up(cohort: list[int], needed: int, out: Out, t: int, tries: int, most: int) -> None:
+    """Tell that a round has too few clients; it is begun `most` times, and then ends the run.
+
+    Raises:
+        InputError: if these tries were all.
+    """
+    reasons = {**dict.fromkeys(out.skipped, "diverged"), **out.absent, **out.late}
+    why = "; ".join(f"client {n} {reason}" for n, reason in reasons.items())
+    there = sum(n not in out for n in cohort)
+    if tries >= most:
+        raise InputError(
+            f"Round {t} was begun {most} times with too few clients, the last time with {there} of {len(cohort)}, and "
+            f"quorum asks for {needed} ({why}). {AGAIN}"
+        )
+    logger.warning("Round %d is given up and begun again: %d of %d clients are left (%s).", t, there, len(cohort), why)
+
+
+def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, needs_all: bool) -> RoundRecord:
+    """Return round t's record with what `evaluate`, given who is `away`, measured.
+
+    Raises:
+        InputError: if it needs all clients, as none was evaluated and no round is left, and does not have them.
+    """
+    fed.executor.missing(fed, list(fed.by_id), needs_all * len(fed.by_id), t)  # whoever has come back is asked
+    away: dict[int, str] = {}
+    while True:
+        try:
+            found = evaluate(away=away)
+        except AbsentError as error:
+            away |= error.found
+            continue
+        if not found.accuracy:
+            why = " ".join(f"Client {n} {reason}." for n, reason in away.items())
+            if needs_all:
+                raise InputError(f"No round was evaluated, and none is left. {why} {AGAIN}")
+            logger.warning("Round %d is not evaluated. %s", t, why)
+        return found
 
 
 def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
@@ -269,17 +350,17 @@ def _save(
 ) -> None:
     content = {
         "settings": settings,
-        "state": _entries(state),
+        "state": _entries(state, stored),
         "history": [asdict(record) for record in history],
         "coefficients": matrices,
-        "client_states": opened(client_states.kept),
+        "client_states": opened(client_states.kept, stored),
     }
     checkpoint.save(file, content)
 
 
-def _entries(state: Any) -> dict[str, Any]:
-    """Return what crosses rounds by name, with all models brought here."""
-    return {entry.name: opened(getattr(state, entry.name)) for entry in fields(state)}
+def _entries(state: Any, of: Callable[[Handle], Any] = kept) -> dict[str, Any]:
+    """Return what crosses rounds by name, with all models brought here that may come."""
+    return {entry.name: opened(getattr(state, entry.name), of) for entry in fields(state)}
 
 
 def _restore(
@@ -287,9 +368,10 @@ def _restore(
 ) -> tuple[State, list[RoundRecord], list[Tensor]]:
     state = method.init(fed)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
-    fed.client_states.kept = {} if content is None else content["client_states"]
     if content is None:
+        fed.client_states.kept = {}
         return state, [], []
-    restored: State = replace(state, **content["state"])  # type: ignore[type-var]
+    fed.client_states.kept = fed.executor.revived(fed, content["client_states"])
+    restored: State = replace(state, **fed.executor.revived(fed, content["state"]))  # type: ignore[type-var]
     history = [RoundRecord(**record) for record in content["history"]]
     return restored, history, [matrix.cpu() for matrix in content["coefficients"]]

@@ -26,6 +26,19 @@ class LostError(InputError):
     """A model that lived with a worker is gone with it: the engine goes back to the last checkpoint."""
 
 
+class AbsentError(InputError):
+    """Clients on machines of their own gave no answer that could be used: the round goes on without them.
+
+    Attributes:
+        found: why, by client: what it did, as in ``"gave no answer to train within 120 s"``.
+    """
+
+    def __init__(self, found: Mapping[int, str]) -> None:
+        """Keep who it was."""
+        super().__init__(" ".join(f"Client {n} {why}." for n, why in found.items()))
+        self.found = dict(found)
+
+
 class DivergedError(InputError):
     """The training of a client, or of a model of the server, left the finite numbers.
 

@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -70,8 +70,9 @@ def evaluate(
     report: RoundReport,
     fed: Federation,
     memory: Memory,
-    earlier: list[float],
+    history: Sequence[RoundRecord],
     beside: Beside,
+    away: Collection[int] = (),
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
@@ -85,15 +86,18 @@ def evaluate(
         report: what the round told.
         fed: the federation.
         memory: of the evaluations before.
-        earlier: the accuracy of all clients at the end of the round before, where that was evaluated: a client outside
-            the cohort has it still.
+        history: of the rounds before: where the last was evaluated, a client outside the cohort has it still.
         beside: what else is measured.
+        away: clients that cannot be asked. What was last measured of them stands; where nothing was, the round is left
+            as one that is not evaluated.
 
     Raises:
         DivergedError: if a model's test loss is not finite, though its weights may be.
     """
-    everyone = [client.id for client in fed.clients]
-    stands = dict(zip(everyone, earlier, strict=bool(earlier)))
+    ids = [client.id for client in fed.clients]
+    everyone = [n for n in ids if n not in away]
+    earlier = history[-1].accuracy.get("after_transfer", []) if history else []
+    stands = dict(zip(ids, earlier, strict=bool(earlier)))
     validated = all(len(client.validation) for client in fed.clients)
     points = (
         "after_local",
@@ -127,7 +131,28 @@ def evaluate(
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
-    return replace(record, accuracy=accuracy, measures=measured, loss={**record.loss, "test": loss})
+    record = replace(record, accuracy=accuracy, measures=measured, loss={**record.loss, "test": loss})
+    return _with_earlier(record, ids, everyone, history) if away else record
+
+
+def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history: Sequence[RoundRecord]) -> RoundRecord:
+    """Return the record with what was last measured of clients that are not there; unevaluated, where nothing was."""
+    last = next((record for record in reversed(history) if record.accuracy), RoundRecord(0, []))
+    if found.accuracy.keys() - last.accuracy.keys() or found.measures.keys() - last.measures.keys():
+        losses = {phase: values for phase, values in found.loss.items() if phase != "test"}
+        return replace(found, accuracy={}, measures={}, loss=losses)
+
+    def whole(values: list[float], before: list[float]) -> list[float]:
+        known = {**dict(zip(ids, before, strict=True)), **dict(zip(there, values, strict=True))}
+        return [known[n] for n in ids]
+
+    return replace(
+        found,
+        accuracy={point: whole(values, last.accuracy[point]) for point, values in found.accuracy.items()},
+        measures={name: whole(values, last.measures[name]) for name, values in found.measures.items()},
+        loss={**found.loss, "test": whole(found.loss["test"], last.loss["test"])},
+        stale=[n for n in ids if n not in there],
+    )
 
 
 def adapted(fed: Federation, models: Models, epochs: int) -> list[float]:

@@ -82,7 +82,10 @@ class RoundRecord:
             `cohort`) or were given back their weights of before.
         absent: ids of the clients that were sampled and did not show up.
         late: ids of stragglers that were sampled: in the cohort, with stale predictions, or outside it, because their
-            last upload was still on its way.
+            last upload was still on its way; of real clients, those that were there and fell out of the round.
+        reasons: with real clients, why each one that is absent or late is, by its id as text.
+        stale: ids of real clients that did not answer when models were evaluated: what stands for them is of the
+            evaluation before.
         epsilon: with private local training, what each client of the federation, in order, has spent so far.
     """
 
@@ -97,6 +100,8 @@ class RoundRecord:
     diverged: list[int] = field(default_factory=list)
     absent: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    stale: list[int] = field(default_factory=list)
     epsilon: list[float] = field(default_factory=list)
 
     @property

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import torch
@@ -41,6 +42,10 @@ class Handle(Mapping[str, Tensor]):
         """Return what a method's state has of it where this is kept: the model; itself, where it must not come here."""
         return self.open()
 
+    def stored(self) -> Any:
+        """Return what a checkpoint has of it: the model, or which it is in plain values where it must not come here."""
+        return self.open()
+
     def __getitem__(self, name: str) -> Tensor:
         """Return one of its tensors."""
         return self.open()[name]
@@ -54,14 +59,23 @@ class Handle(Mapping[str, Tensor]):
         return len(self.shapes)
 
 
-def opened(value: Any) -> Any:
-    """Return a method's state, or a part of it, with every model that lives elsewhere brought here, if it may be."""
+kept: Callable[[Handle], Any] = methodcaller("kept")
+stored: Callable[[Handle], Any] = methodcaller("stored")
+
+
+def opened(value: Any, of: Callable[[Handle], Any] = kept) -> Any:
+    """Return a method's state, or a part of it, with every model that lives elsewhere brought here, if it may be.
+
+    Args:
+        value: the state.
+        of: what takes the place of a handle.
+    """
     if isinstance(value, Handle):
-        return value.kept()
+        return of(value)
     if isinstance(value, dict):
-        return {key: opened(part) for key, part in value.items()}
+        return {key: opened(part, of) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(opened, value))
+        return type(value)(opened(part, of) for part in value)
     return value
 
 

@@ -58,38 +58,38 @@ def packet_of(content: RecordDict) -> Packet:
 class GridLink:
     """Messages over Flower's grid, whose nodes are the addresses."""
 
-    def __init__(self, grid: Grid, patience: float) -> None:
-        """Wait `patience` seconds for clients to be there, and for each answer."""
-        self._grid, self._patience = grid, patience
+    def __init__(self, grid: Grid) -> None:
+        """Send nothing yet."""
+        self._grid = grid
+        self._waiting: dict[str, tuple[int, str]] = {}  # node and kind of each message that is not answered
 
-    def addresses(self, wanted: int) -> list[int]:
-        """Return the nodes that are there, once there are so many.
+    def addresses(self) -> list[int]:
+        """Return the nodes that are connected."""
+        return sorted(self._grid.get_node_ids())
 
-        Raises:
-            InputError: if there are not in time, or more.
-        """
-        end = time.monotonic() + self._patience
-        while len(found := sorted(self._grid.get_node_ids())) < wanted and time.monotonic() < end:
-            time.sleep(PULSE)
-        if len(found) != wanted:
-            raise InputError(
-                f"{len(found)} clients were there within {self._patience:g} s, and the server's file says clients: "
-                f"{wanted}: start or stop some, set clients, or wait longer with patience."
-            )
-        return found
-
-    def ask(self, kind: str, packets: Mapping[int, Packet]) -> Iterator[tuple[int, Packet]]:
-        """Send each node a message of a kind, and yield the answers as they come."""
+    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
+        """Send each node a message of a kind, and yield the answers as they come in time."""
         messages = [Message(record(packet), node, f"query.{kind}") for node, packet in packets.items()]
         waiting = dict(zip(self._grid.push_messages(messages), packets, strict=True))
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + seconds
         while waiting and time.monotonic() < end:
             for message in self._grid.pull_messages(list(waiting)):
                 yield waiting.pop(message.metadata.reply_to_message_id), _answer(message)
             if waiting:
-                time.sleep(PULSE)
+                self.pause()
+        self._waiting |= {name: (node, kind) for name, node in waiting.items()}
         for node in waiting.values():
-            yield node, Packet({"silent": f"none within {self._patience:g} s"})
+            yield node, Packet({"silent": f"none within {seconds:g} s"})
+
+    def late(self) -> Iterator[tuple[int, str, Packet]]:
+        """Yield the answers that came after their time."""
+        for message in self._grid.pull_messages(list(self._waiting)) if self._waiting else ():
+            node, kind = self._waiting.pop(message.metadata.reply_to_message_id)
+            yield node, kind, _answer(message)
+
+    def pause(self) -> None:
+        """Wait until it is worth looking again."""
+        time.sleep(PULSE)
 
 
 def _answer(message: Message) -> Packet:
@@ -134,4 +134,4 @@ def main(grid: Grid, context: Context) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     given: dict[str, Any] = context.run_config
-    serve.run(Path(str(given["federation"])), GridLink(grid, float(given["patience"])))
+    serve.run(Path(str(given["federation"])), GridLink(grid), float(given["patience"]))

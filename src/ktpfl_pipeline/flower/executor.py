@@ -1,97 +1,33 @@
 """The server's end: every phase is a message to each of its clients, and models stay where they are.
 
-What a method holds of a client's model is a handle, `Held`. It can be opened where the model came with the answer, as
-it does with methods whose declared exchange is models; else nobody can open it, and the client alone has it.
+Who gives no sound answer in time is out of the round (`AbsentError`), which the engine then runs without it. What the
+others answered stays known for as long as the round lasts, so nobody trains twice for it.
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
-from ktpfl_pipeline.core.weights import Handle, Params
+from ktpfl_pipeline.core.setting import Setting, Split
+from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.flower import operations
-from ktpfl_pipeline.flower.wire import DTYPES as KINDS
-from ktpfl_pipeline.flower.wire import STAYS, Initial, Left, Packet, packed, unpacked
+from ktpfl_pipeline.flower.attendance import Attendance, absent
+from ktpfl_pipeline.flower.handles import Drawn, Held, named, stored_model
+from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
 
 THROWN_AWAY = ("fine_tune", "adapt")
 """Phases whose models are made to be evaluated: they never travel."""
-
-
-class Link(Protocol):
-    """How messages get to clients and back. A client is known to it by an address."""
-
-    def addresses(self, wanted: int) -> list[int]:
-        """Return the addresses of the clients that are there, once there are so many.
-
-        Raises:
-            InputError: if there are not in time.
-        """
-
-    def ask(self, kind: str, packets: Mapping[int, Packet]) -> Iterator[tuple[int, Packet]]:
-        """Send each address a message of a kind, and yield the answers as they come: a ``silent`` one says why none."""
-
-
-class Held(Handle):
-    """A client's model, which that client has.
-
-    Attributes:
-        client: whose.
-        version: its number there.
-    """
-
-    def __init__(self, client: int, left: Left) -> None:
-        """Take what the client said of it."""
-        self.client, self.version, self._model = client, left.version, left.model
-        self.shapes = {
-            name: torch.empty(shape, dtype=KINDS[dtype], device="meta") for name, (dtype, shape) in left.kinds.items()
-        }
-
-    def open(self) -> dict[str, Tensor]:
-        """Return the model, where it came with the client's answer.
-
-        Raises:
-            InputError: if it did not: this method's clients send no models.
-        """
-        if self._model is None:
-            raise InputError(
-                f"Client {self.client}'s model would have to leave it, and models are not what this method declares to "
-                "exchange: take a method that does, or do without what asks for models."
-            )
-        return dict(self._model)
-
-    def kept(self) -> Any:
-        """Return what a run's last state has of it: the model where it came, else itself."""
-        return self if self._model is None else self.open()
-
-
-class Drawn(Handle):
-    """The initial model of an architecture, drawn from the seed where it is looked at: it needs not travel."""
-
-    def __init__(self, setting: Setting, architecture: str) -> None:
-        """Draw nothing yet."""
-        self.architecture, self._setting = architecture, setting
-        with torch.device("meta"):
-            module = setting.build(architecture).to(DTYPES[setting.compute.dtype])
-        self.shapes = dict(module.state_dict())
-        self._model: dict[str, Tensor] | None = None
-
-    def open(self) -> dict[str, Tensor]:
-        """Return the model."""
-        if self._model is None:
-            self._model = dict(Setting.initial_model(self._setting, self.architecture))
-        return self._model
 
 
 class RealFederation(Federation):
@@ -110,39 +46,29 @@ class RealFederation(Federation):
         raise InputError(STAYS)
 
 
-@dataclass
-class Wire:
-    """What went over the wire, by client: bytes of packets, without what the transport adds."""
-
-    sent: dict[int, int] = field(default_factory=dict)
-    received: dict[int, int] = field(default_factory=dict)
-
-
 class RealExecutor(SerialExecutor):
     """Runs each client's operation where the client is; those of the server's own models here.
 
     Attributes:
-        wire: bytes so far.
+        attendance: who is there.
     """
 
-    def __init__(
-        self, link: Link, addresses: Mapping[int, int], run: str, method: str, begin: Callable[[Setting], Packet]
-    ) -> None:
+    def __init__(self, attendance: Attendance, method: str, begin: Callable[[Setting], Packet]) -> None:
         """Send nothing yet.
 
         Args:
-            link: to the clients.
-            addresses: of each client, by its id.
-            run: the run's name, in hexadecimal digits.
+            attendance: of the clients.
             method: its name in the registry.
-            begin: makes what the clients are told of a federation before the first phase.
+            begin: makes what a client is told of a federation before its first phase.
         """
         super().__init__()
-        self.wire = Wire()
-        self._link, self._addresses, self._run, self._method, self._begin = link, addresses, run, method, begin
+        self.attendance = attendance
+        self._method, self._begin = method, begin
         self._setting: Setting | None = None
         self._known: dict[int, operations.Known] = {}
         self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
+        self._round = 0
+        self._answered: dict[tuple[int, str], Outcome[Any]] = {}  # in this round, by client and question
 
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
@@ -151,8 +77,8 @@ class RealExecutor(SerialExecutor):
 
         Raises:
             InputError: if the operation is not offered or gives away what the method does not declare, or a client's
-                answer is none.
-            LostError: if a client has lost a model.
+                answer ends the run.
+            AbsentError: if some clients gave no sound answer in time.
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return super().outcomes(setting, phase, operation, calls, progress)
@@ -165,59 +91,91 @@ class RealExecutor(SerialExecutor):
         operations.check_leaves(name, self._method)
         self.start(setting)
         packets: dict[int, Packet] = {}
-        for n, arguments in calls.items():
-            value = packed(tuple(_named(argument, int(n)) for argument in arguments))
-            beside = {"operation": name, "keep": sorted(self._alive[int(n)]), "wanted": phase not in THROWN_AWAY}
-            packets[int(n)] = Packet({**value.values, **beside}, value.tensors)
-        outcomes: dict[Any, Outcome[Value]] = {}
         given: Mapping[Any, tuple[Any, ...]] = calls
-        for client, packet in self.ask("perform", packets):
-            with answering(client):
-                outcomes[client] = self._outcome(client, name, given[client], packet)
+        for n, arguments in given.items():
+            value = packed(tuple(named(argument, n) for argument in arguments))
+            beside = {"operation": name, "wanted": phase not in THROWN_AWAY}
+            packets[n] = Packet({**value.values, **beside}, value.tensors)
+        questions = {n: (n, _digest(packet)) for n, packet in packets.items()}
+        known = self._answered
+        outcomes: dict[Any, Outcome[Value]] = {n: known[key] for n, key in questions.items() if key in known}
+        asked = {
+            n: Packet({**packet.values, "keep": sorted(self._alive[n])}, packet.tensors)
+            for n, packet in packets.items()
+            if n not in outcomes and n in self.attendance.here
+        }
+        for n, packet in self.attendance.ask("perform", asked, name):
+            try:
+                outcomes[n] = known[questions[n]] = self._outcome(n, name, given[n], packet)
+            except InputError as error:
+                self.attendance.strike(n, f"gave no sound answer to {name}: {error}", unsound=True)
             progress(phase, len(outcomes), len(calls))
+        if missing := absent(self.attendance, given.keys() - outcomes.keys()):
+            raise AbsentError(missing)
         return outcomes
 
-    def ask(self, kind: str, packets: Mapping[int, Packet]) -> Iterator[tuple[int, Packet]]:
-        """Send messages of this run, and yield the answers that are no refusals.
+    def missing(self, setting: Setting, clients: Sequence[int], least: int, t: int) -> dict[int, str]:
+        """Return who of these clients is not there for round t, having let in who has come back; see `Executor`."""
+        if t != self._round:
+            self._round, self._answered = t, {}
+        self.attendance.wait(clients, least)
+        self.start(setting)
+        for n in self.attendance.here:
+            if lost := set(self._alive[n]) - self.attendance.kept[n]:
+                for version in lost:
+                    del self._alive[n][version]
+                self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
+                raise LostError(f"Client {n} came back without models of its own: it goes on as one that joins now.")
+        return absent(self.attendance, clients)
 
-        Raises:
-            InputError: if a client refuses.
-            LostError: if a client has lost what the message is about.
+    def revived(self, setting: Setting, value: Any) -> Any:
+        """Return a part of a checkpoint with handles for models by name; see `Executor`.
+
+        A model that its client has lost is replaced by the architecture's initial one, with which a client joins.
         """
-        asked = {n: Packet({**packet.values, "run": self._run}, packet.tensors) for n, packet in packets.items()}
-        for n, packet in asked.items():
-            self.wire.sent[n] = self.wire.sent.get(n, 0) + packet.nbytes
-        clients = {self._addresses[n]: n for n in asked}
-        for address, packet in self._link.ask(kind, {self._addresses[n]: packet for n, packet in asked.items()}):
-            n = clients[address]
-            self.wire.received[n] = self.wire.received.get(n, 0) + packet.nbytes
-            if "lost" in packet.values:
-                self._setting = None  # who knows nothing of the run is told of it again
-                raise LostError(str(packet.values["lost"]))
-            check_answered(f"Client {n}", kind, packet)
-            yield n, packet
+        self._enter(setting)
+        match stored_model(value), value:
+            case str(architecture), _:
+                return Drawn(setting, architecture)
+            case (n, left), _:
+                if n not in self.attendance.here or left.version in self.attendance.kept[n]:
+                    return self._held(n, left)
+                return Drawn(setting, setting.by_id[n].architecture) if left.kinds == self._known[n].kinds else {}
+            case _, dict():
+                return {key: self.revived(setting, part) for key, part in value.items()}
+            case _, list() | tuple():
+                return type(value)(self.revived(setting, part) for part in value)
+        return value
 
     def start(self, setting: Setting) -> None:
-        """Tell the clients of the federation, once."""
-        if self._setting is setting:
-            return
-        torch.set_num_threads(setting.compute.threads)
-        self._known = {n: operations.Known(setting, operations.kinds_at(setting, n)) for n in setting.by_id}
-        self._alive = {n: WeakValueDictionary() for n in setting.by_id}
-        told = self._begin(setting)
-        for _ in self.ask("begin", dict.fromkeys(setting.by_id, told)):
-            pass
-        self._setting = setting
+        """Tell the clients of the federation that are there and do not know of it."""
+        self._enter(setting)
+        new = [n for n in self.attendance.here if n not in self.attendance.told]
+        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin(setting)), "begin") if new else ():
+            self.attendance.told.add(n)
 
     def end(self, models: Mapping[int, Params]) -> None:
-        """Tell each client which model is its own now, and let it keep that."""
-        for _ in self.ask("end", {n: packed(_named(params, n)) for n, params in models.items()}):
-            pass
+        """Tell each client which model is its own now, and let it keep that.
+
+        Raises:
+            AbsentError: if some are not there, or any more.
+        """
+        here = {n: packed(named(params, n)) for n, params in models.items() if n in self.attendance.here}
+        ended = {n for n, _ in self.attendance.ask("end", here, "end")}
+        if missing := absent(self.attendance, models.keys() - ended):
+            raise AbsentError(missing)
 
     def close(self) -> None:
-        """Let go of what was loaded; the next phase tells the clients anew."""
+        """Let go of what was loaded."""
         super().close()
         self._setting = None
+
+    def _enter(self, setting: Setting) -> None:
+        if self._setting is not setting:
+            torch.set_num_threads(setting.compute.threads)
+            self._known = {n: operations.Known(setting, operations.kinds_at(setting, n)) for n in setting.by_id}
+            self._alive = {n: WeakValueDictionary() for n in setting.by_id}
+            self._setting = setting
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet) -> Outcome[Any]:
         """Return what a client answered, checked."""
@@ -238,49 +196,20 @@ class RealExecutor(SerialExecutor):
             return tuple(self._handles(n, part) for part in value)
         if not isinstance(value, Left):
             return value
-        held = Held(n, value)
-        self._alive[n][held.version] = held
-        return held
+        self.attendance.kept[n].add(value.version)
+        return self._held(n, value)
+
+    def _held(self, n: int, left: Left) -> Held:
+        return self._alive[n].setdefault(left.version, Held(n, left))
 
 
-class answering:
-    """Names the client in an error about its answer."""
-
-    def __init__(self, n: int) -> None:
-        """Remember whose answer is read."""
-        self._n = n
-
-    def __enter__(self) -> None:
-        """Begin to read."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Say whose answer it was."""
-        if isinstance(error, InputError) and not isinstance(error, LostError):
-            raise InputError(
-                f"Client {self._n} gave no sound answer: {error} Its program may be another version, or broken: see to "
-                "it, and begin again without it."
-            ) from error
-
-
-def check_answered(who: str, kind: str, packet: Packet) -> None:
-    """Raise an `InputError` where a client refused a message of a kind, or said nothing."""
-    if "refused" in packet.values:
-        raise InputError(f"{who} refused {kind}: {packet.values['refused']}")
-    if "silent" in packet.values:
-        raise InputError(
-            f"{who} gave no answer to {kind} ({packet.values['silent']}): see to its program, and begin again."
-        )
-
-
-def _named(value: Any, n: int) -> Any:
-    """Return an argument with the names of models that client n has, or can draw, in their places."""
-    if isinstance(value, Held):
-        if value.client == n:
-            return Left(value.version)
-        return value.open()
-    if isinstance(value, Drawn):
-        return Initial(value.architecture)
-    return tuple(_named(part, n) for part in value) if isinstance(value, tuple) else value
+def _digest(packet: Packet) -> str:
+    """Return what tells one question from another: the SHA-256 sum of its values and tensors."""
+    found = hashlib.sha256(json.dumps(packet.values, sort_keys=True).encode())
+    for name, tensor in packet.tensors.items():
+        dtype, shape, data = dumped(tensor)
+        found.update(f"{name} {dtype} {shape}".encode() + data)
+    return found.hexdigest()
 
 
 def _counts(samples: Any) -> dict[str, int] | None:

@@ -7,6 +7,7 @@ and ``end`` (which model is its own now). What it kept is on its disk, so it may
 import logging
 import platform
 import re
+import secrets
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -25,7 +26,7 @@ from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.errors import InputError, LostError, system_error, unwritable
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.flower import client_file, operations
@@ -92,17 +93,25 @@ class Member:
         try:
             if kind not in kinds:
                 raise InputError(f"{kind[:80]!r} is no message that a client knows: it knows {', '.join(kinds)}.")
-            return kinds[kind](packet)
+            answer = kinds[kind](packet)
         except LostError as error:
-            return Packet({"lost": str(error)})
+            answer = Packet({"lost": str(error)})
         except InputError as error:
             logger.warning("Refused %s: %s", kind, error)
-            return Packet({"refused": str(error)})
+            answer = Packet({"refused": str(error)})
+        return Packet({**answer.values, "number": packet.values.get("number")}, answer.tensors)
 
     def _hello(self, packet: Packet) -> Packet:
         parts, found = self._splits(_seed(packet)), self._samples()
+        try:
+            run = self._entered_before(packet)
+        except InputError:  # it knows nothing of it, or cannot read what it knew
+            run = None
         return Packet(
             {
+                "told": run is not None,
+                "kept": [] if run is None else run.readable(),
+                "last": 0 if run is None else run.last,
                 "client": self.own.client,
                 "name": self.own.name,
                 "architecture": self.own.architecture,
@@ -114,7 +123,7 @@ class Member:
         )
 
     def _begin(self, packet: Packet) -> Packet:
-        told = client_file.understood(Told, packet.values, "the server")
+        told = client_file.understood(Told, _without_number(packet), "the server")
         operations.exchanges(told.method)
         public = packet.tensors.get("public", torch.empty(0))
         if public.dtype != torch.uint8 or tuple(public.shape[1:]) != self._samples().shape:
@@ -123,12 +132,13 @@ class Member:
                 f"{self._samples().shape} in bytes: bring both to one size with image."
             )
         folder = self._place(told.run)
-        told_of: dict[str, Any] = {"settings": {"run": told.run}, "told": packet.values, "public": public}
+        told_of: dict[str, Any] = {"settings": {"run": told.run}, "told": _without_number(packet), "public": public}
         for other in folder.parent.glob("*/told.pt"):  # one run at a time
             if other.parent != folder:
                 shutil.rmtree(other.parent)
         checkpoint.save(folder / "told.pt", told_of)
         self._run = self._entered(told, public)
+        self._run.take(packet.values.get("number"))
         return Packet({})
 
     def _perform(self, packet: Packet) -> Packet:
@@ -137,6 +147,7 @@ class Member:
         if not isinstance(keep, list) or not all(type(number) is int for number in keep):
             raise InputError("it says not which models are kept.")
         operations.check_leaves(name, run.told.method)
+        run.take(packet.values.get("number"))
         arguments = run.resolved(unpacked(packet))
         operations.check_arguments(name, arguments, run.known)
         run.forget_all_but(keep)
@@ -160,7 +171,7 @@ class Member:
         if not operations.MODEL.holds(model[0], run.known):
             raise InputError("it says that the client's own model is one that is not of its architecture.")
         file = run.folder.parent / "model.pt"
-        torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, file)
+        _save(file, {name: tensor.cpu() for name, tensor in model[0].items()})
         logger.info("The run has ended; this client's model is in %s.", file)
         return Packet({})
 
@@ -183,7 +194,7 @@ class Member:
         if self._run is None or self._run.told.run != name:
             content = checkpoint.load(self._place(name) / "told.pt", {"run": name}, torch.device("cpu"))
             if content is None:
-                raise LostError(f"Client {self.own.client} knows nothing of this run, or not any more.")
+                raise LostError("it knows nothing of this run, or not any more.")
             self._run = self._entered(client_file.understood(Told, content["told"], "told.pt"), content["public"])
         return self._run
 
@@ -215,8 +226,23 @@ class _Run:
         self.told, self.folder, self._me = told, folder, me
         self.space = Workspace(of)
         self.known = operations.Known(of, operations.kinds_at(of, me))
+        self.last = 0
         self._here: dict[int, Params] = {}
         self._initial: Params | None = None
+
+    def take(self, number: Any) -> None:
+        """Take a message by its number, which grows: an older one would delete models that were made since.
+
+        Raises:
+            InputError: if it is not newer than all before.
+        """
+        if type(number) is not int or not self.last < number < 2**63:
+            raise InputError(f"message {str(number)[:40]} is not newer than {self.last}, which came before it.")
+        self.last = number
+
+    def readable(self) -> list[int]:
+        """Return the numbers of the models that are kept and can be read."""
+        return [number for number in sorted(self._numbers()) if self._found(number) is not None]
 
     def resolved(self, value: Any) -> Any:
         """Return arguments with the models that they mean in the place of their names."""
@@ -238,7 +264,7 @@ class _Run:
         """Return what is said of a model that an operation made: its number, and itself where it `travels`."""
         if not isinstance(value, Mapping) or not value:
             return value
-        number = max(self._numbers(), default=0) + 1
+        number = secrets.randbits(62)  # no two models are mistaken for one, whatever was lost before
         checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
         self._here[number] = value
         return Left(number, kinds_of(value), value if travels else None)
@@ -250,10 +276,21 @@ class _Run:
             self._here.pop(number, None)
 
     def _stored(self, number: int) -> Params:
+        found = self._found(number)
+        if found is None:
+            raise LostError(f"its model {number} is not there, or cannot be read.")
+        return found
+
+    def _found(self, number: int) -> Params | None:
+        """Return a model that is kept; None where it is not there or cannot be read, which the log tells."""
         if number not in self._here:
-            content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
+            try:
+                content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
+            except InputError as error:
+                logger.warning("A model that was kept is lost: %s", error)
+                return None
             if content is None:
-                raise LostError(f"Client {self._me} has lost its model {number}.")
+                return None
             self._here[number] = content["model"]
         return self._here[number]
 
@@ -269,3 +306,24 @@ def _seed(packet: Packet) -> int:
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise InputError(f"the seed {str(seed)[:40]} is no number from 0 to 2**63 - 1.")
     return seed
+
+
+def _without_number(packet: Packet) -> dict[str, Any]:
+    return {name: value for name, value in packet.values.items() if name != "number"}
+
+
+def _save(file: Path, model: Params) -> None:
+    """Write a model so that there is all of it or the one before.
+
+    Raises:
+        InputError: if the system does not let it be written.
+    """
+    partial_file = file.with_name(f"{file.name}.partial")
+    try:
+        torch.save(model, partial_file)
+        partial_file.replace(file)
+    except (OSError, RuntimeError) as error:  # torch's writer raises its own for the system's
+        partial_file.unlink(missing_ok=True)
+        if (reason := system_error(error)) is None:
+            raise
+        raise unwritable(f"The model {file}", reason) from error

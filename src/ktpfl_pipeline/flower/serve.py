@@ -1,9 +1,8 @@
 """The server: from its own file and the clients that are there to a run of the engine, and what came of it."""
 
+import hashlib
 import json
 import logging
-import secrets
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
@@ -18,21 +17,27 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
-from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core import checkpoint, engine
+from ktpfl_pipeline.core.errors import AbsentError, InputError, unwritable
+from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.knowledge import settings as knowledge
+from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
+from ktpfl_pipeline.core.reliability import Reliability
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import adapt, load_public
 from ktpfl_pipeline.flower import operations
+from ktpfl_pipeline.flower.attendance import Attendance, Hello, Link, absent
 from ktpfl_pipeline.flower.client_file import understood, values_of
-from ktpfl_pipeline.flower.executor import Link, RealExecutor, RealFederation, check_answered
+from ktpfl_pipeline.flower.executor import RealExecutor, RealFederation
 from ktpfl_pipeline.flower.member import Arithmetic, versions
 from ktpfl_pipeline.flower.shells import shell
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)
+PATIENT = {"deadline", "quorum", "tries", "on_unsound", "results", "device"}
+"""Settings that may be others when a run is taken up again."""
 
 
 class FederationFile(Settings):
@@ -42,6 +47,14 @@ class FederationFile(Settings):
         method: its name in the registry.
         hyperparameters: of the method.
         clients: how many are waited for.
+        deadline: seconds in which each phase of a round is answered; who is later sits the round out. Longer than the
+            slowest client trains, and as short as others may wait for one that hangs.
+        quorum: the share of a round's cohort without which it is given up: more than half, so that it stays a
+            federation, and less than all, or one client stops it.
+        tries: how often a round without a quorum is begun, each time waiting for a deadline, before the run ends.
+        on_unsound: whether a client whose answer cannot be used, or who refuses, sits the round out, ``skip``, or ends
+            the run, ``stop``.
+        on_divergence: as in an experiment; here a client that diverges sits out, as others' runs hang on it.
         device: where the server computes.
         results: the folder of what comes of it, from the file's own.
     """
@@ -53,7 +66,11 @@ class FederationFile(Settings):
     rounds: Count = 30
     evaluate_every: Count = 1
     participation: float = Field(1.0, gt=0, le=1)
-    on_divergence: Literal["stop", "skip", "restore"] = "stop"
+    deadline: float = Field(600, gt=0)
+    quorum: float = Field(0.6, ge=0, le=1)
+    tries: Count = 3
+    on_unsound: Literal["skip", "stop"] = "skip"
+    on_divergence: Literal["stop", "skip", "restore"] = "skip"
     public: Public
     image: Image | None = None
     training: Training = Training()
@@ -62,18 +79,6 @@ class FederationFile(Settings):
     compute: Arithmetic = Arithmetic()
     device: str = "auto"
     results: str = "results"
-
-
-class Hello(Settings):
-    """What a client says of itself."""
-
-    client: int = Field(ge=0)
-    name: str = Field(max_length=100)
-    architecture: str = Field(max_length=200)
-    sizes: list[int] = Field(min_length=3, max_length=3)
-    shape: list[int] = Field(min_length=1, max_length=4)
-    classes: Count
-    versions: dict[str, str]
 
 
 def read(path: Path) -> FederationFile:
@@ -92,25 +97,26 @@ def read(path: Path) -> FederationFile:
     return asked
 
 
-def run(path: Path, link: Link) -> engine.Run:
-    """Run a federation of real clients to its end.
+def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
+    """Run a federation of real clients to its end, from the last checkpoint where there is one.
 
     Args:
         path: the server's file; beside the rounds that are told in the log, `results` has them as JSON, live.
         link: to the clients.
+        patience: seconds in which all clients must be there before the first round.
 
     Raises:
-        InputError: if the file, the clients and the public set do not go together, or a client fails.
+        InputError: if the file, the clients and the public set do not go together, or too few clients are left; of the
+            first round, if one is not there.
     """
     asked = read(path)
     method = methods.create(asked.method, asked.hyperparameters)
+    folder = path.resolve().parent / asked.results
     public = public_set(asked, path.resolve().parent)
-    found = met(link, asked.clients, asked.seed)
-    fed = federation(asked, public, found, link)
+    attendance = met(asked, public, link, patience, folder)
+    fed = federation(asked, public, attendance)
     executor = fed.executor
     assert isinstance(executor, RealExecutor)
-    folder = path.resolve().parent / asked.results
-    folder.mkdir(parents=True, exist_ok=True)
     history: list[RoundRecord] = []
 
     def told(record: RoundRecord) -> None:
@@ -118,16 +124,44 @@ def run(path: Path, link: Link) -> engine.Run:
         accuracy = record.accuracy.get("after_transfer", [])
         reached = f": {mean(accuracy):.1%} on average" if accuracy else ""
         logger.info("Round %d of %d%s.", record.round, asked.rounds, reached)
-        content = {"method": asked.method, "history": [asdict(one) for one in history], "wire": asdict(executor.wire)}
-        (folder / "history.json").write_text(json.dumps(content))
+        content = {"method": asked.method, "history": [asdict(one) for one in history], "wire": asdict(attendance.wire)}
+        written(folder / "history.json", json.dumps(content))
 
     schedule = engine.Schedule(asked.rounds, asked.participation, asked.evaluate_every)
+    file = folder / attendance.run / "checkpoint.pt"
     with closing(executor):
-        done = engine.run(method, fed, schedule, observer=engine.Observer(round=told))
-        executor.end(method.personal(done.state, fed.by_id, fed))
+        executor.start(fed)
+        if not file.exists() and (out := absent(attendance, fed.by_id)):
+            raise AbsentError(out)
+        done = engine.run(
+            method,
+            fed,
+            schedule,
+            settings={"run": attendance.run},
+            checkpoint_file=file,
+            observer=engine.Observer(round=told),
+        )
+        end(method, done.state, fed)
     if done.coefficients is not None:
-        (folder / "coefficients.json").write_text(json.dumps(done.coefficients[-1].tolist()))
+        written(folder / "coefficients.json", json.dumps(done.coefficients[-1].tolist()))
     return done
+
+
+def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
+    """Let each client that is there keep its own model, and tell who is not."""
+    executor = fed.executor
+    assert isinstance(executor, RealExecutor)
+    missing = executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
+    there = [n for n in fed.by_id if n not in missing]
+    while there:
+        try:
+            executor.end(method.personal(state, there, fed))
+            break
+        except AbsentError as error:
+            missing |= error.found
+            there = [n for n in there if n not in missing]
+    for n, why in missing.items():
+        logger.warning("Client %d %s: start it, and give the same command again, to let it keep its model.", n, why)
 
 
 def public_set(asked: FederationFile, folder: Path) -> Tensor:
@@ -149,41 +183,42 @@ def public_set(asked: FederationFile, folder: Path) -> Tensor:
     return images if asked.image is None else adapt(images, asked.image.shape)
 
 
-def met(link: Link, clients: int, seed: int) -> dict[int, Hello]:
-    """Return what the clients say of themselves, by address, having checked that they go together.
+def met(
+    asked: FederationFile, public: Tensor, link: Link, patience: float = 600.0, folder: Path | None = None
+) -> Attendance:
+    """Return the attendance of a run's clients, which are there and go together.
+
+    Args:
+        asked: the server's file.
+        public: the public images; with the file they name the run.
+        link: to the clients.
+        patience: seconds in which all must be there, where the run is not begun yet.
+        folder: where it is remembered whose run it is; None for nowhere.
 
     Raises:
         InputError: if two have one number, or one has other versions or images than the server or the others.
     """
-    found: dict[int, Hello] = {}
-    hello = Packet({"seed": seed})
-    for address, packet in link.ask("hello", dict.fromkeys(link.addresses(clients), hello)):
-        check_answered(f"The client at node {address}", "hello", packet)
-        said = understood(Hello, packet.values, f"The client at node {address}")
-        who = f"Client {said.client} (node {address})"
-        if others := [n for n, other in found.items() if other.client == said.client]:
-            raise InputError(f"{who} and node {others[0]} have one number: give each client's file another.")
-        if (ours := versions()) != said.versions:
-            raise InputError(f"{who} has {said.versions}, and the server {ours}: install the same.")
-        if min(said.sizes) < 0 or (first := next(iter(found.values()), said)).shape != said.shape:
-            raise InputError(f"{who} has images of shape {said.shape}, and others {first.shape}: set its image.")
-        found[address] = said
-    return found
+    image_sum = hashlib.sha256(public.numpy().tobytes()).hexdigest()
+    name = digest({**asked.model_dump(mode="json", exclude=PATIENT), "public": image_sum, "versions": versions()})
+    attendance = Attendance(link, name, asked.seed, asked.deadline, asked.on_unsound == "stop")
+    file = None if folder is None else folder / name / "clients.pt"
+    known = None if file is None else checkpoint.load(file, {"run": name}, torch.device("cpu"))
+    if known is not None:
+        attendance.resume({int(n): understood(Hello, said, str(file)) for n, said in known["clients"].items()})
+        return attendance
+    attendance.meet(asked.clients, patience)
+    if file is not None:
+        clients = {n: said.model_dump(mode="json") for n, said in attendance.clients.items()}
+        checkpoint.save(file, {"settings": {"run": name}, "clients": clients})
+    return attendance
 
 
-def federation(asked: FederationFile, public: Tensor, found: Mapping[int, Hello], link: Link) -> RealFederation:
+def federation(asked: FederationFile, public: Tensor, attendance: Attendance) -> RealFederation:
     """Return the federation of these clients, whose samples are elsewhere."""
-    clients = tuple(_shell(said) for said in sorted(found.values(), key=lambda said: said.client))
-    classes = max(said.classes for said in found.values())
+    found = attendance.clients.values()
+    clients = tuple(_shell(said) for said in sorted(found, key=lambda said: said.client))
+    classes = max(said.classes for said in found)
     shape = tuple(public.shape[1:])
-    run = secrets.token_hex(8)
-    executor = RealExecutor(
-        link,
-        {said.client: address for address, said in found.items()},
-        run,
-        asked.method,
-        lambda setting: _begin(asked, setting, run),
-    )
     return RealFederation(
         clients=clients,
         public=public,
@@ -197,8 +232,9 @@ def federation(asked: FederationFile, public: Tensor, found: Mapping[int, Hello]
         compute=Compute(device=asked.device, **asked.compute.model_dump()),
         public_transport=asked.public.transport,
         on_divergence=asked.on_divergence,
+        reliability=Reliability(quorum=asked.quorum, tries=asked.tries),
         knowledge=knowledge.Knowledge(**asked.knowledge.model_dump()),
-        executor=executor,
+        executor=RealExecutor(attendance, asked.method, partial(_begin, asked)),
     )
 
 
@@ -207,10 +243,9 @@ def _shell(said: Hello) -> Client:
     return shell(said.client, said.architecture, (train, validation, test), tuple(said.shape), torch.uint8, said.name)
 
 
-def _begin(asked: FederationFile, setting: Setting, run: str) -> Packet:
+def _begin(asked: FederationFile, setting: Setting) -> Packet:
     """Return what clients are told before the first round."""
     told = {
-        "run": run,
         "method": asked.method,
         "seed": asked.seed,
         "rounds": asked.rounds,
@@ -221,3 +256,18 @@ def _begin(asked: FederationFile, setting: Setting, run: str) -> Packet:
         "compute": asked.compute.model_dump(mode="json"),
     }
     return Packet(told, {"public": setting.public})
+
+
+def written(file: Path, text: str) -> None:
+    """Write a text so that a reader sees all of it or what was there before.
+
+    Raises:
+        InputError: if the system does not let it be written.
+    """
+    beside = file.with_name(f"{file.name}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+    except OSError as error:
+        raise unwritable(str(file), error) from error

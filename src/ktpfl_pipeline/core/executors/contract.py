@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -108,6 +108,24 @@ class Executor(ABC):
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client, in any order; arguments as of `run`."""
+
+    def missing(self, setting: Setting, clients: Sequence[int], least: int, t: int) -> dict[int, str]:
+        """Return who of these clients is not there for round t, and why: nobody, unless clients are real.
+
+        Args:
+            setting: as of `run`.
+            clients: who is asked for.
+            least: how many are worth waiting for.
+            t: the round.
+
+        Raises:
+            LostError: if one has come back without a model that was its own.
+        """
+        return {}
+
+    def revived(self, setting: Setting, value: Any) -> Any:
+        """Return a part of a checkpoint with handles in the place of what `Handle.stored` wrote for them."""
+        return value
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,283 @@
+"""Who of the clients is there: let in by its hello, struck off when no sound answer comes, let in again by another.
+
+A client is known by its number; the address at which it is found is another each time it is started. Every message
+has a number of its own, which the answer repeats.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pydantic import Field
+
+from ktpfl_pipeline.config.values import Count, Settings
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import differences
+from ktpfl_pipeline.flower.client_file import understood
+from ktpfl_pipeline.flower.member import versions
+from ktpfl_pipeline.flower.wire import Packet
+
+logger = logging.getLogger(__name__)
+CHANGING = {"told", "kept", "last"}
+"""What a hello says of the moment; all else must be as it was when the run began."""
+
+
+class Link(Protocol):
+    """How messages get to clients and back. A client is known to it by an address."""
+
+    def addresses(self) -> list[int]:
+        """Return the addresses of the clients that are connected now."""
+
+    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
+        """Send each address a message of a kind, and yield the answers as they come within so many seconds.
+
+        A ``silent`` one says why there is none.
+        """
+
+    def late(self) -> Iterator[tuple[int, str, Packet]]:
+        """Yield the answers that have come after their time, with the kind of what they answer."""
+
+    def pause(self) -> None:
+        """Wait a moment."""
+
+
+class Hello(Settings):
+    """What a client says of itself.
+
+    Attributes:
+        told: whether it knows the run.
+        kept: numbers of the models of that run that it can read.
+        last: the number of the last message that it was to act on.
+    """
+
+    client: int = Field(ge=0)
+    name: str = Field(max_length=100)
+    architecture: str = Field(max_length=200)
+    sizes: list[int] = Field(min_length=3, max_length=3)
+    shape: list[int] = Field(min_length=1, max_length=4)
+    classes: Count
+    versions: dict[str, str]
+    told: bool = False
+    kept: list[int] = Field([])
+    last: int = Field(0, ge=0)
+
+
+@dataclass
+class Wire:
+    """What went over the wire, by client: bytes of packets, without what the transport adds."""
+
+    sent: dict[int, int] = field(default_factory=dict)
+    received: dict[int, int] = field(default_factory=dict)
+
+
+class Attendance:
+    """The clients of one run.
+
+    Attributes:
+        run: its name, in hexadecimal digits.
+        clients: all that belong to it.
+        here: addresses of those that are there.
+        why: of the others, why they are not.
+        told: those that know the run.
+        kept: numbers of the models that those which are there have.
+        wire: bytes so far.
+    """
+
+    def __init__(self, link: Link, run: str, seed: int, deadline: float, stops: bool = False) -> None:
+        """Send nothing yet.
+
+        Args:
+            link: to the clients.
+            run: its name.
+            seed: by which clients split their samples.
+            deadline: seconds in which a phase is answered.
+            stops: whether an answer that cannot be used, or a refusal, ends the run.
+        """
+        self.run, self.clients, self.wire = run, dict[int, Hello](), Wire()
+        self.here: dict[int, int] = {}
+        self.why: dict[int, str] = {}
+        self.told: set[int] = set()
+        self.kept: dict[int, set[int]] = {}
+        self._link, self._hello, self._deadline, self._stops = link, Packet({"seed": seed}), deadline, stops
+        self._greeted: dict[int, int] = {}  # the number of each hello that is not answered, by address
+        self._replaced: set[int] = set()  # addresses that another has taken the place of
+        self._number = 0
+
+    def meet(self, wanted: int, seconds: float) -> None:
+        """Let the clients in that the run begins with.
+
+        Raises:
+            InputError: if there are not so many in time, or one of them cannot take part.
+        """
+        end = time.monotonic() + seconds
+        while len(found := self._link.addresses()) < wanted and time.monotonic() < end:
+            self._link.pause()
+        if len(found) != wanted:
+            raise InputError(
+                f"{len(found)} clients were there within {seconds:g} s, and the server's file says clients: {wanted}: "
+                "start or stop some, set clients, or wait longer with patience."
+            )
+        asked = {address: self._stamped(self._hello) for address in found}
+        for address, packet in self._link.ask("hello", asked, seconds):
+            said = self._read(address, packet)
+            if said.client in self.clients:
+                raise InputError(
+                    f"Client {said.client} (node {address}) and node {self.here[said.client]} have one number: give "
+                    "each client's file another."
+                )
+            if self.clients and (first := next(iter(self.clients.values()))).shape != said.shape:
+                raise InputError(
+                    f"Client {said.client} (node {address}) has images of shape {said.shape}, and others "
+                    f"{first.shape}: set its image."
+                )
+            self.clients[said.client] = said
+            self._let_in(address, said)
+
+    def resume(self, clients: Mapping[int, Hello]) -> None:
+        """Take up a run that began with these clients, and wait until all are there, or the deadline is over."""
+        self.clients, self.why = dict(clients), dict.fromkeys(clients, "has not joined again since the server did")
+        self.wait(list(clients), len(clients))
+
+    def wait(self, clients: Sequence[int], least: int) -> None:
+        """Let in who has come, and wait until so `least` of these clients are there, or the deadline is over."""
+        end = time.monotonic() + self._deadline
+        self._look()
+        while sum(n in self.here for n in clients) < least and time.monotonic() < end:
+            self._link.pause()
+            self._look()
+
+    def ask(self, kind: str, packets: Mapping[int, Packet], what: str) -> Iterator[tuple[int, Packet]]:
+        """Send clients that are there messages, and yield what they answer in time; the others are struck off.
+
+        Args:
+            kind: of the messages.
+            packets: by client.
+            what: they are asked for, in words.
+
+        Raises:
+            InputError: if one refuses, and that ends the run.
+        """
+        waiting = {self.here[n]: n for n in packets}
+        asked = {self.here[n]: self._stamped(packet) for n, packet in packets.items()}
+        for address, n in waiting.items():
+            self.wire.sent[n] = self.wire.sent.get(n, 0) + asked[address].nbytes
+        for address, packet in self._link.ask(kind, asked, self._deadline):
+            if address not in waiting:
+                logger.warning("The client at node %d answered %s twice; the second is thrown away.", address, what)
+                continue
+            n, said = waiting[address], packet.values
+            self.wire.received[n] = self.wire.received.get(n, 0) + packet.nbytes
+            if "silent" in said:
+                self.strike(n, f"gave no answer to {what} ({said['silent']})")
+            elif said.get("number") != asked[address].values["number"]:
+                logger.warning("Client %d answered another question than %s; that is thrown away.", n, what)
+                continue
+            elif "refused" in said:
+                self.strike(n, f"refused {what}: {said['refused']}", unsound=True)
+            elif "lost" in said:
+                self.strike(n, f"could not answer {what}: {said['lost']}")
+            else:
+                yield n, packet
+            del waiting[address]
+        for n in waiting.values():
+            self.strike(n, f"gave no answer to {what}")
+
+    def strike(self, n: int, why: str, unsound: bool = False) -> None:
+        """Strike a client off until it says hello again.
+
+        Raises:
+            InputError: if it is for what it answered, and that ends the run.
+        """
+        self.here.pop(n, None)
+        self.why[n] = why[:1000]
+        if unsound and self._stops:
+            raise InputError(f"Client {n} {self.why[n]} See to its program, and begin again (on_unsound is stop).")
+        logger.warning("Client %d %s; it sits out until it says hello again.", n, self.why[n])
+
+    def _look(self) -> None:
+        """Let in who said hello since, send hello to who is new, and strike off who is gone."""
+        there = set(self._link.addresses())
+        for n, address in list(self.here.items()):
+            if address not in there:
+                self.strike(n, "is not connected any more")
+        for address, kind, packet in self._link.late():
+            if kind == "hello":
+                self._greet_back(address, packet)
+            elif "silent" not in packet.values:
+                logger.warning("Node %d answered %s after its time; that is thrown away.", address, kind)
+        self._greeted = {address: number for address, number in self._greeted.items() if address in there}
+        fresh = there.difference(self.here.values(), self._greeted, self._replaced)
+        asked = {address: self._stamped(self._hello) for address in sorted(fresh)}
+        self._greeted |= {address: int(packet.values["number"]) for address, packet in asked.items()}
+        for address, packet in self._link.ask("hello", asked, 0) if asked else ():
+            if "silent" not in packet.values:  # else it answers later
+                self._greet_back(address, packet)
+
+    def _greet_back(self, address: int, packet: Packet) -> None:
+        """Let in the client that answered a hello, if it is one that may come in."""
+        if self._greeted.pop(address, None) is None or "silent" in packet.values:
+            return
+        try:
+            said = self._read(address, packet)
+            self._check_returned(address, said)
+        except InputError as error:
+            logger.warning("Node %d is not let in: %s", address, error)
+            return
+        if (other := self.here.get(said.client)) is not None:
+            self._replaced.add(other)
+        self._let_in(address, said)
+        logger.info("Client %d is there.", said.client)
+
+    def _check_returned(self, address: int, said: Hello) -> None:
+        """Check that a client is one of the run's, and the one that it says."""
+        who, n = f"Client {said.client} (node {address})", said.client
+        if n not in self.clients:
+            raise InputError(f"{who} is none of this run's, {sorted(self.clients)}: give its file another number.")
+        began, now = (one.model_dump(exclude=CHANGING) for one in (self.clients[n], said))
+        if changes := differences(began, now):
+            why = f"is not as it was when the run began ({changes}): put its samples and its file back"
+            self.why[n] = why
+            raise InputError(f"{who} {why}, or begin another run.")
+        if n in self.here and not (said.told and self.kept[n].issubset(said.kept)):
+            raise InputError(f"{who} and node {self.here[n]} have one number: give each client's file another.")
+
+    def _read(self, address: int, packet: Packet) -> Hello:
+        """Return the hello of a client that may take part by its versions."""
+        who = f"The client at node {address}"
+        check_answered(who, "hello", packet)
+        said = understood(Hello, {name: value for name, value in packet.values.items() if name != "number"}, who)
+        who = f"Client {said.client} (node {address})"
+        if (ours := versions()) != said.versions:
+            self.why[said.client] = f"has {said.versions}, and the server {ours}: install the same"
+            raise InputError(f"{who} {self.why[said.client]}.")
+        if min(said.sizes) < 0:
+            raise InputError(f"{who} has sizes {said.sizes}: a client has samples or none.")
+        return said
+
+    def _let_in(self, address: int, said: Hello) -> None:
+        n = said.client
+        self.here[n], self.kept[n], self._number = address, set(said.kept), max(self._number, said.last)
+        self.why.pop(n, None)
+        (self.told.add if said.told else self.told.discard)(n)
+
+    def _stamped(self, packet: Packet) -> Packet:
+        """Return a message of this run with a number that none had before, nor one of a server that ended."""
+        self._number = max(self._number + 1, time.time_ns())
+        return Packet({**packet.values, "run": self.run, "number": self._number}, packet.tensors)
+
+
+def absent(attendance: Attendance, clients: Collection[int]) -> dict[int, str]:
+    """Return who of some clients is not there, and why."""
+    return {n: attendance.why.get(n, "is not there") for n in clients if n not in attendance.here}
+
+
+def check_answered(who: str, kind: str, packet: Packet) -> None:
+    """Raise an `InputError` where a client refused a message of a kind, or said nothing."""
+    if "refused" in packet.values:
+        raise InputError(f"{who} refused {kind}: {packet.values['refused']}")
+    if "silent" in packet.values:
+        raise InputError(
+            f"{who} gave no answer to {kind} ({packet.values['silent']}): see to its program, and begin again."
+        )
