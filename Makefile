@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare viz ui docs test flower check lint types layers gpu-check lock clean
+.PHONY: help setup run compare paper viz ui docs test flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,6 +64,13 @@ run: $(READY)  ## KT-pFL, FedMD and training alone on real digits: minutes, with
 
 compare: $(READY)  ## all thirteen methods on the same data
 	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
+
+# ONLY=table1,figure2 runs a part; PLAN=1 trains nothing; SCALE=paper is for a GPU.
+SCALE ?= two_cores
+comma := ,
+
+paper: $(READY)  ## the paper's tables and figures beside its numbers: hours, and the same command goes on
+	@$(BIN)/kedro run --pipelines=paper --env=$(SCALE) --params 'paper.only=$(subst $(comma),+,$(or $(ONLY),all)),paper.train=$(if $(PLAN),false,true)'
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 	@$(BIN)/kedro viz run --host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick

@@ -49,7 +49,7 @@ def test_names() -> None:
     experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet"}
     experiments |= {"newcomers_digits", "newcomers_fashion_mnist"}
     comparisons = {f"compare_{name}" for name in experiments}
-    assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "__default__"}
+    assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "paper", "__default__"}
 
 
 @pytest.mark.parametrize(

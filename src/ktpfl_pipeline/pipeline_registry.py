@@ -9,9 +9,9 @@ from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.config.checks import nearest
-from ktpfl_pipeline.config.schema import SWEEP, TUNE
+from ktpfl_pipeline.config.schema import PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines import overview, sweep, tune
+from ktpfl_pipeline.pipelines import overview, paper, sweep, tune
 from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
@@ -77,6 +77,8 @@ def register_pipelines() -> Pipelines:
             makers[tuning] = partial(tune.create_pipeline, tuning, name, methods)
     makers |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}
     makers["overview"] = overview.create_pipeline
+    if PAPER in sections:
+        makers[PAPER] = paper.create_pipeline
     pipelines = Pipelines(makers)
     makers["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(makers))]
     return pipelines

@@ -228,6 +228,31 @@ class TestSweeps:
         assert sweeps("test")["sweep_public_source"].values == ["open_part"]
 
 
+class TestPaper:
+    @pytest.mark.parametrize("environment", ["base", "paper", "two_cores", "test"])
+    def test_every_column_parses(self, environment: str) -> None:
+        sections = parsing.merged(load(environment), {})
+        paper = parsing.parse_paper(sections["paper"], sections)
+        found = {name: parsing.paper_columns(name, paper, sections) for name in paper.chosen()}
+        assert all(found.values())
+        seeds = {tuple(settings.seeds) for columns in found.values() for _, _, settings in columns}
+        assert seeds == {tuple(paper.seeds)}
+
+    def test_base_is_the_paper(self) -> None:
+        sections = parsing.merged(load("base"), {})
+        paper = parsing.parse_paper(sections["paper"], sections)
+        assert [*paper.chosen()] == [*(f"table{n}" for n in range(1, 7)), *(f"figure{n}" for n in range(2, 6))]
+        columns = parsing.paper_columns("table2", paper, sections)
+        assert [(settings.clients, settings.participation) for _, _, settings in columns] == 3 * [(20, 1.0), (100, 0.1)]
+
+    def test_two_cores_have_the_papers_clients(self) -> None:
+        sections = parsing.merged(load("two_cores"), {})
+        paper = parsing.parse_paper(sections["paper"], sections)
+        for _, _, settings in parsing.paper_columns("table1", paper, sections):
+            assert (settings.clients, settings.private.samples, settings.rounds) == (20, 10_000, 10)
+            assert settings.training.epochs == 2
+
+
 class TestTunings:
     @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
     def test_every_experiment_has_one(self, environment: str) -> None:
@@ -276,7 +301,8 @@ class TestFiles:
         for name, section in overlay.items():
             if not name.startswith("_"):
                 assert name in base
-                assert set(leaves(section)) <= set(leaves(base[name])), name
+                known = [f"{leaf}." for leaf in leaves(base[name])]
+                assert all(any(leaf.startswith(f"{own}.") for leaf in known) for own in leaves(section)), name
 
     @pytest.mark.parametrize("file", ["parameters_hetero.yml", "parameters_homo.yml"])
     def test_every_setting_of_the_shared_blocks_is_documented_where_it_stands(self, file: str) -> None:

@@ -1,5 +1,6 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
+import re
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -592,3 +593,35 @@ class TestAdversaries:
         sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}
         with pytest.raises(InputError, match=r"and feddf exchanges models or prototypes"):
             parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})
+
+
+class TestPaper:
+    PART: ClassVar[dict[str, Any]] = {"title": "t", "experiments": ["mine"], "columns": {"a": {}}, "methods": ["local"]}
+
+    def parsed(self, **changes: Any) -> list[Any]:
+        given = {"scale": "Small.", "seeds": [0], "parts": {"table1": {**self.PART, **changes.pop("part", {})}}}
+        sections = {"mine": EXPERIMENT, "paper": {**given, **changes}}
+        return parsing.paper_columns("table1", parsing.parse_paper(sections["paper"], sections), sections)
+
+    def test_a_column_is_the_experiment_with_a_change(self) -> None:
+        columns = {"as it is": {}, "long": {"training": {"epochs": 7}}, "left out": None}
+        (_, first, same), (name, label, long) = self.parsed(part={"columns": columns}, seeds=[3, 4])
+        assert (first, name, label) == ("as it is", "mine", "long")
+        assert (same.seeds, long.training.epochs) == ([3, 4], 7)
+        assert same.training.epochs != 7
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"only": "table9"}, "paper.only is 'table9', which does not exist; choose from all, table1"),
+            ({"part": {"experiments": ["nine"]}}, "paper.parts.table1.experiments is 'nine', which does not exist"),
+            ({"part": {"methods": ["kt_pfll"]}}, "paper.parts.table1.methods is 'kt_pfll'"),
+            ({"part": {"methods": ["local", "local"]}}, "paper.parts.table1.methods"),
+            ({"part": {"columns": {"long": {"training": {"epochs": -1}}}}}, "paper.parts.table1.columns, 'long': "),
+            ({"part": {"shows": "bars"}}, "paper.parts.table1.shows is 'bars'"),
+            ({"seeds": [1, 1]}, "paper.seeds"),
+        ],
+    )
+    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
+        with pytest.raises(InputError, match=re.escape(message)):
+            self.parsed(**changes)

@@ -23,7 +23,6 @@ from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.federated_training import arithmetic
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settled
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.prepare import prepare
 
@@ -183,11 +182,11 @@ class TestIdentity:
     def test_is_that_of_the_chosen_setting(self, data: FederatedData, given: Given) -> None:
         given(both(10, 8))
         auto, said = settled(experiment(memory_format="auto"), data, "mine"), experiment(memory_format="channels_last")
-        one, other = (identity(Job("mine", "kt_pfl", each, data), assemble(each, data, 0)) for each in (auto, said))
+        one, other = (identity(Job("mine", "kt_pfl", each, data), 0) for each in (auto, said))
         assert one == other
         assert one["compute.memory_format"] == "channels_last"
         plain = experiment()
-        assert digest(one) != digest(identity(Job("mine", "kt_pfl", plain, data), assemble(plain, data, 0)))
+        assert digest(one) != digest(identity(Job("mine", "kt_pfl", plain, data), 0))
 
     def test_what_was_begun_goes_on_as_it_began(
         self, data: FederatedData, given: Given, tmp_path: Path, caplog: pytest.LogCaptureFixture

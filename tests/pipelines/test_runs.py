@@ -129,7 +129,7 @@ class TestIdentity:
 
     def of(self, data: FederatedData, method: str = "kt_pfl", seed: int = 0, **changes: Any) -> dict[str, Any]:
         settings = experiment(**changes)
-        return identity(Job(EXPERIMENT, method, settings, data), assemble(settings, data, seed))
+        return identity(Job(EXPERIMENT, method, settings, data), seed)
 
     @pytest.mark.parametrize(
         "changes",

@@ -34,6 +34,11 @@ class Provenance:
     machine: str
     versions: str
 
+    def told(self) -> dict[str, str]:
+        """Return what a report says of it."""
+        told = {"Made": self.date, "Command": self.command, "Commit": self.commit}
+        return {**told, "Machine": f"{self.machine}; {self.versions}"}
+
 
 def here_and_now() -> Provenance:
     """Return the provenance of what this process makes now."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from ktpfl_pipeline.config import checks
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
-from ktpfl_pipeline.config.schema import ALL, SWEEP, TUNE, Experiment, Range, Sweep, Tune
+from ktpfl_pipeline.config.schema import ALL, PAPER, SWEEP, TUNE, Experiment, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed
@@ -51,11 +51,11 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
 
 def experiments(parameters: Mapping[str, Any]) -> list[str]:
     """Return the names of the sections that are experiments."""
-    return [name for name in parameters if not name.startswith((SWEEP, TUNE, "_"))]
+    return [name for name in parameters if name != PAPER and not name.startswith((SWEEP, TUNE, "_"))]
 
 
 def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Check every section, and return the experiments; see `parse`, `parse_sweep` and `parse_tune`."""
+    """Check every section, and return the experiments; see `parse`, `parse_sweep`, `parse_tune` and `parse_paper`."""
     found = {name: parse(name, parameters[name]) for name in experiments(parameters)}
     for name, experiment in found.items():
         checks.check_methods(name, experiment, [method for method in experiment.compare if method != ALL])
@@ -64,12 +64,17 @@ def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
             parse_sweep(name, values, parameters)
         elif name.startswith(TUNE):
             parse_tune(name, values, parameters)
+        elif name == PAPER:
+            parse_paper(values, parameters)
     return found
 
 
 def used(named: Collection[str], parameters: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Return the experiments among the sections `named`, and those that the sweeps among them run."""
+    """Return the experiments among the sections `named`, and those that the sweeps or the paper among them run."""
     swept = {parameters[name]["experiment"] for name in named if name.startswith(SWEEP)}
+    if PAPER in named:
+        chosen = parse_paper(parameters[PAPER], parameters).chosen()
+        swept |= {each for part in chosen.values() for each in part.experiments}
     return {name: form(name, parameters[name]) for name in experiments(parameters) if name in swept.union(named)}
 
 
@@ -123,6 +128,39 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Exper
             change = {part: change}
         with checks.saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
             found.append(parse(sweep.experiment, deep_merge(parameters[sweep.experiment], change)))
+    return found
+
+
+def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
+    """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
+    from ktpfl_pipeline.methods import METHODS, find
+
+    paper = _section(Paper, PAPER, values, "the paper's tables and figures")
+    checks.check_repeats(f"{PAPER}.seeds", paper.seeds, "seed")
+    parts = {name: part for name, part in paper.parts.items() if part is not None}
+    for only in paper.only:
+        checks.check_known(f"{PAPER}.only", only, [ALL, *parts])
+    for name, part in parts.items():
+        for experiment in part.experiments:
+            checks.check_known(f"{PAPER}.parts.{name}.experiments", experiment, experiments(parameters))
+        for method in part.methods:
+            checks.check_extension(f"{PAPER}.parts.{name}.methods", method, METHODS, find)
+        checks.check_repeats(f"{PAPER}.parts.{name}.methods", part.methods, "method")
+    return paper
+
+
+def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> list[tuple[str, str, Experiment]]:
+    """Return the columns of the paper's part `name`: experiment, what its setting is called, its settings there."""
+    part, found = paper.chosen()[name], []
+    for experiment in part.experiments:
+        for label, change in part.columns.items():
+            if change is None:
+                continue
+            with checks.saying(f"{PAPER}.parts.{name}.columns, {label!r}: "):
+                merged_in = deep_merge(parameters[experiment], {**change, "seeds": paper.seeds})
+                settings = parse(experiment, merged_in)
+                checks.check_methods(experiment, settings, part.methods)
+            found.append((experiment, label, settings))
     return found
 
 

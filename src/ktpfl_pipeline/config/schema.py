@@ -29,6 +29,8 @@ ALL = "all"
 """In the place of a method's name under `compare`: all of the registry that go with the experiment."""
 SWEEP, TUNE = "sweep_", "tune_"
 """What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
+PAPER = "paper"
+"""The section, and the pipeline, of the KT-pFL paper's tables and figures."""
 PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
 CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES}
@@ -338,3 +340,36 @@ class Tune(Settings):
         """Return the experiment as its trials run it: with the tuning's seeds, and nothing that only a report shows."""
         judged = experiment.evaluation.model_copy(update={"adapt_epochs": [0], "global_samples": 0})
         return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0, "evaluation": judged})
+
+
+class Part(Settings):
+    """A table or a figure of the KT-pFL paper: experiments, each in several settings, with the same methods.
+
+    Attributes:
+        title: what it shows.
+        experiments: sections of conf/.
+        columns: by what a setting is called, what it changes in each experiment; one that is null is left out.
+        methods: names in the registry of methods, or dotted paths.
+        shows: a table of accuracies, accuracy by round, or accuracy against bytes.
+    """
+
+    title: str
+    experiments: Names
+    columns: Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
+    methods: Names
+    shows: Literal["table", "curves", "traffic"] = "table"
+
+
+class Paper(Settings):
+    """The tables and figures of the KT-pFL paper, at one scale."""
+
+    scale: str
+    only: Names = [ALL]
+    train: bool = True
+    seeds: Seeds
+    parts: dict[str, Part | None]
+
+    def chosen(self) -> dict[str, Part]:
+        """Return the parts that are asked for, in the order of the configuration; those that are null are none."""
+        parts = {name: part for name, part in self.parts.items() if part is not None}
+        return {name: part for name, part in parts.items() if ALL in self.only or name in self.only}

@@ -100,8 +100,7 @@ def data_title(source: str) -> str:
 def _made(identity: str, made: Provenance | None) -> dict[str, str]:
     if made is None:
         return {"Report": identity}
-    told = {"Made": made.date, "Command": made.command, "Commit": made.commit}
-    return {"Report": identity, **told, "Machine": f"{made.machine}; {made.versions}"}
+    return {"Report": identity, **made.told()}
 
 
 def identity(results: Sequence[MethodResult]) -> str:

@@ -15,8 +15,8 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
@@ -53,12 +53,13 @@ class Job:
         return asdict(self.create())
 
 
-def identity(job: Job, fed: Federation) -> dict[str, Any]:
-    """Return everything that the run of a job on the federation of one seed depends on, flat.
+def identity(job: Job, seed: int) -> dict[str, Any]:
+    """Return everything that the run of a job with one seed depends on, flat.
 
     Two runs with equal values are the same run.
     """
     made, experiment = job.create(), job.experiment
+    device = Compute(experiment.compute.device).place()
     shared = flat(experiment.shared())
     del shared["seeds"]
     if "predictions" not in made.exchanges:  # how these travel is nothing to it
@@ -68,11 +69,11 @@ def identity(job: Job, fed: Federation) -> dict[str, Any]:
         **flat({"method": asdict(made)}),
         "experiment": job.name,
         "method": job.method,
-        "seed": fed.seed,
-        "compute.device": torch.cuda.get_device_name(fed.device) if fed.device.type == "cuda" else fed.device.type,
-        "data": job.data.seeds[fed.seed].fingerprint,
+        "seed": seed,
+        "compute.device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "data": job.data.seeds[seed].fingerprint,
         "code": code_version(type(made), experiment),
-        **({} if fed.training.privacy is None else {"opacus": version("opacus")}),
+        **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
         **({"pretrained": models.pretrained.fingerprint(job.data.pretrained)} if job.data.pretrained else {}),
         **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.models()) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",

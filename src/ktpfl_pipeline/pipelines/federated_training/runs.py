@@ -43,10 +43,9 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     made, experiment = job.create(), job.experiment
     fed = assemble(experiment, job.data, seed)
     adversaries = fed.positions(fed.adversary_ids).tolist()
-    settings = identity(job, fed)
+    settings = identity(job, seed)
     key = digest(settings)
-    tracker = tracking.current()
-    folder = tracker.checkpoints and tracker.checkpoints / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
+    tracker, folder = tracking.current(), checkpoints_of(job, seed, key)
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         progress.plan.say_anew()
     with (
@@ -103,6 +102,12 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             with kept_models(made, result, fed, job.data.seeds[seed]) if kept else nullcontext() as folder:
                 log_end(tracked, finished, asdict(made), folder)
     return finished
+
+
+def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
+    """Return the folder in which a run keeps its checkpoint; None where none is kept."""
+    place = tracking.current().checkpoints
+    return place and place / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:

@@ -1,0 +1,39 @@
+"""Nodes of the paper's tables and figures.
+
+Arguments that they share: `paper`, the section; `planned`, what there is to run; `failures`, why runs failed, by key.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ktpfl_pipeline.config.schema import Paper
+
+
+def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, paper_runs: Path) -> Any:
+    """Return what there is to run, as `Planned`, after printing it: every cell, what is done, and the hours left.
+
+    Raises:
+        InputError: if a setting of a column cannot be.
+    """
+    from ktpfl_pipeline.pipelines.paper.planning import cells, planned
+    from ktpfl_pipeline.reports.reproduction import told
+
+    made = planned(paper, parameters, raw_folder, paper_runs)
+    print(told(cells(made, {})))  # noqa: T201
+    return made
+
+
+def train(paper: Paper, planned: Any) -> dict[str, str]:
+    """Run what is left, unless `paper.train` is false; one that fails is told, and the others go on."""
+    from ktpfl_pipeline.pipelines.paper.running import run_left
+
+    return run_left(planned) if paper.train else {}
+
+
+def report(paper: Paper, planned: Any, failures: dict[str, str]) -> Any:
+    """Return the `Report` on all that is finished, beside the paper's numbers."""
+    from ktpfl_pipeline.analysis.provenance import here_and_now
+    from ktpfl_pipeline.pipelines.paper.planning import cells
+    from ktpfl_pipeline.reports.reproduction import build
+
+    return build(paper.scale, paper.chosen(), cells(planned, failures), here_and_now())

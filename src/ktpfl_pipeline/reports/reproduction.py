@@ -1,0 +1,292 @@
+"""The KT-pFL paper's tables and figures as far as they were run, cell by cell beside the paper's numbers.
+
+A cell is empty until all of its seeds are finished. The paper's numbers that we could not read are ``not known here``
+and never guessed.
+
+Arguments that the functions share: `cells`, all of them, in the order of the configuration.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, groupby
+
+from ktpfl_pipeline.analysis.cells import Cell, seconds_left
+from ktpfl_pipeline.analysis.contrasts import clear_best, paired_difference
+from ktpfl_pipeline.analysis.provenance import Provenance
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.config.schema import Part
+from ktpfl_pipeline.reports import figures, paper, words
+from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
+from ktpfl_pipeline.reports.numbers import Entry, accuracy, duration, interval, points
+from ktpfl_pipeline.reports.render import terminal
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.words import plural
+
+UNKNOWN = "not known here"
+AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
+NUMBERED = ("table1", "table2")
+"""Parts of which the paper's own numbers are compared."""
+DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
+    "curves": (figures.accuracy_panels, "Mean test accuracy over all clients and seeds by round."),
+    "traffic": (
+        figures.traffic_panels,
+        "Final accuracy against what all clients sent and received, 1 MB = 10⁶ bytes, means over seeds.",
+    ),
+}
+NOTES = {
+    "Accuracy": f"{words.HEADLINE} mean over clients of the mean of the last five evaluations, then over seeds; ± is "
+    "the sample standard deviation over seeds. A cell is empty until all of its seeds are finished.",
+    "Bold": words.BOLD,
+    "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. The paper "
+    "states no seeds, so its numbers have no interval.",
+    "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
+    f"not; how far ours lies from it stands beside. {UNDECIDED}: one seed has no interval.",
+    "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
+    f"{DIFFERS}: it lies on the other. {UNDECIDED}: it holds zero. Intervals are not corrected for their number.",
+}
+
+
+def build(scale: str, parts: Mapping[str, Part], cells: Sequence[Cell], made: Provenance) -> Report:
+    """Return the report.
+
+    Args:
+        scale: what is said of the settings.
+        parts: the tables and figures by name.
+        cells: of these.
+        made: when, where and by what it is made.
+    """
+    by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
+    beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
+    finished = [(_where(cell), cell.result) for cell in _once(cells) if cell.result]
+    sections = [
+        Section("", [Text(scale), Notes(NOTES)]),
+        *(Section(f"{_named(name)}: {part.title}", _blocks(name, part, by_part[name])) for name, part in parts.items()),
+        Section("Cell by cell beside the paper", [beside]),
+        Section("In the paper's order?", [ordered]),
+        Section("The best setting of the paper's study", [best]),
+        Section("Why the settings differ", [settings_table(cells)]),
+        Section("What is done, and what is left", [plan_table([cell] for cell in cells)], folded=True),
+        runs([({"Cell": where}, result) for where, result in finished], [HEADLINE]),
+    ]
+    return Report(
+        name="paper",
+        title="The paper's tables and figures",
+        kind="Reproduction of KT-pFL (NeurIPS 2021)",
+        summary=summary(cells, [beside, ordered, best]),
+        facts=[plural(len(parts), "part"), plural(len(cells), "cell"), made.machine],
+        made=made.told(),
+        sections=[s for s in sections if any(not isinstance(block, Table) or block.rows for block in s.blocks)],
+        brief=[beside.without("Part") if beside.rows else plan_table([own for _, own in _columns(cells)])],
+    )
+
+
+def told(cells: Sequence[Cell]) -> str:
+    """Return the plan as plain text: each column, what is done and left, and the hours, on which hardware."""
+    from ktpfl_pipeline.analysis.provenance import here_and_now
+
+    by_column = [own for _, own in _columns(cells)]
+    return f"{terminal.table(plan_table(by_column), terminal.WIDEST)}\n{progress(cells)}\n{here_and_now().machine}\n"
+
+
+def progress(cells: Sequence[Cell]) -> str:
+    """Say how many runs there are, how many are done, and how long the others take."""
+    keys, left = {key for cell in cells for key in cell.keys.values()}, {key for cell in cells for key in cell.left}
+    lost = sum(bool(cell.failed) for cell in cells)
+    known = seconds_left(cells)
+    time = f", about {duration(known)}" if left and known is not None else ""
+    failed = f"; {plural(lost, 'cell')} failed" if lost else ""
+    return f"{plural(len(keys), 'run')}, {len(keys) - len(left)} done, {len(left)} left{time}{failed}."
+
+
+def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
+    """Return one row for each group of cells of a column: their seeds, the runs done, the time left, how it is known.
+
+    A run that an earlier row has too is told there.
+    """
+    rows, told = list[dict[str, Entry]](), set[str]()
+    for group in groups:
+        own = {key: cell for cell in group for key in cell.left if key not in told}
+        shared = any(key in told for cell in group for key in cell.left)
+        told.update(own)
+        known = seconds_left([replace(cell, keys={0: key}) for key, cell in own.items()])
+        first, failed = group[0], [cell.failed for cell in group if cell.failed]
+        rows.append(
+            {
+                "Cells": f"{_named(first.part)}: {_column(first)}",
+                "Methods": ", ".join(cell.title for cell in group),
+                "Seeds": ", ".join(map(str, first.seeds)),
+                "Runs done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
+                "Time left": "as above" if shared and not own else duration(known) if own and known else None,
+                "Known by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
+                "Failed": failed[0] if failed else None,
+            }
+        )
+    return Table.of("plan", rows).filled()
+
+
+def accuracy_table(name: str, cells: Sequence[Cell]) -> Table:
+    """Return the methods by column: final accuracy in percent where all seeds are finished, and the paper's."""
+    rows: dict[str, dict[str, Entry]] = {cell.method: {"Method": cell.title} for cell in cells}
+    for column, own in _columns(cells):
+        best = clear_best([cell.result for cell in own if cell.result]) if any(cell.result for cell in own) else None
+        for cell in own:
+            result = cell.result
+            rows[cell.method][f"{column} (%)"] = result and accuracy(result.final[HEADLINE], _same(result, best))
+            if name in NUMBERED:
+                rows[cell.method][f"{column}: paper (%)"] = _written(cell)
+    return Table.of(name, list(rows.values()), words.HEADLINE)
+
+
+def beside_the_paper(cells: Sequence[Cell]) -> Table:
+    """Return one row for each cell of which the paper's number is known: ours, the paper's, and whether they agree."""
+    rows: list[dict[str, Entry]] = []
+    for cell in cells:
+        number = _number(cell)
+        if number is None:
+            continue
+        found = difference([own - number for own in cell.per_seed]) if cell.per_seed else None
+        rows.append(
+            {
+                "Part": _named(cell.part),
+                "Cell": _column(cell),
+                "Method": cell.title,
+                "Ours (%)": cell.result and accuracy(cell.result.final[HEADLINE]),
+                "Paper (%)": _written(cell),
+                "Ours minus paper (points)": interval(found),
+                "Agrees": found and verdict(found, 0),
+            }
+        )
+    return Table.of("beside", rows)
+
+
+def orders(cells: Sequence[Cell]) -> Table:
+    """Return one row for two methods of a column whose numbers in the paper are known: who is ahead, there and here."""
+    rows: list[dict[str, Entry]] = []
+    for column, own in _columns(cells):
+        known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
+        for (a, first), (b, second) in combinations(known, 2):
+            found = paired_difference(a.result, b.result) if a.result and b.result else None
+            rows.append(
+                {
+                    "Cell": f"{_named(a.part)}: {column}",
+                    "Methods": f"{a.title} minus {b.title}",
+                    "Paper (points)": points(first - second),
+                    "Ours (points)": interval(found),
+                    "Agrees": found and verdict(found, 1 if first > second else -1),
+                }
+            )
+    return Table.of("orders", rows)
+
+
+def findings(cells: Sequence[Cell]) -> Table:
+    """Return one row where the paper says which setting is best for KT-pFL: ours there, against our best other one."""
+    rows: list[dict[str, Entry]] = []
+    of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
+    for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
+        own = {cell.label: cell for cell in group}
+        first = next(iter(own.values()))
+        best = paper.BEST.get((part, paper.family(first.settings)))
+        others = [cell.result for label, cell in own.items() if label != best and cell.result]
+        if best not in own:
+            continue
+        ours, found = own[best].result, None
+        if ours and others and len(others) == len(own) - 1:
+            found = paired_difference(ours, max(others, key=lambda result: result.final[HEADLINE].mean))
+        rows.append(
+            {
+                "Cell": f"{_named(part)}: {paper.title(str(first.settings['private']['source']))}",
+                "Best in the paper": best,
+                "Ours there (%)": ours and accuracy(ours.final[HEADLINE]),
+                "Minus our best other setting (points)": interval(found),
+                "Agrees": found and verdict(found, 1),
+            }
+        )
+    return Table.of("best", rows)
+
+
+def verdict(found: Difference, side: int) -> str:
+    """Say whether a difference is as the paper has it: on this `side` of zero, or for side 0, at zero."""
+    if found.ends is None:
+        return f"{UNDECIDED}: one seed"
+    if side == 0:
+        away = f"{abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
+        return AGREES if found.sign == 0 else f"{DIFFERS}: {away}"
+    return {side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS)
+
+
+def settings_table(cells: Sequence[Cell]) -> Table:
+    """Return in what each column's settings differ from the paper's, columns with the same differences in one row."""
+    rows: dict[str, list[str]] = {}
+    for cell in cells:
+        differs = [*paper.differences(cell.settings), *paper.shorter(cell.settings)]
+        why = "; ".join(differs) or "in nothing that it states"
+        name = f"{_named(cell.part)}: {_column(cell)}"
+        if name not in rows.setdefault(why, []):
+            rows[why].append(name)
+    return Table.of("settings", [{"Cells": "; ".join(names), "Differ in": why} for why, names in rows.items()])
+
+
+def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
+    """Say how much is finished, and how often that agrees with what is known of the paper."""
+    verdicts = [str(row[-1]) for table in tables for row in table.rows if table.columns[-1] == "Agrees" and row[-1]]
+    full = sum(cell.result is not None for cell in cells)
+    counts = {word: sum(each.startswith(word) for each in verdicts) for word in (AGREES, DIFFERS, UNDECIDED)}
+    known = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    told = f"Of what is known of the paper's numbers, orders and best settings: {known}." if known else ""
+    return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {told}".strip()
+
+
+def _blocks(name: str, part: Part, cells: Sequence[Cell]) -> list[Block]:
+    """Return the table of a part, or its figure over the columns of which a method is finished."""
+    if part.shows == "table":
+        return [accuracy_table(name, cells)]
+    drawn = {column: [cell.result for cell in own if cell.result] for column, own in _columns(cells)}
+    finished = {column: results for column, results in drawn.items() if results}
+    if not finished:
+        return [Text("Nothing is finished yet.")]
+    draw, caption = DRAWN[part.shows]
+    return [Picture(name, draw(finished), caption)]  # type: ignore[arg-type]
+
+
+def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
+    """Return the cells by column, with what it is called in its part."""
+    groups = groupby(cells, key=lambda cell: (cell.part, _column(cell)))
+    return [(column, list(own)) for (_, column), own in groups]
+
+
+def _column(cell: Cell) -> str:
+    return f"{paper.title(str(cell.settings['private']['source']))}, {cell.label}"
+
+
+def _where(cell: Cell) -> str:
+    return f"{_named(cell.part)}: {_column(cell)}, {cell.title}"
+
+
+def _once(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells without those whose runs stand in an earlier part."""
+    return list({tuple(cell.keys.values()): cell for cell in reversed(cells)}.values())[::-1]
+
+
+def _number(cell: Cell) -> float | None:
+    """Return the paper's accuracy in a cell, 0..1; None where it is not known."""
+    known = paper.number(cell.settings, cell.method) if cell.part in NUMBERED else None
+    return None if known is None else known / 100
+
+
+def _written(cell: Cell) -> str:
+    """Return the paper's entry for a cell; a method that it does not have has a dash."""
+    if cell.method not in paper.names():
+        return "not in the paper"
+    return paper.written(cell.settings, cell.method) or UNKNOWN
+
+
+def _same(result: MethodResult, best: MethodResult | None) -> bool:
+    return best is not None and result.method == best.method
+
+
+def _named(part: str) -> str:
+    """Return what a part is called: ``Table 1`` for ``table1``."""
+    name = part.rstrip("0123456789")
+    return f"{name.capitalize()} {part.removeprefix(name)}".strip()

@@ -1,0 +1,92 @@
+"""The paper's tables and figures, run as a user does, on digits."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from project_copy import PowerCut, Project
+
+from ktpfl_pipeline.pipelines.federated_training import runs as training
+from ktpfl_pipeline.pipelines.paper import planning
+
+
+@pytest.fixture
+def project(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project in which training steps take a tenth of a second, by decree."""
+    times: Any = lambda experiment, data, tried: {name: [0.1] * len(tried) for name in experiment.models()}  # noqa: E731
+    monkeypatch.setattr(planning, "trial", times)
+    yield untracked
+
+
+def paper(project: Project, **settings: Any) -> str:
+    """Run the pipeline and return its page."""
+    project.run("paper", others={"paper": settings}, rounds=1, private={"samples": 300}, theorem_samples=0)
+    return (project.folder / "data/08_reporting/paper/report.md").read_text("utf-8")
+
+
+def finished(project: Project) -> dict[str, dict[str, Any]]:
+    folder = project.folder / "data/07_model_output/paper"
+    return {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
+
+
+def test_a_plan_trains_nothing(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    page = paper(project, only="table1+figure2", train=False)
+    told = capsys.readouterr().out
+    assert "8 runs, 0 done, 8 left, about " in told
+    assert "Table 1: digits, all labels" in told
+    assert "as above" in told  # of figure 2, which has the same runs
+    assert "Nothing is finished yet." in page
+    assert finished(project) == {}
+
+
+def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[tuple[str, int]] = []
+    run_seed = training.run_seed
+
+    def counted(job: Any, seed: int, progress: Any) -> Any:
+        if len(begun) == 3:
+            raise PowerCut
+        begun.append((job.method, seed))
+        return run_seed(job, seed, progress)
+
+    monkeypatch.setattr(training, "run_seed", counted)
+    with pytest.raises(PowerCut):
+        paper(project, only="table1")
+    assert begun == [("kt_pfl", 0), ("local", 0), ("kt_pfl", 1)]
+    kept = finished(project)
+    assert len(kept) == 3
+    assert not list((project.folder / "data/06_models").rglob("checkpoint.pt"))  # numbers are kept
+
+    monkeypatch.setattr(training, "run_seed", run_seed)
+    page = paper(project, only="table1+figure2+figure5")
+    assert "10 of 10 cells finished. 8 runs, 8 done, 0 left." in page
+    after = finished(project)
+    assert {key: after[key] for key in kept} == kept
+    assert len(after) == 8
+    capsys.readouterr()
+    paper(project, only="table1", train=False)
+    assert "8 runs, 8 done, 0 left." in capsys.readouterr().out
+
+
+def test_a_cell_that_fails_is_told_and_the_rest_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_seed = training.run_seed
+
+    def broken(job: Any, seed: int, progress: Any) -> Any:
+        if job.method == "kt_pfl":
+            raise RuntimeError("no such luck")
+        return run_seed(job, seed, progress)
+
+    monkeypatch.setattr(training, "run_seed", broken)
+    page = paper(project, only="figure2", seeds=[0])
+    assert "no such luck" in page
+    assert "1 of 2 cells finished. 2 runs, 1 done, 1 left" in page
+    assert "1 cell failed" in page
+
+
+def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project) -> None:
+    parts = {"table4": {"columns": {"ρ = 0.5": {"private": {"source": "npz:none.npz"}}}}}
+    page = paper(project, only="table4", parts=parts, train=False)
+    assert "none.npz" in page

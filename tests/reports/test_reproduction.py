@@ -1,0 +1,117 @@
+"""The paper's tables beside its numbers, from results small enough to work by hand."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ktpfl_pipeline.analysis.cells import Cell, seconds_left
+from ktpfl_pipeline.analysis.provenance import Provenance
+from ktpfl_pipeline.analysis.results import FinishedRun
+from ktpfl_pipeline.config.schema import Part
+from ktpfl_pipeline.reports import reproduction
+
+HERE = Provenance("2026-11-22", "make paper", "abc", "", "two cores", "torch")
+Made = Callable[..., Cell]
+
+
+@pytest.fixture
+def cell(run: Callable[..., FinishedRun], paper_settings: dict[str, Any]) -> Made:
+    """A cell of Table 1 in which the two clients of each seed have one accuracy, if it is finished."""
+
+    def made(method: str, *accuracies: float, part: str = "table1", label: str = "two labels", **more: Any) -> Cell:
+        seeds = [0, 1, 2]
+        keys = {seed: f"key-{method}-{seed}" for seed in seeds}
+        runs = [run(method, seed, [(each, each)]) for seed, each in zip(seeds, accuracies, strict=False)]
+        return Cell(part, "hetero_fashion_mnist", label, method, paper_settings, {}, seeds, keys, runs, **more)
+
+    return made
+
+
+def entries(table: Any) -> list[dict[str, str]]:
+    return [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
+
+
+class TestBesideThePaper:
+    """KT-pFL has 75.6 % there, FedMD 66.1 %."""
+
+    @pytest.mark.parametrize(
+        ("accuracies", "said"),
+        [
+            ((0.74, 0.76, 0.77), "agrees"),
+            ((0.95, 0.96, 0.97), "differs: 20.4 points above"),
+            ((0.50, 0.51, 0.52), "differs: 24.6 points below"),
+            ((0.75, 0.76), "None"),  # not finished, so empty
+        ],
+    )
+    def test_the_interval_over_seeds_decides(self, cell: Made, accuracies: tuple[float, ...], said: str) -> None:
+        (row,) = entries(reproduction.beside_the_paper([cell("kt_pfl", *accuracies)]))
+        assert row["Agrees"] == said
+        assert row["Paper (%)"] == "75.6"
+
+    def test_one_seed_decides_nothing(self, cell: Made) -> None:
+        one = cell("kt_pfl", 0.9)
+        object.__setattr__(one, "seeds", [0])
+        assert entries(reproduction.beside_the_paper([one]))[0]["Agrees"] == "undecided: one seed"
+
+    def test_only_what_is_known_stands_there(self, cell: Made) -> None:
+        cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local")]
+        assert not reproduction.beside_the_paper(cells).rows
+        found = entries(reproduction.accuracy_table("table1", cells))
+        assert [row["Fashion-MNIST, two labels: paper (%)"] for row in found] == ["not known here", "not in the paper"]
+
+    def test_a_column_of_the_study_is_not_table_1(self, cell: Made) -> None:
+        assert not reproduction.beside_the_paper([cell("kt_pfl", 0.7, 0.7, 0.7, part="table4")]).rows
+
+
+@pytest.mark.parametrize(
+    ("fedmd", "said"),
+    [((0.5, 0.6, 0.7), "agrees"), ((0.8, 0.9, 0.99), "differs"), ((0.7, 0.9, 0.8), "undecided"), ((0.5,), "None")],
+)
+def test_whether_the_order_is_the_papers(cell: Made, fedmd: tuple[float, ...], said: str) -> None:
+    (row,) = entries(reproduction.orders([cell("kt_pfl", 0.7, 0.81, 0.9), cell("fedmd", *fedmd)]))
+    assert row["Methods"] == "KT-pFL minus FedMD"
+    assert row["Paper (points)"] == "+9.5"
+    assert row["Agrees"] == said
+
+
+@pytest.mark.parametrize(
+    ("other", "said"), [((0.6, 0.7, 0.81), "agrees"), ((0.8, 0.9, 0.99), "differs"), ((0.7, 0.8, 0.9), "undecided")]
+)
+def test_the_best_setting_of_the_study(cell: Made, other: tuple[float, ...], said: str) -> None:
+    """ρ = 0.5 is the paper's best on Fashion-MNIST; two other values were run, of which the better counts."""
+    labels = {"ρ = 0.5": (0.7, 0.8, 0.9), "ρ = 0.1": other, "ρ = 2": (0.1, 0.1, 0.1)}
+    cells = [cell("kt_pfl", *values, part="table4", label=label) for label, values in labels.items()]
+    (row,) = entries(reproduction.findings(cells))
+    assert (row["Best in the paper"], row["Agrees"]) == ("ρ = 0.5", said)
+    assert entries(reproduction.findings([*cells[:2], cell("kt_pfl", part="table4", label="ρ = 2")]))[0]["Agrees"] == (
+        "None"
+    )
+
+
+def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
+    cells = [
+        cell("kt_pfl", 0.5, seconds=3600.0, judged="probe"),
+        cell("kt_pfl", 0.5, part="figure3", seconds=3600.0),
+        cell("local", 0.5, 0.6, 0.7, failed="the disk is full"),
+    ]
+    assert seconds_left(cells) == 7200
+    assert reproduction.progress(cells) == "6 runs, 4 done, 2 left, about 2.0 h; 1 cell failed."
+    first, second, third = entries(reproduction.plan_table([cell] for cell in cells))
+    assert (first["Runs done"], first["Time left"], first["Known by"]) == ("1 of 3", "2.0 h", "probe")
+    assert second["Time left"] == "as above"
+    assert (third["Runs done"], third["Failed"]) == ("3 of 3", "the disk is full")
+
+
+def test_the_page(cell: Made) -> None:
+    """One cell that agrees, one that differs, one that is empty."""
+    cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]
+    methods = [each.method for each in cells]
+    given: dict[str, Any] = {"experiments": ["x"], "columns": {"two labels": {}}, "methods": methods}
+    parts = {"table1": Part(title="several architectures", **given), "figure3": Part(title="", shows="curves", **given)}
+    report = reproduction.build("Small.", parts, [*cells, cell("local", part="figure3")], HERE)
+    assert report.summary.startswith("2 of 4 cells finished.")
+    assert report.summary.endswith("best settings: 1 agrees, 2 differs.")
+    assert "| Sim-pFL |" in report.markdown
+    assert "1 rounds instead of 30" in report.markdown
+    assert "Nothing is finished yet." in report.html
