@@ -184,7 +184,8 @@ def check(environment: str | None, parameters: dict[str, Any], written: dict[str
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
     parameters = parameters or written or {}
     experiments = (sections[name].get("experiment", name.removeprefix("tune_")) for name in parameters)
-    related = {*parameters, *experiments}
+    parts = [part for name in parameters for part in sections[name].get("parts", {}).values() if part]  # the paper's
+    related = {*parameters, *experiments, *(each for part in parts for each in part["experiments"])}
     parsing.check({name: section for name, section in sections.items() if name in related})
 
 
@@ -214,7 +215,7 @@ class TestCommands:
             check("test", {"hetero_digits": {"round": 3}})
 
 
-@pytest.mark.parametrize("kind", ["experiments", "augmentations", "sweeps", "tunings"])
+@pytest.mark.parametrize("kind", ["experiments", "augmentations", "sweeps", "tunings", "paper", "parts"])
 def test_every_setting_has_a_meaning_in_the_reference(kind: str) -> None:
     pytest.importorskip("sphinx")
     table = runpy.run_path(str(DOCS / "_ext" / "settings_reference.py"))["page"](kind)

@@ -1,7 +1,7 @@
 """Tables of every setting: types and bounds from config/schema.py, meanings from the comments of conf/base.
 
-In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings`` or ``methods`` stands in a block named
-``{settings}``.
+In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts`` or ``methods`` stands in a
+block named ``{settings}``.
 """
 
 import dataclasses
@@ -122,6 +122,8 @@ def page(what: str) -> str:
         "augmentations": (augmentations.Change, "parameters_hetero.yml"),
         "sweeps": (schema.Sweep, "parameters_sweep.yml"),
         "tunings": (schema.Tune, "parameters_tune.yml"),
+        "paper": (schema.Paper, "parameters_paper.yml"),
+        "parts": (schema.Part, "parameters_paper.yml"),
     }[what]
     said = meanings(model) | comments(BASE / file)
     if what == "augmentations":

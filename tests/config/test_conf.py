@@ -248,9 +248,9 @@ class TestPaper:
     def test_two_cores_have_the_papers_clients(self) -> None:
         sections = parsing.merged(load("two_cores"), {})
         paper = parsing.parse_paper(sections["paper"], sections)
-        for _, _, settings in parsing.paper_columns("table1", paper, sections):
-            assert (settings.clients, settings.private.samples, settings.rounds) == (20, 10_000, 10)
-            assert settings.training.epochs == 2
+        for _, _, column in parsing.paper_columns("table1", paper, sections):
+            assert (column.clients, column.private.samples, column.rounds) == (20, 10_000, 10)
+            assert column.training.epochs == 2
 
 
 class TestTunings:

@@ -613,7 +613,7 @@ class TestPaper:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"only": "table9"}, "paper.only is 'table9', which does not exist; choose from all, table1"),
+            ({"only": "table9"}, "paper.only is 'table9', which does not exist; did you mean 'table1'"),
             ({"part": {"experiments": ["nine"]}}, "paper.parts.table1.experiments is 'nine', which does not exist"),
             ({"part": {"methods": ["kt_pfll"]}}, "paper.parts.table1.methods is 'kt_pfll'"),
             ({"part": {"methods": ["local", "local"]}}, "paper.parts.table1.methods"),

@@ -8,7 +8,6 @@ import pytest
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import FinishedRun
-from ktpfl_pipeline.config.schema import Part
 from ktpfl_pipeline.reports import reproduction
 
 HERE = Provenance("2026-11-22", "make paper", "abc", "", "two cores", "torch")
@@ -106,9 +105,7 @@ def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
 def test_the_page(cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]
-    methods = [each.method for each in cells]
-    given: dict[str, Any] = {"experiments": ["x"], "columns": {"two labels": {}}, "methods": methods}
-    parts = {"table1": Part(title="several architectures", **given), "figure3": Part(title="", shows="curves", **given)}
+    parts = {"table1": ("several architectures", "table"), "figure3": ("two labels", "curves")}
     report = reproduction.build("Small.", parts, [*cells, cell("local", part="figure3")], HERE)
     assert report.summary.startswith("2 of 4 cells finished.")
     assert report.summary.endswith("best settings: 1 agrees, 2 differs.")

@@ -15,7 +15,6 @@ from ktpfl_pipeline.analysis.contrasts import clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference
-from ktpfl_pipeline.config.schema import Part
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, duration, interval, points
@@ -48,12 +47,12 @@ NOTES = {
 }
 
 
-def build(scale: str, parts: Mapping[str, Part], cells: Sequence[Cell], made: Provenance) -> Report:
+def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell], made: Provenance) -> Report:
     """Return the report.
 
     Args:
         scale: what is said of the settings.
-        parts: the tables and figures by name.
+        parts: of each table and figure its title, and how it is shown: as a table, or a name of `DRAWN`.
         cells: of these.
         made: when, where and by what it is made.
     """
@@ -62,7 +61,10 @@ def build(scale: str, parts: Mapping[str, Part], cells: Sequence[Cell], made: Pr
     finished = [(_where(cell), cell.result) for cell in _once(cells) if cell.result]
     sections = [
         Section("", [Text(scale), Notes(NOTES)]),
-        *(Section(f"{_named(name)}: {part.title}", _blocks(name, part, by_part[name])) for name, part in parts.items()),
+        *(
+            Section(f"{_named(name)}: {title}", _blocks(name, shows, by_part[name]))
+            for name, (title, shows) in parts.items()
+        ),
         Section("Cell by cell beside the paper", [beside]),
         Section("In the paper's order?", [ordered]),
         Section("The best setting of the paper's study", [best]),
@@ -238,15 +240,15 @@ def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
     return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {told}".strip()
 
 
-def _blocks(name: str, part: Part, cells: Sequence[Cell]) -> list[Block]:
+def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     """Return the table of a part, or its figure over the columns of which a method is finished."""
-    if part.shows == "table":
+    if shows not in DRAWN:
         return [accuracy_table(name, cells)]
     drawn = {column: [cell.result for cell in own if cell.result] for column, own in _columns(cells)}
     finished = {column: results for column, results in drawn.items() if results}
     if not finished:
         return [Text("Nothing is finished yet.")]
-    draw, caption = DRAWN[part.shows]
+    draw, caption = DRAWN[shows]
     return [Picture(name, draw(finished), caption)]  # type: ignore[arg-type]
 
 

@@ -36,4 +36,5 @@ def report(paper: Paper, planned: Any, failures: dict[str, str]) -> Any:
     from ktpfl_pipeline.pipelines.paper.planning import cells
     from ktpfl_pipeline.reports.reproduction import build
 
-    return build(paper.scale, paper.chosen(), cells(planned, failures), here_and_now())
+    parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
+    return build(paper.scale, parts, cells(planned, failures), here_and_now())
