@@ -10,15 +10,14 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import features
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation, check_finite
-from ktpfl_pipeline.core.setting import DTYPES
-from ktpfl_pipeline.core.weights import Models, Params, params_of
+from ktpfl_pipeline.core.weights import Models, Params
 
 
 def initial(fed: Federation, dimension: int) -> Params:
     """Return a head on F = `dimension` features before the first round, as torch draws linear layers."""
     with rng.seeded(rng.derive(fed.seed, "initialisation", "common head")):
         layer = nn.Linear(dimension, fed.classes)
-    return params_of(layer.to(fed.device, DTYPES[fed.compute.dtype]))
+    return fed.placed(layer)
 
 
 def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models, Models]:

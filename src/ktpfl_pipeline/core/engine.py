@@ -102,6 +102,7 @@ def run(
             models with their workers again and again.
     """
     observer = observer or Observer()
+    fed.claim()  # what the server does before any client is in this precision too
     fed.log.progress = observer.progress
     told = losses = 0
 

@@ -6,7 +6,7 @@ Client operations and executors know this and no more; `Federation` adds the ope
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -197,6 +197,14 @@ class Setting:
         """Where models, samples and knowledge live."""
         return self.compute.place()
 
+    def claim(self) -> None:
+        """Set the precision of float32 products on a GPU: it is the process's, and another run's may be there."""
+        if self.device.type == "cuda":
+            precision = "tf32" if self.compute.dtype == "tf32" else "ieee"
+            cudnn: Any = torch.backends.cudnn  # torch's types do not know its parts
+            for products in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
+                products.fp32_precision = precision
+
     def stream(self, purpose: str, *names: int | str) -> torch.Generator:
         """Return the named random stream of this run; see `rng.stream`."""
         return rng.stream(self.seed, purpose, *names)
@@ -219,8 +227,13 @@ class Setting:
         if architecture not in self._initial:
             with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
                 module = self.build(architecture)
-            self._initial[architecture] = params_of(module.to(self.device, DTYPES[self.compute.dtype]))
+            self._initial[architecture] = self.placed(module)
         return self._initial[architecture]
+
+    def placed(self, module: nn.Module) -> Params:
+        """Return a new module's weights on the run's device and in its dtype, without waiting for it."""
+        params = params_of(module.to(DTYPES[self.compute.dtype]))
+        return {name: sent(tensor, self.device) for name, tensor in params.items()}
 
     @cached_property
     def _initial(self) -> Prototypes:

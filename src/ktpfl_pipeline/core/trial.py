@@ -78,7 +78,7 @@ def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
 
 def _seconds(space: Workspace, size: int, steps: int = 1) -> float:
     """Return the seconds that a step of the client with `size` samples takes for each, the mean of so many `steps`."""
-    space.claim()
+    space.setting.claim()
     params = space.setting.initial_models()[size]
     space.module(size, params)  # made before the clock starts
     start = time.perf_counter()

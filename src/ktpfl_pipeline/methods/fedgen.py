@@ -24,7 +24,6 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.recipe import Recipe
-from ktpfl_pipeline.core.setting import DTYPES
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, average, loaded, params_of, wire_bytes
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
@@ -75,7 +74,7 @@ class FedGen(LGFedAvg):
         start = super().init(fed)
         with rng.seeded(rng.derive(fed.seed, "initialisation", "generator")):
             generator = generator_of(self.noise + fed.classes, self.hidden, self.dimension)
-        params = params_of(generator.to(fed.device, DTYPES[fed.compute.dtype]))
+        params = fed.placed(generator)
         alike = torch.full((fed.classes,), 1.0 / fed.classes, dtype=torch.float64, device=fed.device)
         return FedGenState(start.models, start.head, params, alike)
 

@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
-from ktpfl_pipeline.core.setting import DTYPES, Setting
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of
 
 
@@ -86,7 +86,7 @@ class FedMRL(Method[FedMRLState]):
             own, (name, layer) = fed.initial_model(architecture), self.head(fed, architecture)
             with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
                 projector = nn.Linear(self.narrowest(fed) + layer.in_features, layer.in_features)
-            parts = params_of(projector.to(fed.device, DTYPES[fed.compute.dtype]))
+            parts = fed.placed(projector)
             renamed = {
                 f"head.{key[len(name) + 1 :]}" if key.startswith(f"{name}.") else f"own.{key}": value
                 for key, value in own.items()

@@ -52,9 +52,9 @@ class SelectiveFD(Personal):
             fed, state.models, cohort, t, batch, torch.stack([chosen[n] for n in cohort])
         )
         ensemble = upload.soft.mean(dim=0)  # over those who speak of a sample
-        sure = 2.0 * (1.0 - ensemble.amax(dim=1)) <= self.ambiguity
-        taught = replace(upload, batch=upload.batch[sure.to(upload.batch.device)])
-        return exchange.teach(fed, state, taught, ensemble[sure], t)
+        sure = (2.0 * (1.0 - ensemble.amax(dim=1)) <= self.ambiguity).to(upload.batch.device).nonzero()[:, 0]
+        taught = replace(upload, batch=upload.batch[sure])
+        return exchange.teach(fed, state, taught, ensemble[sent(sure, ensemble.device)], t)
 
 
 def familiar(
@@ -93,11 +93,14 @@ class DensityRatio:
 
     def __init__(self, known: Tensor, noise: Tensor, width: float | None, regularisation: float) -> None:
         """Solve for α; `width` None is the median distance between known samples."""
-        distance = float(torch.pdist(known).median()) if width is None and len(known) > 1 else width
-        self.known, self.noise, self.width, self.regularisation = known, noise, distance or 1.0, regularisation
+        self.known, self.noise, self.regularisation = known, noise, regularisation
+        self.width: float | Tensor = width or 1.0
+        if width is None and len(known) > 1:
+            distance = torch.pdist(known).median()
+            self.width = distance.where(distance > 0, 1.0)  # on the device: nobody waits for it
         kernel = self._kernel(noise, noise) / len(noise)
         kernel.diagonal().add_(regularisation)
-        self.alpha = torch.linalg.solve(kernel, -self._likeness(noise) / len(noise))
+        self.alpha, _ = torch.linalg.solve_ex(kernel, -self._likeness(noise) / len(noise))  # which waits for no error
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the ratio at x, (b, d), as (b,)."""

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -56,18 +56,10 @@ class Workspace:
         self.samples: Counter[str] = Counter()
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
-        self.claim()
+        setting.claim()
         if self.device.type == "cuda":  # sums of bfloat16 in float32, and the same kernels every time
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-
-    def claim(self) -> None:
-        """Set the precision of float32 products on a GPU: it is the process's, and another workspace's may be there."""
-        if self.device.type == "cuda":
-            precision = "tf32" if self.setting.compute.dtype == "tf32" else "ieee"
-            cudnn: Any = torch.backends.cudnn  # torch's types do not know its parts
-            for products in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
-                products.fp32_precision = precision
 
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
         """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
@@ -80,8 +72,8 @@ class Workspace:
             role = f"{role}{JOINED}{common}"
         if (name, role) not in self._modules:
             with rng.seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
-                built = joint.built(self.setting.build, name, params).to(self.device, self.dtype)
-                built = built.to(memory_format=self.format)
+                built = joint.built(self.setting.build, name, params).to(self.dtype)
+                built = built._apply(partial(sent, device=self.device)).to(memory_format=self.format)  # as `to` does
             if self.reduced:
                 grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
                 for part in grouped if self.device.type == "cpu" else ():  # oneDNN's; a GPU would only cast more

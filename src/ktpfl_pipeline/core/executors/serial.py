@@ -25,10 +25,10 @@ class SerialExecutor(Executor):
         return found
 
     def workspace(self, setting: Setting) -> Workspace:
-        """Return this process's workspace, a fresh one where the setting is another; see `Workspace.claim`."""
+        """Return this process's workspace, a fresh one where the setting is another; see `Setting.claim`."""
         if self._space is None or self._space.setting is not setting:
             self._space = Workspace(setting)
-        self._space.claim()
+        setting.claim()
         return self._space
 
     def close(self) -> None:
