@@ -18,8 +18,10 @@ ROOT = Path(__file__).parents[1]
 CLIENT = "core/client"
 PRODUCTS = "test_operations.py -k products_are"
 DRAWS = "test_operations.py -k draws_there"
+RUN = "test_methods.py::test_a_run_there_equals_one_on_the_cpu[kt_pfl-serial-float32]"
+STACKED = "test_methods.py::test_a_run_there_equals_one_on_the_cpu[kt_pfl-stacked-float32]"
+BEGINNING = "test_operations.py -k begins_in"
 BUDGET = "test_operations.py::test_a_step_launches_no_more_than_its_budget[mlp]"
-STEPS = "test_waits.py::test_a_round_waits_at_most_five_times_a_client[kt_pfl-"
 PHASES = "test_waits.py -k test_a_phase_waits"
 CHECKPOINTS = "test_runs.py -k checkpoint"
 
@@ -29,7 +31,7 @@ MUTANTS = [
         f"{CLIENT}/sgd.py",
         "order if device is None else sent(order, device)",
         "order",
-        f"{STEPS}serial]",
+        RUN,
     ),
     (
         "labels left on the CPU",
@@ -45,13 +47,13 @@ MUTANTS = [
         "teacher.cpu().to(space.dtype)",
         PHASES,
     ),
-    ("the device's generator not seeded", "core/rng.py", "torch.cuda.manual_seed(seed)", "pass", DRAWS),
+    ("the device's generator not seeded", "core/rng.py", "torch.cuda.manual_seed(seed)", "pass", RUN),
     (
         "dropout drawn from the global generator",
         f"{CLIENT}/operations.py",
         '"dropout", t, n), space.device)',
         '"dropout", t, n))',
-        DRAWS,
+        RUN,
     ),
     (
         "stacked dropout drawn from the global generator",
@@ -88,27 +90,28 @@ MUTANTS = [
         "(counts.cumsum(0) - counts)[:, None]",
         PHASES,
     ),
-    ("TF32 left on", f"{CLIENT}/workspace.py", 'dtype == "tf32" else "ieee"', 'dtype == "tf32" else "tf32"', PRODUCTS),
+    ("TF32 left on", "core/setting.py", 'dtype == "tf32" else "ieee"', 'dtype == "tf32" else "tf32"', PRODUCTS),
     (
         "TF32 of convolutions never set",
-        f"{CLIENT}/workspace.py",
+        "core/setting.py",
         "(torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)",
         "(torch.backends.cuda.matmul, cudnn.rnn)",
         PRODUCTS,
     ),
+    ("the precision of the run before", "core/engine.py", "    fed.claim()", "    fed.device", BEGINNING),
     (
         "a wait in each step",
         f"{CLIENT}/sgd.py",
         "total += value * len(batch)",
         "total += float(value) * len(batch)",
-        f"{STEPS}serial]",
+        RUN,
     ),
     (
         "a wait in each stacked step",
         f"{CLIENT}/stacked.py",
         "total[rows] += values.detach() * batch.shape[1]",
         "total[rows] += values.detach() * batch.shape[1] + 0 * float(values.sum())",
-        f"{STEPS}stacked]",
+        STACKED,
     ),
     (
         "a copy in each step",

@@ -1,19 +1,95 @@
-"""Every method on a device, by executor and precision: equal to the CPU, and all there."""
+"""Every method on a device, by executor and precision: equal to the CPU, all there, and nobody waits for long.
+
+One run is looked at in all ways: its numbers, what draws, which products are taken in what, how often the host waits.
+"""
 
 import devices
+import pretend
 import pytest
+import torch
 
 from ktpfl_pipeline.methods import METHODS
+
+WAITS = {
+    "kt_pfl": 10,
+    "kt_pfl_likelihood": 14,
+    "kt_pfl_paper_literal": 10,
+    "kt_pfl_authors": 10,
+    "sim_pfl": 10,
+    "topk_pfl": 10,
+    "fedmd": 10,
+    "feddf": 10,
+    "feddf_soft": 10,
+    "pfeddf": 11,
+    "ds_fl": 10,
+    "comet": 14,
+    "fd": 4,
+    "fedproto": 8,
+    "fedtgp": 23,
+    "lg_fedavg": 2,
+    "fedgh": 14,
+    "fedgen": 6,
+    "fml": 2,
+    "fedkd": 12,
+    "fedmrl": 2,
+    "local": 2,
+    "scarlet": 14,
+    "selective_fd": 18,
+    "local_matched": 2,
+    "kt_pfl_params": 6,
+    "fedavg": 2,
+    "fedavg_ft": 3,
+    "per_fedavg": 3,
+    "per_fedavg_hf": 3,
+    "pfedme": 2,
+    "fedamp": 5,
+    "heur_fedamp": 5,
+    "fedfomo": 11,
+    "pfedhn": 6,
+    "ditto": 4,
+    "fedrep": 4,
+    "apple": 2,
+    "fedper": 2,
+    "fedbn": 2,
+    "fedbabu": 2,
+    "apfl": 5,
+    "fedala": 3,
+    "fedrod": 2,
+    "pfedgraph": 2,
+    "local_5x": 2,
+}
+"""How often the host waits in the whole run, from the initial models to the personal ones."""
+MOST = 2 * 5 * devices.COHORT  # five a client and round, of a method that is new
+PLAIN = ("apfl", "apple", "fedgen", "fedgh", "fedkd", "fedmrl", "fedrod", "lg_fedavg", "pfedgraph", "pfedhn")
+"""Methods with products of their own, beside the models', that stay in float32 where bfloat16 is asked for."""
 
 
 @pytest.mark.parametrize("precision", devices.PRECISIONS)
 @pytest.mark.parametrize("executor", devices.EXECUTORS)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_run_there_equals_one_on_the_cpu(device: devices.Device, name: str, executor: str, precision: str) -> None:
-    """Stacked without dropout, whose masks are drawn for all clients at once in another order there."""
+    """Stacked without dropout, whose masks are drawn for all clients at once in another order there.
+
+    Channels last go with TF32 on the pretended device, which rounds nothing.
+    """
     dropout = executor == "serial" and not device.real
+    asked = "TF32, channels last" if precision == "channels last" and not device.real else precision
     expected = devices.rounds(name, devices.federation(name, "cpu", executor, precision, dropout=dropout))
     with device.there() as seen:
-        found = devices.rounds(name, devices.federation(name, devices.GPU, executor, precision, dropout=dropout))
+        before = torch.cuda.get_rng_state().clone()
+        found = devices.rounds(name, devices.federation(name, devices.GPU, executor, asked, dropout=dropout))
+        assert torch.equal(torch.cuda.get_rng_state(), before)  # nothing was taken from other users of it
     device.check_equal(found, expected, precision)
     assert not seen.draws[False]  # nothing was drawn there before it was seeded
+    assert seen.waits <= WAITS.get(name, MOST), seen.places
+    check_products(seen, name, asked)
+
+
+def check_products(seen: pretend.Counts, name: str, precision: str) -> None:
+    """Check that models' products are as asked for, the server's so or in float64, and TF32 only if it was."""
+    own = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    others = {torch.float64, torch.float32 if name in PLAIN else own}
+    for (operation, types, allowed), times in seen.products.items():
+        assert allowed == ("TF32" in precision), (operation, times)
+        assert len(types) == 1
+        assert types[0] == own or (types[0] in others and not operation.startswith("convolution")), (operation, times)

@@ -42,16 +42,23 @@ def test_products_are_in_the_precision_that_was_asked_for(pretended: devices.Dev
     assert found == {precision: {((dtype,), allowed)} for precision, (dtype, allowed) in SEEN.items()}
 
 
-@pytest.mark.parametrize("executor", devices.EXECUTORS)
-@pytest.mark.parametrize("name", ["kt_pfl", "fml", "per_fedavg_hf"])
-def test_draws_there_are_named(device: devices.Device, name: str, executor: str) -> None:
+def test_a_run_begins_in_its_own_precision(pretended: devices.Device) -> None:
+    """The server's products before any client's too, whatever the run before it had."""
+    with pretended.there():
+        for precision in ("tf32", "float32"):
+            with pretended.counted() as seen:
+                devices.run("pfedhn", devices.federation("pfedhn", devices.GPU, precision=precision, dropout=True))
+            assert {allowed for _, _, allowed in seen.products} == {precision == "tf32"}
+
+
+def test_stacked_draws_there_are_named(device: devices.Device) -> None:
     """What others have drawn on the device changes nothing, and nothing is taken from them."""
     found = []
     with device.there():
         for seed in (1, 2):
             torch.cuda.manual_seed(seed)
             before = torch.cuda.get_rng_state().clone()
-            found.append(devices.rounds(name, devices.federation(name, devices.GPU, executor, dropout=True)))
+            found.append(devices.rounds("kt_pfl", devices.federation("kt_pfl", devices.GPU, "stacked", dropout=True)))
             assert torch.equal(torch.cuda.get_rng_state(), before)
     device.check_equal(*found)
 

@@ -22,15 +22,12 @@ from ktpfl_pipeline.core.setting import Compute, LocalTraining
 from ktpfl_pipeline.methods import ANY_ARCHITECTURES, create
 
 GPU = "cuda"
-PRECISIONS: dict[str, dict[str, Any]] = {
-    "float32": {},
-    "bfloat16": {"dtype": "bfloat16"},
-    "channels last": {"memory_format": "channels_last"},
-}
-STACKED = ("kt_pfl", "fedproto", "fml", "per_fedavg_hf", "apple")
-"""Methods each with operations of its own in a stack, or beside one."""
+PRECISIONS = ("float32", "bfloat16", "channels last")
+ORDERED = {"channels last": "float32", "TF32, channels last": "tf32"}
 EXECUTORS = {"serial": SerialExecutor, "stacked": lambda: StackedExecutor(3)}
 MODELS = {True: ("both", "mlp"), False: ("conv", "linear")}  # with dropout, and without
+COHORT = 3
+"""Clients in a round."""
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fml": {"common": "linear"},
@@ -66,7 +63,8 @@ class Device:
     def check_equal(self, found: Any, expected: Any, precision: str = "float32") -> None:
         """Check that two results are equal: to the bit, or on a GPU up to what its rounding comes to in two rounds."""
         rounding = 0.0 if not self.real else 0.1 if precision in ("bfloat16", "tf32") else 0.01
-        torch.testing.assert_close(found, expected, rtol=rounding, atol=rounding, equal_nan=True)
+        close = {"rtol": rounding, "atol": rounding, "equal_nan": True}
+        torch.testing.assert_close(plain(found), plain(expected), **close)
 
 
 @contextmanager
@@ -108,7 +106,8 @@ def federation(
 ) -> Federation:
     """Return a fresh toy federation that a method can use, of two architectures where it takes them."""
     architectures = MODELS[dropout] if name in ANY_ARCHITECTURES else MODELS[dropout][:1]
-    compute = Compute(device, **PRECISIONS.get(precision, {"dtype": precision}))
+    order = "channels_last" if precision in ORDERED else "contiguous"
+    compute = Compute(device, ORDERED.get(precision, precision), order)
     own = {"compute": compute, "executor": EXECUTORS[executor](), "client_states": ClientStates(), **settings}
     return toy.again(_federation(architectures), **own)
 
@@ -119,23 +118,24 @@ def method_of(name: str) -> Any:
 
 
 def rounds(name: str, fed: Federation) -> dict[str, Any]:
-    """Return what a method comes to in two rounds with three clients of five each, on the CPU and in plain values."""
+    """Return what a method comes to in two rounds with `COHORT` clients of five each."""
+    fed.claim()  # as the engine does
     method = method_of(name)
     state, losses = method.init(fed), []
     for t in (1, 2):
         fed.log.start_round()
-        state, report = method.round(state, engine.sample_cohort(fed, 0.6, t), t, fed)
+        state, report = method.round(state, engine.sample_cohort(fed, COHORT / len(toy.IDS), t), t, fed)
         losses.append(fed.log.losses)
     models = method.personal(state, toy.IDS, fed)
     assert {tensor.device.type for params in models.values() for tensor in params.values()} == {fed.device.type}
-    return plain({"state": state, "models": models, "losses": losses, "coefficients": report.coefficients})
+    return {"state": state, "models": models, "losses": losses, "coefficients": report.coefficients}
 
 
 def run(name: str, fed: Federation, **options: Any) -> dict[str, Any]:
     """Return the same of a run with the engine, evaluated at its end: without the seconds that it took."""
     found = engine.run(method_of(name), fed, Schedule(rounds=2, participation=0.6, evaluate_every=2), **options)
     history = [{key: value for key, value in asdict(record).items() if key != "seconds"} for record in found.history]
-    return plain({"state": found.state, "history": history, "coefficients": found.coefficients})
+    return {"state": found.state, "history": history, "coefficients": found.coefficients}
 
 
 def plain(value: Any) -> Any:

@@ -24,10 +24,12 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch._library import simple_registry
 from torch.optim import optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DEVICE = "cuda"
+PLACE = torch.device("cuda:0")
 ATEN = torch.ops.aten
 INDEXED = (ATEN.index.Tensor, ATEN.index_put.default, ATEN.index_put_.default, ATEN._index_put_impl_.default)
 COPIES = (ATEN._to_copy.default, ATEN.copy_.default)
@@ -88,13 +90,14 @@ class State:
 class There(Tensor):
     """A tensor on the device; `here` is where it is computed."""
 
+    here: Tensor
+
     @staticmethod
     def __new__(cls, here: Tensor) -> "There":
         layout = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
-        return torch.Tensor._make_wrapper_subclass(cls, here.size(), **layout, device="cuda:0")
-
-    def __init__(self, here: Tensor) -> None:
-        self.here = here
+        made: There = torch.Tensor._make_wrapper_subclass(cls, here.size(), **layout, device=PLACE)
+        made.here = here
+        return made
 
     def tolist(self) -> Any:
         State.counts.wait(reading=True)
@@ -125,45 +128,63 @@ class Kind(NamedTuple):
     draws: bool
     launches: bool
     multiplies: bool
+    counts: bool  # whether any of these but draws
     writes: bool  # in place
     kernel: Any  # what computes it here
 
 
-@cache
+HOLDING = (Tensor, list, tuple)
+KINDS: dict[int, Kind] = {}
+"""By the operations' ids: their hash takes as long as all else."""
+
+
 def kind(func: Any) -> Kind:
+    """Return what is known of an operation."""
+    if known := KINDS.get(id(func)):
+        return known
     name, tags = func.overloadpacket.__name__, set(func.tags)
-    return Kind(
+    waits = (bool(tags & WAITING) and func not in INDEXED) or name == "_linalg_check_errors"
+    launches = not func.is_view and name not in UNCOMPUTED
+    KINDS[id(func)] = Kind(
         name,
         moves=func in COPIES or func in INDEXED,
-        waits=(bool(tags & WAITING) and func not in INDEXED) or name == "_linalg_check_errors",
+        waits=waits,
         draws=torch.Tag.nondeterministic_seeded in tags,
-        launches=not func.is_view and name not in UNCOMPUTED,
+        launches=launches,
         multiplies=name in PRODUCTS,
+        counts=waits or launches,
         writes=func._schema.is_mutable,
         kernel=KERNELS.get(func, func),
     )
+    return KINDS[id(func)]
 
 
 def computed(func: Any, args: Any, kwargs: Any) -> Any:
     """Do an operation here, and say that it was done where its tensors are."""
+    known = KINDS.get(id(func)) or kind(func)
     near: list[Tensor] = []
     far: list[There] = []
-    own = [_here(value, near, far) for value in args]
-    asked = kwargs.get("device")
+    own: list[Any] = []
+    for value in args:  # `_here`, without a call for what is mostly the case
+        if type(value) is There:
+            far.append(value)
+            own.append(value.here)
+        else:
+            own.append(_here(value, near, far) if isinstance(value, HOLDING) else value)
     named = {name: _here(value, near, far) for name, value in kwargs.items() if name != "device"} if kwargs else kwargs
-    known = kind(func)
-    there = bool(far)
-    target = there if asked is None else asked.type == "cuda"
+    there = target = bool(far)
+    if kwargs and (asked := kwargs.get("device")) is not None:
+        target = asked.type == "cuda"
     if known.moves:
         there, target = _moved(func, args, named, there, target)
-    elif there and any(value.dim() for value in near):
+    elif there and near and any(value.dim() for value in near):
         raise RuntimeError(f"Expected all tensors to be on the same device: {func} has some on cuda:0 and some on cpu")
-    if there or target:
-        _count(known, [*near, *(value.here for value in far)])
+    if known.counts and (there or target):
+        _count(known, near, far)
     found = _drawn(known.kernel, own, named) if target and known.draws else known.kernel(*own, **named)
     if not target:
         return found
-    if isinstance(found, Tensor) and not known.writes:
+    if not known.writes and isinstance(found, Tensor):
         return There(found)
     return _sent(found, {id(value.here): value for value in far})  # what was written to is returned itself
 
@@ -181,7 +202,7 @@ def _moved(func: Any, args: Any, named: dict[str, Any], there: bool, target: boo
     return there, target
 
 
-def _count(known: Kind, tensors: list[Tensor]) -> None:
+def _count(known: Kind, near: list[Tensor], far: list[There]) -> None:
     counts = State.counts
     if known.waits:
         counts.wait(reading=True)
@@ -189,7 +210,7 @@ def _count(known: Kind, tensors: list[Tensor]) -> None:
         counts.launches += 1
         counts.operations[known.name] += 1
     if known.multiplies:
-        types = tuple(sorted({value.dtype for value in tensors if value.is_floating_point()}, key=str))
+        types = tuple(sorted({value.dtype for value in [*near, *far] if value.is_floating_point()}, key=str))
         counts.products[known.name, types, tf32(known.name)] += 1
 
 
@@ -201,11 +222,12 @@ def tf32(name: str) -> bool:
 
 def _here(value: Any, near: list[Tensor], far: list[There]) -> Any:
     """Return an argument as it is here, and note its tensors by where they are."""
-    if type(value) is There:
+    what = type(value)
+    if what is There:
         far.append(value)
         return value.here
-    if isinstance(value, list | tuple):
-        return type(value)([_here(part, near, far) for part in value])
+    if what is list or what is tuple:
+        return what([_here(part, near, far) for part in value])
     if isinstance(value, Tensor):
         near.append(value)
     return value
@@ -214,7 +236,7 @@ def _here(value: Any, near: list[Tensor], far: list[There]) -> Any:
 def _sent(value: Any, same: dict[int, There]) -> Any:
     if isinstance(value, Tensor):
         return same[id(value)] if id(value) in same else There(value)
-    return type(value)([_sent(part, same) for part in value]) if isinstance(value, list | tuple) else value
+    return type(value)([_sent(part, same) for part in value]) if type(value) in (list, tuple) else value
 
 
 def _indexed(func: Any, args: Any) -> bool:
@@ -346,6 +368,9 @@ def gpu() -> Iterator[Counts]:
         for name, value in {"Generator": Generator, "save": _save, "load": _load}.items():
             stack.enter_context(mock.patch.object(torch, name, value))
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", lambda tensor: tensor))
+        stack.enter_context(
+            mock.patch.object(simple_registry, "find_torch_dispatch_rule", lambda *_: None)
+        )  # asked often
         stack.enter_context(
             mock.patch.object(optimizer, "_foreach_supported_types", [Tensor, torch.nn.Parameter, There])
         )
