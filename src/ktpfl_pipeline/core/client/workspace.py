@@ -73,7 +73,8 @@ class Workspace:
         if (name, role) not in self._modules:
             with rng.seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
                 built = joint.built(self.setting.build, name, params).to(self.dtype)
-                built = built._apply(partial(sent, device=self.device)).to(memory_format=self.format)  # as `to` does
+                there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
+                built = there.to(memory_format=self.format)
             if self.reduced:
                 grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
                 for part in grouped if self.device.type == "cpu" else ():  # oneDNN's; a GPU would only cast more
