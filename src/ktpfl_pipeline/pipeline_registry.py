@@ -71,8 +71,9 @@ def register_pipelines() -> Pipelines:
     makers: dict[str, Callable[[], Pipeline]] = {}
     for name, experiment in experiments.items():
         compare, tuning, methods = f"compare_{name}", f"{TUNE}{name}", methods_of(experiment)
-        makers[name] = partial(experiment_pipeline, name, name, methods[:1])
-        makers[compare] = partial(experiment_pipeline, compare, name, methods)
+        real = experiment.compute.flower is not None
+        makers[name] = partial(experiment_pipeline, name, name, methods[:1], real)
+        makers[compare] = partial(experiment_pipeline, compare, name, methods, real)
         if tuning in sections:
             makers[tuning] = partial(tune.create_pipeline, tuning, name, methods)
     makers |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}

@@ -88,7 +88,8 @@ class FinishedRun(_Kept):
         run_id: MLflow's id of the run; empty without tracking.
         key: what identifies the run's settings.
         architectures: (N,) architecture of each client.
-        label_counts: (N, K) private samples of each client by class.
+        label_counts: (N, K) private samples of each client by class; of real clients, whose labels stay with them,
+            (N, 1).
         history: one record a round.
         coefficients: (N, N) weights of each client's teachers after the last round, row = student; None where the
             method has no such matrix.
@@ -108,6 +109,8 @@ class FinishedRun(_Kept):
         newcomers: what became of clients that were held out, which nothing else counts; None without them.
         memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
             it is not known.
+        wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
+            each; empty where none travelled.
     """
 
     experiment: str
@@ -132,6 +135,12 @@ class FinishedRun(_Kept):
     ids: list[int] = field(default_factory=list)
     newcomers: Newcomers | None = None
     memory: list[int] = field(default_factory=list)
+    wire: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def labels_known(self) -> bool:
+        """Whether it is known which classes each client has."""
+        return len(self.label_counts[0]) > 1
 
     @property
     def evaluated(self) -> list[RoundRecord]:

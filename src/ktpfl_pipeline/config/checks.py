@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.schema import ALL, Experiment, Knowledge
+from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 
@@ -90,7 +90,7 @@ def check_names(name: str, experiment: Experiment) -> None:
             dealt(experiment.architectures, range(experiment.clients))
     for method in experiment.compare:
         check_extension(f"{name}.compare", method, [ALL, *methods.METHODS], methods.find)
-    for kind, known in (("private", sources.SOURCES), ("public", [*sources.SOURCES, "open_part", "included"])):
+    for kind, known in (("private", [*sources.SOURCES, REAL]), ("public", [*sources.SOURCES, "open_part", "included"])):
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
@@ -203,6 +203,51 @@ def check_budgets(name: str, experiment: Experiment) -> None:
             f"{name}.budgets.share is {experiment.budgets.share:g} beside {name}.compute.stacked, {stacked}, and "
             f"stacked clients take the same epochs: put {name}.compute.stacked to 1, or {name}.budgets.share to 0."
         )
+
+
+def check_real(name: str, experiment: Experiment) -> None:
+    """Check for nothing, beside real clients, that asks for all samples at the server, or that is each client's own."""
+    compute = experiment.compute
+    if compute.flower is None:
+        if experiment.private.source == REAL:
+            raise InputError(
+                f"{name}.private.source is {REAL}, and nothing says where these are: give {name}.compute.flower, as in "
+                "127.0.0.1:8000, or another source."
+            )
+        return
+    plain = Experiment.model_validate({"compute": {"flower": {}}})
+    theirs = ("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers")
+    asked: list[tuple[str, Any, Any]] = [
+        *((part, getattr(experiment, part), getattr(plain, part)) for part in (*theirs, "budgets", "newcomers")),
+        ("theorem_samples", experiment.theorem_samples, 0),
+        ("evaluation.global_samples", experiment.evaluation.global_samples, 0),
+        ("training.privacy", experiment.training.privacy, None),
+        *((f"compute.{part}", getattr(compute, part), getattr(plain.compute, part)) for part in LOCAL),
+    ]
+    for setting, given, needed in asked:
+        if given != needed:
+            raise InputError(
+                f"{name}.{setting} is set, and {name}.compute.flower leaves to real clients whose samples, models and "
+                "faults these are; the server has none of them: leave it out."
+            )
+    for setting, value, known in (
+        ("compute.dtype", compute.dtype, ("float32", "float64", "bfloat16")),
+        ("compute.memory_format", compute.memory_format, ("contiguous", "channels_last")),
+        ("exchange", experiment.exchange, ("predictions",)),
+    ):
+        if value not in known:
+            raise InputError(f"{name}.{setting} is {value}; beside {name}.compute.flower choose {' or '.join(known)}.")
+    if experiment.public.source in ("open_part", "included"):
+        raise InputError(
+            f"{name}.public.source is {experiment.public.source}, and the server has no private images of which that "
+            "is a part: give it images of its own, as in npz:public.npz."
+        )
+    if experiment.clients is None:
+        raise InputError(f"{name}.clients is null; beside {name}.compute.flower say how many are waited for.")
+
+
+LOCAL = ("workers", "cluster", "stacked", "graphs")
+"""Compute settings of clients that are on the server's machine."""
 
 
 def check_newcomers(name: str, experiment: Experiment) -> None:

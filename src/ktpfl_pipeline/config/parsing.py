@@ -88,6 +88,7 @@ def parse(name: str, values: Any) -> Experiment:
     experiment = form(name, values)
     checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
     checks.check_repeats(f"{name}.compare", experiment.compare, "method")
+    checks.check_real(name, experiment)
     checks.check_names(name, experiment)
     checks.check_recipes(name, experiment)
     checks.check_methods(name, experiment, [])

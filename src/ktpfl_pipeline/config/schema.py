@@ -6,7 +6,7 @@ Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WrapValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
 from ktpfl_pipeline.config.augmentations import Changes
 from ktpfl_pipeline.config.values import (
@@ -31,7 +31,9 @@ SWEEP, TUNE = "sweep_", "tune_"
 """What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
 PAPER = "paper"
 """The section, and the pipeline, of the KT-pFL paper's tables and figures."""
-PLACES = {"workers", "cluster"}
+REAL = "real_clients"
+"""In the place of a private source: clients that are processes of their own, each with its samples and its model."""
+PLACES = {"workers", "cluster", "flower"}
 """Compute settings that say who works and never change a result."""
 CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES}
 """Settings that say which methods are run, with what, and by whom: what a run itself depends on is without them."""
@@ -216,6 +218,18 @@ def _number_of_workers(value: Any) -> Any:
     return value
 
 
+class Flower(Settings):
+    """Where real clients are met, and how long they are waited for."""
+
+    superlink: str = "127.0.0.1:8000"
+    certificate: str | None = None
+    patience: Positive = 600.0
+
+
+def _as_flower(value: Any) -> Any:
+    return {"superlink": value} if isinstance(value, str) else value
+
+
 class Compute(Settings):
     """Where and how the arithmetic is done."""
 
@@ -227,8 +241,20 @@ class Compute(Settings):
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     stacked: Count = 1
     cluster: str | None = None
+    flower: Annotated[Flower | None, BeforeValidator(_as_flower)] = None
     prediction_batch: Count = 1000
     server_memory: Count = 512
+
+
+def _as_real(values: Any) -> Any:
+    """Say of real clients what follows from their being real, where a section leaves it out."""
+    compute = values.get("compute") if isinstance(values, Mapping) else None
+    if not isinstance(compute, Mapping) or compute.get("flower") is None:
+        return values
+    follows = {"private": {"source": REAL}, "partition": {"scheme": "natural"}, "theorem_samples": 0}
+    judged = values.get("evaluation", {})
+    evaluation = {"global_samples": 0, **judged} if isinstance(judged, Mapping) else judged
+    return {**follows, **values, "evaluation": evaluation}
 
 
 class Experiment(Settings):
@@ -261,6 +287,8 @@ class Experiment(Settings):
     compare: Names = [ALL]
     exchange: Literal["predictions", "parameters"] = "predictions"
     methods: dict[str, dict[str, Any]] = {}
+
+    _real = model_validator(mode="before")(_as_real)
 
     def models(self) -> list[str]:
         """Return the names of the architectures that clients have, each once."""

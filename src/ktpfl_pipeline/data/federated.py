@@ -40,6 +40,32 @@ class ClientData(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Facts:
+    """What is told of the data of one seed's runs.
+
+    Attributes:
+        label_counts: (N, K) private samples of each client by class; (N, 1), all classes together, where only the
+            clients themselves know more.
+        fingerprint: of all of it.
+        shape: of an input.
+        native: the same as the private source has it; empty where they had many.
+        samples: private ones.
+        public: the number of public samples.
+        clients: how many there are, newcomers too.
+        classes: K.
+    """
+
+    label_counts: Tensor
+    fingerprint: str
+    shape: list[int]
+    native: list[int]
+    samples: int
+    public: int
+    clients: int
+    classes: int
+
+
+@dataclass(frozen=True, eq=False)
 class SeedData:
     """What the runs of one seed see. All share these tensors, and none writes to them; each is made when first asked.
 
@@ -83,6 +109,19 @@ class SeedData:
     def standardised(self, inputs: Tensor) -> Tensor:
         """Return inputs, private or public, as models see them: features standardised, images as they are."""
         return inputs if self.scale is None else self.scale(inputs)
+
+    def facts(self, clients: list[int]) -> Facts:
+        """Return what is told of the data of these clients."""
+        return Facts(
+            label_counts=self.label_counts[clients],
+            fingerprint=self.fingerprint,
+            shape=list(self.private.shape),
+            native=list(self.private.native or ()),
+            samples=len(self.private),
+            public=len(self.public),
+            clients=len(self.partition),
+            classes=self.classes,
+        )
 
     @cached_property
     def label_counts(self) -> Tensor:

@@ -15,16 +15,11 @@ from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.setting import DTYPES, Setting
+from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.flower.wire import Kinds, Left, kinds_of
 from ktpfl_pipeline.methods import METHODS, fedproto
 
 Gives = Literal["model", "predictions", "prototypes", "numbers"]
-TRIED = (
-    *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "ds_fl"),
-    *("feddf", "pfeddf", "fedproto", "fedavg", "fedavg_ft", "local"),
-)
-"""Methods that were seen to be the same on real clients, bit for bit; of the others some send a part of a model alone,
-or train by a rule that is not in the table."""
 MANY = 2**31
 """More epochs, or wider features, than anyone asks for."""
 

@@ -23,20 +23,24 @@ REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
 
 
-def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
+def experiment_pipeline(name: str, experiment: str, methods: Sequence[str], real: bool = False) -> Pipeline:
     """Return the pipeline `name` that runs `methods` on one experiment and reports on them together.
 
     Args:
         name: of the pipeline, and of its report.
         experiment: whose parameters and data it uses; the data and the results are shared by its pipelines.
         methods: names in the registry of methods, or dotted paths.
+        real: whether its clients are processes of their own, and the server has their samples nowhere.
     """
     parameters = {"params:experiment": f"params:{experiment}"}
+    made = ("federation",) if real else ("federation", "partition", "labels_per_client")
     data = Pipeline(
-        download.create_pipeline() + public_set.create_pipeline() + partition.create_pipeline(),
+        public_set.of_real_clients(methods)
+        if real
+        else download.create_pipeline() + public_set.create_pipeline() + partition.create_pipeline(),
         namespace="data",
         inputs={"raw_folder"},
-        outputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "partition", "labels_per_client")},
+        outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
         parameters=parameters,
     )
     settings = ["params:experiment", "hyperparameters"]

@@ -15,7 +15,7 @@ from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, com
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
-from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, words
+from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, wire, words
 from ktpfl_pipeline.reports.answer import ALONE, adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
@@ -28,7 +28,13 @@ from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 TERMINAL = ("Paper (%)",)
 """Columns that the terminal does not show."""
 PARTICIPATION = "Participation"
-SOURCES = {**paper.DATASETS, "digits": "handwritten digits", "mnist": "MNIST", "cifar100": "CIFAR-100"}
+SOURCES = {
+    **paper.DATASETS,
+    "real_clients": "real clients",
+    "digits": "handwritten digits",
+    "mnist": "MNIST",
+    "cifar100": "CIFAR-100",
+}
 """What private data is called in a title."""
 
 
@@ -116,7 +122,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     diverged = {r.title: sum(len(t.diverged) for run in r.runs for t in run.history) for r in results}
     told = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
-        paper.DATASETS.get(source.partition(":")[0], source),
+        SOURCES[source] if source == "real_clients" else paper.DATASETS.get(source.partition(":")[0], source),
         brought(main.runs[0].native, main.runs[0].shape) if main.runs[0].shape else "",
         f"partition {plain(' '.join(asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
@@ -238,6 +244,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         Section("Newcomers", newcomers.blocks(results)),
         Section("Who learns from whom", _matrix(results)),
         Section("Work and traffic", [*measures.work(results), *_communication(results, mean)], files=["runs.csv"]),
+        Section("On the wire", wire.blocks(results)),
         Section(
             f"{main.title} minus each rival",
             _captioned(tables.difference_table, results, caption=gained),
@@ -279,17 +286,21 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
         caption = (
             f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}; "
             "right, how alike the clients' label distributions are. Clients stand by their two most frequent labels."
+            if first.runs[0].labels_known
+            else f"The weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}."
         )
         blocks.append(Picture(f"coefficients_{first.method}", figures.coefficient_heatmaps(first), caption))
         if others := [result for result in found if result is not first]:
             caption = "The weights that the other methods with a matrix end with, same seed; rows and columns as above."
             blocks.append(Picture("coefficients_others", figures.coefficient_panels(others), caption))
-    if main in found and main.runs[0].matrices and all(run.attention for run in main.runs):
+    if main in found and main.runs[0].matrices:
         equal = "plain average" if aggregates(main) else "consensus of FedMD"
         caption = (
             f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row puts on the "
             "client itself, on clients alike (cosine similarity of the label distributions above 0.5) and on others, "
             f"mean over students and seeds, with the range over seeds. Dotted: weights of 1/N, the {equal}."
+            if all(run.attention for run in main.runs)
+            else f"The weights of {main.title} after a few rounds, {seed}."
         )
         blocks.append(Picture("matrix_over_rounds", figures.matrix_over_rounds(main), caption))
     return blocks
@@ -332,7 +343,7 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
         )
         blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
     traffic = f"Sums over {sent}. Knowledge is soft predictions or class means, parameters are models."
-    if aggregates(main) and len(set(main.runs[0].architectures)) == 1:
+    if aggregates(main) and len(set(main.runs[0].architectures)) == 1 and main.runs[0].labels_known:
         size, classes = main.traffic["parameters_up"] / main.turns, len(main.runs[0].label_counts[0])
         traffic += (
             f" A model ({architecture_title(main.runs[0].architectures[0])}) is {size / 1e3:,.0f} kB. Soft predictions "

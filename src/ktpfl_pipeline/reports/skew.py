@@ -25,6 +25,11 @@ HUNDREDTHS = "{:.2f}".format
 def blocks(result: MethodResult) -> list[Block]:
     """Return the labels of each client as a picture, and in a sentence and a table how skewed the clients are."""
     run = result.runs[0]
+    if not run.labels_known:
+        sizes = [sum(counts) for run in result.runs for counts in run.label_counts]
+        return [
+            Text(f"Which labels real clients have stays with them. They have {min(sizes):,} to {max(sizes):,} samples.")
+        ]
     one_deal = len({str(each.label_counts) for each in result.runs}) == 1
     deal = "the same for every seed" if one_deal else f"seed {run.seed}"
     caption = f"Private samples by label, all splits together, partition {plain(run.partition)}, {deal}."

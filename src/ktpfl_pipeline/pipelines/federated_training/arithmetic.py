@@ -104,8 +104,8 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
         reduced = asked.dtype == "auto:bfloat16" and not private
         dtypes = ["float32", *["tf32"] * gpu, *["bfloat16"] * reduced]
     formats: list[str] = [asked.memory_format]
-    images = not data.private.inputs.is_floating_point()
     if asked.memory_format == "auto":
+        images = not data.private.inputs.is_floating_point()
         formats = ["contiguous", *["channels_last"] * (images and not private)]
     return [Arithmetic(dtype, order) for dtype in dtypes for order in formats]
 

@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.flower.experiment import RealData
 from ktpfl_pipeline.pipelines.federated_training import assembly
 
 PACKAGE = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ class Job:
     name: str
     method: str
     experiment: Experiment
-    data: FederatedData
+    data: FederatedData | RealData
     parent: str | None = None
     label: str = ""
 
@@ -53,10 +54,10 @@ class Job:
         return asdict(self.create())
 
 
-def identity(job: Job, seed: int) -> dict[str, Any]:
+def identity(job: Job, seed: int, told: str = "") -> dict[str, Any]:
     """Return everything that the run of a job with one seed depends on, flat.
 
-    Two runs with equal values are the same run.
+    Two runs with equal values are the same run. `told` is the data's fingerprint where clients are real.
     """
     made, experiment = job.create(), job.experiment
     device = Compute(experiment.compute.device).place()
@@ -71,10 +72,10 @@ def identity(job: Job, seed: int) -> dict[str, Any]:
         "method": job.method,
         "seed": seed,
         "compute.device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "data": job.data.seeds[seed].fingerprint,
+        "data": job.data.seeds[seed].fingerprint if isinstance(job.data, FederatedData) else told,
         "code": code_version(type(made), experiment),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
-        **({"pretrained": models.pretrained.fingerprint(job.data.pretrained)} if job.data.pretrained else {}),
+        **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.data.pretrained) else {}),
         **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.models()) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
@@ -104,7 +105,8 @@ def code_version(method: type, experiment: Experiment) -> str:
         PACKAGE / "models" / "__init__.py",
         PACKAGE / "models" / "pretrained.py",
     }
-    files = {*put_together, *(PACKAGE / "core").rglob("*.py")}
+    flower = [] if experiment.compute.flower is None else (PACKAGE / "flower").glob("*.py")
+    files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *flower}
     for module in (method.__module__, *makers, *readers):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()

@@ -22,8 +22,10 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
 from ktpfl_pipeline.core.weights import opened
-from ktpfl_pipeline.data.federated import SeedData
+from ktpfl_pipeline.data.federated import Facts, FederatedData, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
+from ktpfl_pipeline.flower.executor import RealExecutor
+from ktpfl_pipeline.flower.experiment import RealData, meet, wire_of
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, clients
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
@@ -41,16 +43,16 @@ def run_all(job: Job, title: str = "") -> list[FinishedRun]:
 def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     """Run a method with one seed to its end: resumed, or taken as it is where it finished before."""
     made, experiment = job.create(), job.experiment
-    fed = assemble(experiment, job.data, seed)
+    fed, facts = federation(job, seed)
     adversaries = fed.positions(fed.adversary_ids).tolist()
-    settings = identity(job, seed)
+    settings = identity(job, seed, facts.fingerprint)
     key = digest(settings)
     tracker, folder = tracking.current(), checkpoints_of(job, seed, key)
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         progress.plan.say_anew()
     with (
         closing(fed.executor),
-        tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed), _dataset(job, seed)) as tracked,
+        tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed), _dataset(job, facts)) as tracked,
         progress.run(seed) as shown,
     ):
         schedule = engine.Schedule(
@@ -62,10 +64,12 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             experiment.evaluation.closing_round,
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
-        file = folder and folder / "checkpoint.pt"
+        file = folder / "checkpoint.pt" if folder and not isinstance(fed.executor, RealExecutor) else None
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
-        counts = job.data.seeds[seed].label_counts[list(fed.by_id)]
-        held = clients(experiment, job.data, seed, held=True)
+        if isinstance(fed.executor, RealExecutor):  # each client keeps its own model, and nobody else does
+            fed.executor.end(made.personal(result.state, fed.by_id, fed))
+        counts, known = facts.label_counts, facts.label_counts.shape[1] > 1
+        held = clients(experiment, job.data, seed, held=True) if isinstance(job.data, FederatedData) else ()
         matrices = result.coefficients  # (rounds, N, N)
         finished = FinishedRun(
             experiment=job.name,
@@ -83,13 +87,14 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],
             matrices={} if matrices is None else matrix.snapshots(matrices),
-            attention={} if matrices is None else matrix.attention(matrices, label_similarity(counts)),
+            attention={} if matrices is None or not known else matrix.attention(matrices, label_similarity(counts)),
             theorem=check_theorem(made, result, fed, experiment.theorem_samples),
             adversaries=adversaries,
             trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
-            shape=list(job.data.private.shape),
-            native=list(job.data.private.native or ()),
+            shape=facts.shape,
+            native=facts.native,
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
+            wire=wire_of(fed),
         )
         if finished.covered < COVERED:
             logger.warning(
@@ -98,8 +103,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
                 *(job.method, seed, 100 * finished.covered),
             )
         if not tracked.complete:
-            kept = job.parent is None and seed == experiment.seeds[0]
-            with kept_models(made, result, fed, job.data.seeds[seed]) if kept else nullcontext() as folder:
+            ours = isinstance(job.data, FederatedData) and job.parent is None and seed == experiment.seeds[0]
+            with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as folder:
                 log_end(tracked, finished, asdict(made), folder)
     return finished
 
@@ -108,6 +113,14 @@ def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
     """Return the folder in which a run keeps its checkpoint; None where none is kept."""
     place = tracking.current().checkpoints
     return place and place / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
+
+
+def federation(job: Job, seed: int) -> tuple[Federation, Facts]:
+    """Return the federation of one seed, in this process or of real clients, and what is told of its data."""
+    if isinstance(job.data, RealData):
+        return meet(job.experiment, job.method, job.data, seed)
+    fed = assemble(job.experiment, job.data, seed)
+    return fed, job.data.seeds[seed].facts(list(fed.by_id))
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:
@@ -204,11 +217,11 @@ def _tags(job: Job, seed: int) -> dict[str, str]:
     )
 
 
-def _dataset(job: Job, seed: int) -> tracking.Dataset:
-    experiment, data = job.experiment, job.data.seeds[seed]
+def _dataset(job: Job, facts: Facts) -> tracking.Dataset:
+    experiment = job.experiment
     name = " · ".join([experiment.private.source, experiment.partition.scheme, f"public {experiment.public.source}"])
-    profile = {"samples": len(data.private), "public samples": len(data.public), "clients": len(data.partition)}
-    return tracking.Dataset(name, data.fingerprint, {**profile, "classes": data.classes})
+    profile = {"samples": facts.samples, "public samples": facts.public, "clients": facts.clients}
+    return tracking.Dataset(name, facts.fingerprint, {**profile, "classes": facts.classes})
 
 
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int]) -> None:

@@ -33,7 +33,8 @@ BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsqu
 def coefficient_heatmaps(result: MethodResult) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
 
-    Row = student, column = teacher; clients are in the order of `_by_labels` in both.
+    Row = student, column = teacher; clients are in the order of `_by_labels` in both. Where only the clients know their
+    labels, the matrix stands alone.
 
     Raises:
         ValueError: if the method has no such matrix.
@@ -47,15 +48,18 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
         raise ValueError(f"{result.title} has no coefficient matrix to draw.")
     order = _by_labels(run.label_counts)
     learned = _ordered(run.coefficients, order)
-    similar = _ordered(label_similarity(torch.tensor(run.label_counts)).numpy(), order)
     n, names = len(order), [_title(result, client) for client in order]
     figure = base.blank(0.5 * WIDTH + 0.5)
-    left, right = figure.subplots(1, 2)
+    left, *right = figure.subplots(1, 1 + run.labels_known, squeeze=False)[0]
     size = min(8.0, max(4.0, 0.62 * 72 * 0.36 * WIDTH / n))
-    for axes, matrix, norm, title, scale in (
-        (left, learned, _weights([learned]), f"Coefficients of {result.title}", "teacher's weight, square-root scale"),
-        (right, similar, Normalize(0, 1), "Similarity of label distributions", "cosine similarity"),
-    ):
+    drawn: list[tuple[Axes, Any, Normalize, str, str]] = [
+        (left, learned, _weights([learned]), f"Coefficients of {result.title}", "teacher's weight, square-root scale")
+    ]
+    for axes in right:
+        similar = _ordered(label_similarity(torch.tensor(run.label_counts)).numpy(), order)
+        drawn.append((axes, similar, Normalize(0, 1), "Similarity of label distributions", "cosine similarity"))
+        axes.set(xlabel="Client")
+    for axes, matrix, norm, title, scale in drawn:
         image = _heatmap(axes, matrix, norm)
         axes.set_title(title)
         if n <= NAMED:
@@ -69,7 +73,6 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
             mark = bar.ax.text(1 / n, 1.15, "1/N", color=VERMILION, fontsize=7, ha="center")
             mark.set(transform=bar.ax.get_xaxis_transform(), in_layout=False)  # else this bar sits lower than the other
     left.set(xlabel="Teacher", ylabel="Student")
-    right.set(xlabel="Client")
     return figure
 
 
@@ -99,18 +102,19 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
     """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
 
     Below are the weights on `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted is
-    what weights of 1/N would put there.
+    what weights of 1/N would put there. Where only the clients know their labels, there are no groups.
 
     Raises:
         ValueError: if the runs kept no matrices.
     """
     run = result.runs[0]
-    if not run.matrices or not run.attention:
+    if not run.matrices:
         raise ValueError(f"{result.title} kept no coefficient matrices by round.")
     order = _by_labels(run.label_counts)
-    heights = [0.8 * WIDTH / max(4, len(run.matrices)), 0.25 * WIDTH]
-    figure = base.blank(sum(heights) + 1.6)
-    grid = figure.add_gridspec(2, len(run.matrices), height_ratios=heights)
+    known = all(each.attention for each in result.runs)
+    heights = [0.8 * WIDTH / max(4, len(run.matrices)), *[0.25 * WIDTH] * known]
+    figure = base.blank(sum(heights) + 0.8 * len(heights))
+    grid = figure.add_gridspec(len(heights), len(run.matrices), height_ratios=heights)
     matrices = {t: _ordered(matrix, order) for t, matrix in sorted(run.matrices.items())}
     panels = [figure.add_subplot(grid[0, place]) for place in range(len(matrices))]
     for axes, (t, matrix) in zip(panels, matrices.items(), strict=True):
@@ -119,7 +123,8 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
         axes.set(anchor="W")
     panels[0].set(xlabel="Teacher", ylabel="Student")
     _bar(figure, image, panels, **BESIDE)
-    _attention(figure.add_subplot(grid[1, :]), result)
+    if known:
+        _attention(figure.add_subplot(grid[1, :]), result)
     return figure
 
 

@@ -1,0 +1,122 @@
+"""An experiment of conf/ on real clients: from settings and public set to the federation of one method and seed.
+
+The server has no private sample: what it knows of these is what clients say of themselves.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config.parsing import method_of
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.data.federated import Facts
+from ktpfl_pipeline.flower import operations, serve
+from ktpfl_pipeline.flower.executor import Link, RealExecutor
+from ktpfl_pipeline.flower.member import Arithmetic
+from ktpfl_pipeline.flower.serve import FederationFile, Hello
+
+
+@dataclass(frozen=True, eq=False)
+class RealData:
+    """What a server has of the data of real clients: the public set.
+
+    Attributes:
+        public: (M, ...), as clients' images.
+        settings: that it was made with, as plain values.
+    """
+
+    public: Tensor
+    settings: dict[str, Any]
+    pretrained: ClassVar[dict[str, dict[str, Tensor]]] = {}
+
+    def plain(self) -> dict[str, Any]:
+        """Return all of it as tensors and plain values."""
+        return vars(self)
+
+
+def read_public(experiment: schema.Experiment, folder: Path, methods: tuple[str, ...]) -> RealData:
+    """Return the public set of an experiment on real clients, `methods` checked: before any is trained.
+
+    Raises:
+        InputError: if there is no such set, or a method was not tried on real clients.
+    """
+    for method in methods:
+        operations.exchanges(method)
+    public = serve.public_set(asked(experiment, methods[0], experiment.seeds[0]), folder)
+    return RealData(public, experiment.of_data())
+
+
+def meet(experiment: schema.Experiment, method: str, data: RealData, seed: int) -> tuple[Federation, Facts]:
+    """Return the federation of one method and seed with the clients that are there, and what is known of their data.
+
+    Raises:
+        InputError: if they are not there in time, or do not go together.
+    """
+    file, link = asked(experiment, method, seed), link_of(experiment)
+    found = serve.met(link, file.clients, seed)
+    return serve.federation(file, data.public, found, link), facts(data.public, found)
+
+
+def asked(experiment: schema.Experiment, method: str, seed: int) -> FederationFile:
+    """Return what an experiment asks of one method and seed, as the server's file would say it."""
+    alike = set(FederationFile.model_fields).intersection(schema.Experiment.model_fields)
+    compute = experiment.compute
+    return FederationFile(
+        method=method,
+        hyperparameters=asdict(method_of(experiment, method)),
+        seed=seed,
+        compute=Arithmetic(**compute.model_dump(include=set(Arithmetic.model_fields))),
+        device=compute.device,
+        **{name: getattr(experiment, name) for name in alike - {"compute", "hyperparameters"}},
+    )
+
+
+def link_of(experiment: schema.Experiment) -> Link:
+    """Return messages to an experiment's clients, the same for all methods and seeds of this process.
+
+    Raises:
+        InputError: if flwr is not installed here, or there is no SuperLink.
+    """
+    place = experiment.compute.flower
+    assert place is not None
+    try:
+        from ktpfl_pipeline.flower import connection
+    except ModuleNotFoundError as error:
+        raise serve.InputError(
+            f"compute.flower meets real clients by flwr, which is not installed here ({error.name}): run `make "
+            "flower`, and give the command in .venv-flower."
+        ) from error
+    return connection.connected(place.superlink, place.certificate, place.patience)
+
+
+def facts(public: Tensor, found: Mapping[int, Hello]) -> Facts:
+    """Return what is known of the clients' data: sizes, for labels stay with them."""
+    said = sorted(found.values(), key=lambda one: one.client)
+    sizes = torch.tensor([[sum(one.sizes)] for one in said])
+    digest = hashlib.sha256(public.contiguous().numpy().data)
+    digest.update(json.dumps([one.model_dump(exclude={"versions"}) for one in said]).encode())
+    return Facts(
+        label_counts=sizes,
+        fingerprint=digest.hexdigest()[:16],
+        shape=list(public.shape[1:]),
+        native=[],
+        samples=int(sizes.sum()),
+        public=len(public),
+        clients=len(said),
+        classes=max(one.classes for one in said),
+    )
+
+
+def wire_of(fed: Federation) -> dict[str, list[int]]:
+    """Return the bytes of packets that each client was sent and sent, ids ascending; nothing without real clients."""
+    if not isinstance(fed.executor, RealExecutor):
+        return {}
+    wire = fed.executor.wire
+    return {name: [bytes_of.get(n, 0) for n in fed.by_id] for name, bytes_of in asdict(wire).items()}

@@ -1,0 +1,67 @@
+"""What went over the wire between the server and real clients, beside what a method's ledger counts."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
+from ktpfl_pipeline.reports.model import Block, Notes, Table
+from ktpfl_pipeline.reports.numbers import Entry, small_megabytes
+from ktpfl_pipeline.reports.words import over_seeds
+
+WAYS = {"Up": ("_up", "received"), "Down": ("_down", "sent")}
+"""Direction, as seen from the clients: what ledgers of it end with, and what the wire calls it at the server."""
+
+
+def blocks(results: Sequence[MethodResult]) -> list[Block]:
+    """Return bytes by ledger and on the wire, by method and by client; nothing where no client was real."""
+    real = [result for result in results if all(run.wire for run in result.runs)]
+    if not real:
+        return []
+    main = subject(real)
+    said = {
+        "Ledger": "what the method has to exchange in its rounds, MB of 10⁶ bytes up from the clients and down to "
+        f"them{over_seeds(len(main.seeds))}.",
+        "Wire": "all messages of the run: beside the ledger's the questions themselves, the public set once for each "
+        "method and seed, evaluations, and predictions as float32 whatever `knowledge` says. Public samples that a "
+        "ledger counts anew each round travel once. What the transport adds is not in it.",
+        "By client": f"the same of {main.title}'s clients.",
+        "Secure aggregation": "none: it hides uploads in their sum, and a server that weighs each client's predictions "
+        "must see each. Models that are averaged alone would allow it; this does not do it.",
+    }
+    return [by_method(real), by_client(main), Notes(said)]
+
+
+def by_method(results: Sequence[MethodResult]) -> Table:
+    """Return one row a method: MB by ledger and on the wire, all clients together, mean over seeds."""
+    rows: list[dict[str, Entry]] = []
+    for result in results:
+        row: dict[str, Entry] = {"Method": result.title}
+        for way, (ending, name) in WAYS.items():
+            row[f"{way}, ledger (MB)"] = small_megabytes(fmean(sum(ledger(run, ending)) for run in result.runs))
+            row[f"{way}, wire (MB)"] = small_megabytes(fmean(sum(run.wire[name]) for run in result.runs))
+        rows.append(row)
+    return Table.of("wire", rows)
+
+
+def by_client(result: MethodResult) -> Table:
+    """Return one row a client of one method: MB by ledger and on the wire, mean over seeds."""
+    first, rows = result.runs[0], list[dict[str, Entry]]()
+    for place, architecture in enumerate(first.architectures):
+        name = (first.names or list(map(str, first.ids or range(result.clients))))[place]
+        row: dict[str, Entry] = {"Client": name, "Architecture": architecture}
+        for way, (ending, kind) in WAYS.items():
+            row[f"{way}, ledger (MB)"] = small_megabytes(fmean(ledger(run, ending)[place] for run in result.runs))
+            row[f"{way}, wire (MB)"] = small_megabytes(fmean(run.wire[kind][place] for run in result.runs))
+        rows.append(row)
+    return Table.of("wire_by_client", rows)
+
+
+def ledger(run: FinishedRun, ending: str) -> list[int]:
+    """Return what each client exchanged by the ledgers of one direction, over all rounds, (N,) bytes."""
+    places = {n: place for place, n in enumerate(run.ids or range(len(run.architectures)))}
+    total = [0] * len(places)
+    for record in run.history:
+        for name, values in record.traffic.items():
+            for n, value in zip(record.cohort, values, strict=True) if name.endswith(ending) else ():
+                total[places[n]] += value
+    return total
