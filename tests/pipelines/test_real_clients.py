@@ -1,19 +1,23 @@
-"""An experiment of conf/ whose clients are real, through Kedro and MLflow; messages go by their bytes, without Flower."""
+"""An experiment of conf/ whose clients are real, through Kedro and MLflow; messages are bytes, without Flower."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 import yaml
 from project_copy import Project
-from real_clients import NoLink, check_same, deal_out, in_one_process
+from real_clients import COMPARED, NoLink, deal_out, in_one_process
 
-from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.flower import experiment as real
+from ktpfl_pipeline.pipelines.compared import methods_of
 
 NAME = "mine"
-METHODS = ("kt_pfl", "fedmd", "local")
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +36,69 @@ def project(tracked: Callable[[], Project]) -> Project:
     return project
 
 
-def finished(project: Project, method: str) -> dict:
-    file = project.folder / "data" / "07_model_output" / NAME / method / "result.json"
+@pytest.fixture(scope="module")
+def run(project: Project) -> dict[str, Any]:
+    file = project.folder / "data" / "07_model_output" / NAME / "kt_pfl" / "result.json"
     (run,) = json.loads(file.read_text())["runs"]
-    return run
+    return dict(run)
 
 
-def test_it_is_the_run_of_one_process_bit_for_bit(project: Project) -> None:
+def test_it_is_the_run_of_one_process_bit_for_bit(project: Project, run: dict[str, Any]) -> None:
     here, _ = in_one_process(project.folder / "data" / "01_raw")
-    there = finished(project, "kt_pfl")
-    assert there["coefficients"] == here.coefficients[-1].tolist()
-    for ours, theirs in zip(here.history, there["history"], strict=True):
-        assert {p: theirs["accuracy"][p] for p in ours.accuracy} == ours.accuracy
+    assert here.coefficients is not None and run["coefficients"] == here.coefficients[-1].tolist()
+    for ours, theirs in zip(here.history, run["history"], strict=True):
+        assert {name: theirs[name] for name in COMPARED} == {name: getattr(ours, name) for name in COMPARED}
+
+
+def test_each_client_keeps_its_model_and_the_server_none(project: Project) -> None:
+    kept = project.folder / "data" / "01_raw" / "kept"
+    assert all((kept / f"client-{n}" / "model.pt").exists() for n in range(2))
+    assert not list((project.folder / "mlruns").rglob("*.pt*"))
+
+
+def test_mlflow_has_every_round_below_the_report(project: Project, run: dict[str, Any]) -> None:
+    (report,) = project.reports(NAME)
+    tracked = {each.data.tags["method"]: each for each in project.tracked(NAME)}
+    assert set(tracked) == {"kt_pfl", "fedmd", "local"}
+    assert {each.data.tags["mlflow.parentRunId"] for each in tracked.values()} == {report.info.run_id}
+    points = project.client().get_metric_history(tracked["kt_pfl"].info.run_id, "accuracy/after_transfer")
+    means = [fmean(record["accuracy"]["after_transfer"]) for record in run["history"]]
+    assert [point.value for point in points] == pytest.approx(means)
+
+
+def test_the_report_tells_what_is_known_and_what_went_over_the_wire(project: Project, run: dict[str, Any]) -> None:
+    (page,) = (project.folder / "data" / "08_reporting" / f"compare_{NAME}").rglob("report.md")
+    text = page.read_text()
+    assert "Real clients keep to themselves which labels they have" in text and "Theorem" not in text
+    assert "On the wire" in text and "Secure aggregation" in text
+    assert min(run["wire"]["received"]) > sum(sum(r["traffic"]["knowledge_up"]) for r in run["history"]) / 2
+    assert run["label_counts"] == [[80], [80]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"partition": {"scheme": "two_labels"}}, "mine.partition is set, and mine.compute.flower leaves to real"),
+        ({"architectures": ["lenet"]}, "mine.architectures is set"),
+        ({"private": {"source": "digits"}}, "mine.private is set"),
+        ({"evaluation": {"global_samples": 9}}, "mine.evaluation.global_samples is set"),
+        ({"public": {"source": "open_part"}}, "mine.public.source is open_part, and the server has no private images"),
+        ({"clients": None}, "mine.clients is null"),
+        ({"exchange": "parameters"}, "mine.exchange is parameters; beside mine.compute.flower choose predictions"),
+        ({"compute": {"flower": {}, "dtype": "auto"}}, "mine.compute.dtype is auto; beside mine.compute.flower choose"),
+        ({"compute": {"flower": {}, "workers": 2}}, "mine.compute.workers is set"),
+        ({"compute": {}, "private": {"source": "real_clients"}}, "nothing says where these are"),
+    ],
+)
+def test_what_is_the_clients_own_is_refused(changes: dict[str, Any], sentence: str) -> None:
+    given = {"public": {"source": "npz:public.npz"}, "compute": {"flower": "here:1"}}
+    with pytest.raises(InputError, match=sentence):
+        parsing.parse("mine", {**given, **changes})
+
+
+def test_all_methods_are_those_that_were_tried() -> None:
+    section = {"public": {"source": "npz:public.npz"}, "compute": {"flower": "here:1"}, "compare": "all"}
+    found = methods_of(parsing.parse("mine", section))
+    assert found[0] == "kt_pfl" and found[-1] == "local" and set(found) < set(TRIED)
+    with pytest.raises(InputError, match="method 'fml' was not tried on real clients"):
+        real.read_public(parsing.parse("mine", section), Path(), ("kt_pfl", "fml"))

@@ -6,6 +6,7 @@ SuperLink is started, which ends with this process. What this uses of Flower's i
 
 import atexit
 import hashlib
+import logging
 import os
 import socket
 import subprocess
@@ -67,6 +68,8 @@ def connected(superlink: str, certificate: str | None, patience: float) -> GridL
     Raises:
         InputError: if none is there and none can be started, or it does not let this process run the server's part.
     """
+    for chatty in ("flwr", "httpx"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     stack = ExitStack()
     atexit.register(stack.close)
     if not _listens(superlink):
