@@ -224,6 +224,10 @@ class Flower(Settings):
     superlink: str = "127.0.0.1:8000"
     certificate: str | None = None
     patience: Positive = 600.0
+    deadline: Positive = 600.0
+    quorum: Chance = 0.6
+    tries: Count = 3
+    on_unsound: Literal["skip", "stop"] = "skip"
 
 
 def _as_flower(value: Any) -> Any:

@@ -47,6 +47,7 @@ class Hello(Settings):
     """What a client says of itself.
 
     Attributes:
+        seal: of its samples: another where they are others, and nothing else can be read from it.
         told: whether it knows the run.
         kept: numbers of the models of that run that it can read.
         last: the number of the last message that it was to act on.
@@ -59,6 +60,7 @@ class Hello(Settings):
     shape: list[int] = Field(min_length=1, max_length=4)
     classes: Count
     versions: dict[str, str]
+    seal: str = Field(max_length=64)
     told: bool = False
     kept: list[int] = Field([])
     last: int = Field(0, ge=0)

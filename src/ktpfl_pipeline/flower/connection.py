@@ -57,13 +57,12 @@ clientapp = "ktpfl_pipeline.flower.app:client"
 
 
 @cache
-def connected(superlink: str, certificate: str | None, patience: float) -> GridLink:
+def connected(superlink: str, certificate: str | None) -> GridLink:
     """Return messages to the clients of a SuperLink, for as long as this process lives.
 
     Args:
         superlink: its address, ``127.0.0.1:8000``; where nobody listens there, one is started.
         certificate: the file with the authority's certificate that its own is checked by; None goes without TLS.
-        patience: seconds to wait for clients to be there, and for each answer.
 
     Raises:
         InputError: if none is there and none can be started, or it does not let this process run the server's part.
@@ -75,7 +74,7 @@ def connected(superlink: str, certificate: str | None, patience: float) -> GridL
     if not _listens(superlink):
         stack.callback(_ended, _started(superlink, certificate))
     try:
-        return GridLink(_entered(superlink, certificate, stack), patience)
+        return GridLink(_entered(superlink, certificate, stack))
     except (httpx.HTTPError, OSError) as error:
         raise InputError(
             f"The SuperLink at {superlink} does not do what it is asked for ({error}): see that it is one of Flower "

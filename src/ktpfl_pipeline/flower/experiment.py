@@ -18,9 +18,10 @@ from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.flower import operations, serve
-from ktpfl_pipeline.flower.executor import Link, RealExecutor
+from ktpfl_pipeline.flower.attendance import CHANGING, Hello, Link
+from ktpfl_pipeline.flower.executor import RealExecutor, RealFederation
 from ktpfl_pipeline.flower.member import Arithmetic
-from ktpfl_pipeline.flower.serve import FederationFile, Hello
+from ktpfl_pipeline.flower.serve import FederationFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +54,23 @@ def read_public(experiment: schema.Experiment, folder: Path, methods: tuple[str,
     return RealData(public, experiment.of_data())
 
 
-def meet(experiment: schema.Experiment, method: str, data: RealData, seed: int) -> tuple[Federation, Facts]:
+def meet(experiment: schema.Experiment, method: str, data: RealData, seed: int) -> tuple[RealFederation, Facts]:
     """Return the federation of one method and seed with the clients that are there, and what is known of their data.
 
     Raises:
         InputError: if they are not there in time, or do not go together.
     """
-    file, link = asked(experiment, method, seed), link_of(experiment)
-    found = serve.met(link, file.clients, seed)
-    return serve.federation(file, data.public, found, link), facts(data.public, found)
+    file, place = asked(experiment, method, seed), experiment.compute.flower
+    assert place is not None
+    attendance = serve.met(file, data.public, link_of(place), place.patience)
+    return serve.federation(file, data.public, attendance), facts(data.public, attendance.clients)
 
 
 def asked(experiment: schema.Experiment, method: str, seed: int) -> FederationFile:
     """Return what an experiment asks of one method and seed, as the server's file would say it."""
     alike = set(FederationFile.model_fields).intersection(schema.Experiment.model_fields)
-    compute = experiment.compute
+    compute, patient = experiment.compute, serve.PATIENT.intersection(schema.Flower.model_fields)
+    assert compute.flower is not None
     return FederationFile(
         method=method,
         hyperparameters=asdict(method_of(experiment, method)),
@@ -75,17 +78,16 @@ def asked(experiment: schema.Experiment, method: str, seed: int) -> FederationFi
         compute=Arithmetic(**compute.model_dump(include=set(Arithmetic.model_fields))),
         device=compute.device,
         **{name: getattr(experiment, name) for name in alike - {"compute", "hyperparameters"}},
+        **compute.flower.model_dump(include=patient),
     )
 
 
-def link_of(experiment: schema.Experiment) -> Link:
-    """Return messages to an experiment's clients, the same for all methods and seeds of this process.
+def link_of(place: schema.Flower) -> Link:
+    """Return messages to the clients of a place, the same for all methods and seeds of this process.
 
     Raises:
         InputError: if flwr is not installed here, or there is no SuperLink.
     """
-    place = experiment.compute.flower
-    assert place is not None
     try:
         from ktpfl_pipeline.flower import connection
     except ModuleNotFoundError as error:
@@ -93,7 +95,7 @@ def link_of(experiment: schema.Experiment) -> Link:
             f"compute.flower meets real clients by flwr, which is not installed here ({error.name}): run `make "
             "flower`, and give the command in .venv-flower."
         ) from error
-    return connection.connected(place.superlink, place.certificate, place.patience)
+    return connection.connected(place.superlink, place.certificate)
 
 
 def facts(public: Tensor, found: Mapping[int, Hello]) -> Facts:
@@ -101,7 +103,7 @@ def facts(public: Tensor, found: Mapping[int, Hello]) -> Facts:
     said = sorted(found.values(), key=lambda one: one.client)
     sizes = torch.tensor([[sum(one.sizes)] for one in said])
     digest = hashlib.sha256(public.contiguous().numpy().data)
-    digest.update(json.dumps([one.model_dump(exclude={"versions"}) for one in said]).encode())
+    digest.update(json.dumps([one.model_dump(exclude={"versions", *CHANGING}) for one in said]).encode())
     return Facts(
         label_counts=sizes,
         fingerprint=digest.hexdigest()[:16],
@@ -118,5 +120,5 @@ def wire_of(fed: Federation) -> dict[str, list[int]]:
     """Return the bytes of packets that each client was sent and sent, ids ascending; nothing without real clients."""
     if not isinstance(fed.executor, RealExecutor):
         return {}
-    wire = fed.executor.wire
+    wire = fed.executor.attendance.wire
     return {name: [bytes_of.get(n, 0) for n in fed.by_id] for name, bytes_of in asdict(wire).items()}

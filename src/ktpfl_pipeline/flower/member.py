@@ -4,6 +4,7 @@ It answers ``hello`` (who it is), ``begin`` (a run's settings and public set), `
 and ``end`` (which model is its own now). What it kept is on its disk, so it may be stopped between any two of these.
 """
 
+import hashlib
 import logging
 import platform
 import re
@@ -119,6 +120,7 @@ class Member:
                 "shape": list(found.shape),
                 "classes": int(found.labels.max()) + 1,
                 "versions": versions(),
+                "seal": self._seal(),
             }
         )
 
@@ -179,6 +181,18 @@ class Member:
         if self._found is None:
             self._found = client_file.samples(self.own, self._folder)
         return self._found
+
+    def _seal(self) -> str:
+        """Return a hash of the samples with a secret of the client's own: who has no secret cannot guess at them."""
+        found, place = self._samples(), self._folder / self.own.kept / f"client-{self.own.client}" / "secret"
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch(0o600)
+            place.write_bytes(secrets.token_bytes(32))
+        seal = hashlib.blake2b(key=place.read_bytes(), digest_size=8)
+        for tensor in (found.inputs, found.labels):
+            seal.update(tensor.contiguous().numpy().tobytes())
+        return seal.hexdigest()
 
     def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
         return client_file.splits(self.own, self._samples(), seed)

@@ -131,8 +131,8 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
     file = folder / attendance.run / "checkpoint.pt"
     with closing(executor):
         executor.start(fed)
-        if not file.exists() and (out := absent(attendance, fed.by_id)):
-            raise AbsentError(out)
+        if not file.exists():
+            begin(fed)
         done = engine.run(
             method,
             fed,
@@ -145,6 +145,19 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
     if done.coefficients is not None:
         written(folder / "coefficients.json", json.dumps(done.coefficients[-1].tolist()))
     return done
+
+
+def begin(fed: RealFederation) -> None:
+    """Tell the clients of the federation before its first round.
+
+    Raises:
+        AbsentError: if one is not there, or refuses.
+    """
+    executor = fed.executor
+    assert isinstance(executor, RealExecutor)
+    executor.start(fed)
+    if out := absent(executor.attendance, fed.by_id):
+        raise AbsentError(out)
 
 
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:

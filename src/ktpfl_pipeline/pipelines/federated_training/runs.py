@@ -24,7 +24,8 @@ from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
 from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import Facts, FederatedData, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
-from ktpfl_pipeline.flower.executor import RealExecutor
+from ktpfl_pipeline.flower import serve
+from ktpfl_pipeline.flower.executor import RealFederation
 from ktpfl_pipeline.flower.experiment import RealData, meet, wire_of
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, clients
@@ -64,10 +65,12 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             experiment.evaluation.closing_round,
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
-        file = folder / "checkpoint.pt" if folder and not isinstance(fed.executor, RealExecutor) else None
+        file = folder and folder / "checkpoint.pt"
+        if isinstance(fed, RealFederation) and not (file and file.exists()):
+            serve.begin(fed)
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
-        if isinstance(fed.executor, RealExecutor):  # each client keeps its own model, and nobody else does
-            fed.executor.end(made.personal(result.state, fed.by_id, fed))
+        if isinstance(fed, RealFederation) and shown.trained:  # each client keeps its own model, and nobody else does
+            serve.end(made, result.state, fed)
         counts, known = facts.label_counts, facts.label_counts.shape[1] > 1
         held = clients(experiment, job.data, seed, held=True) if isinstance(job.data, FederatedData) else ()
         matrices = result.coefficients  # (rounds, N, N)
