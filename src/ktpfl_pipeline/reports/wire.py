@@ -6,6 +6,7 @@ from statistics import fmean
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
 from ktpfl_pipeline.reports.model import Block, Notes, Table
 from ktpfl_pipeline.reports.numbers import Entry, small_megabytes
+from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import over_seeds
 
 WAYS = {"Up": ("_up", "received"), "Down": ("_down", "sent")}
@@ -48,7 +49,7 @@ def by_client(result: MethodResult) -> Table:
     first, rows = result.runs[0], list[dict[str, Entry]]()
     for place, architecture in enumerate(first.architectures):
         name = (first.names or list(map(str, first.ids or range(result.clients))))[place]
-        row: dict[str, Entry] = {"Client": name, "Architecture": architecture}
+        row: dict[str, Entry] = {"Client": name, "Architecture": architecture_title(architecture)}
         for way, (ending, kind) in WAYS.items():
             row[f"{way}, ledger (MB)"] = small_megabytes(fmean(ledger(run, ending)[place] for run in result.runs))
             row[f"{way}, wire (MB)"] = small_megabytes(fmean(run.wire[kind][place] for run in result.runs))

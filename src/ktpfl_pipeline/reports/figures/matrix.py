@@ -66,7 +66,16 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
             axes.set_xticks(range(n), names, fontsize=size, rotation=90)
             axes.set_yticks(range(n), names if axes is left else [""] * n, fontsize=size)  # the rows are the same
             axes.tick_params(length=0, pad=2)
-        bar = _bar(figure, image, axes, orientation="horizontal", shrink=0.9, aspect=34, pad=0.05, label=scale)
+        bar = _bar(
+            figure,
+            image,
+            axes,
+            orientation="horizontal",
+            shrink=0.9 if right else 0.5,
+            aspect=34,
+            pad=0.05,
+            label=scale,
+        )
         bar.locator = MaxNLocator(5)
         if axes is left:
             bar.ax.axvline(1 / n, color=VERMILION, linewidth=1.5)
