@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,8 @@ class TestCohort:
         assert all(150 < count[n] < 250 for n in toy.IDS)  # 200 expected, standard deviation 11
 
     def test_the_same_for_every_method(self) -> None:
-        cohorts = [[r.cohort for r in engine.run(m, toy.federation(), SCHEDULE).history] for m in (Local(), FedMD())]
+        once = replace(SCHEDULE, evaluate_every=4)
+        cohorts = [[r.cohort for r in engine.run(m, toy.federation(), once).history] for m in (Local(), FedMD())]
         assert cohorts[0] == cohorts[1] == [engine.sample_cohort(toy.federation(), 0.6, t) for t in range(1, 5)]
 
 
@@ -269,8 +271,8 @@ class TestRecords:
         result = run(file, Observer(round=check))
         assert told == result.history
 
-    def test_seconds(self) -> None:
-        for record in run().history:
+    def test_seconds(self, undisturbed: Run) -> None:
+        for record in undisturbed.history:
             assert set(record.seconds) == {"train", "predict", "distill", "evaluate", "server", "round"}
             parts = sum(value for phase, value in record.seconds.items() if phase != "round")
             assert record.seconds["round"] == pytest.approx(parts, abs=1e-6)
@@ -363,6 +365,14 @@ def unlucky(policy: str, executor: str = "serial") -> Federation:
     return toy.federation(architectures=architectures, on_divergence=policy, executor=EXECUTORS[executor]())
 
 
+@cache
+def diverged(policy: str, executor: str) -> Run:
+    """KT-pFL on it, whole."""
+    fed = unlucky(policy, executor)
+    with closing(fed.executor):
+        return engine.run(KTpFL(), fed, SCHEDULE_ALL)
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
 class TestOnDivergence:
     def test_stop_ends_the_run_before_anybody_hears_of_it(self, executor: str) -> None:
@@ -372,12 +382,10 @@ class TestOnDivergence:
         assert told[-1] == "train"
 
     def test_skip_is_a_round_in_which_the_client_was_not_sampled(self, executor: str) -> None:
-        fed, method = unlucky("skip", executor), KTpFL()
-        with closing(fed.executor):
-            found = engine.run(method, fed, SCHEDULE_ALL)
+        found, method = diverged("skip", executor), KTpFL()
         assert [record.diverged for record in found.history] == [[], [11], [11], []]
-        states = [method.init(fed)]
         plain = unlucky("stop", "serial" if executor == "workers" else executor)
+        states = [method.init(plain)]
         for t, record in enumerate(found.history, start=1):
             assert record.cohort == [n for n in toy.IDS if n not in record.diverged]
             states.append(method.round(states[-1], record.cohort, t, plain)[0])
@@ -386,9 +394,8 @@ class TestOnDivergence:
         assert toy.finite(found.state)
 
     def test_restore_goes_on_with_the_weights_of_before(self, executor: str) -> None:
-        fed, method = unlucky("restore", executor), KTpFL()
+        fed, method, found = unlucky("restore", executor), KTpFL(), diverged("restore", executor)
         with closing(fed.executor):
-            found = engine.run(method, fed, SCHEDULE_ALL)
             state, _ = method.round(method.init(fed), list(toy.IDS), 1, fed)
             trained = fed.train(state.models, 2)
         assert [record.diverged for record in found.history] == [[], [11], [11], []]
@@ -405,13 +412,13 @@ class TestOnDivergence:
             if record.round == 2:
                 raise KeyboardInterrupt
 
-        first, second, whole = (unlucky(policy, executor) for _ in range(3))
-        with closing(first.executor), closing(second.executor), closing(whole.executor):
+        first, second = (unlucky(policy, executor) for _ in range(2))
+        with closing(first.executor), closing(second.executor):
             with pytest.raises(KeyboardInterrupt):
                 arguments = {"settings": SETTINGS, "checkpoint_file": tmp_path / "run.ckpt"}
                 engine.run(KTpFL(), first, SCHEDULE_ALL, observer=Observer(round=crash), **arguments)
             resumed = engine.run(KTpFL(), second, SCHEDULE_ALL, **arguments)
-            assert_same_run(resumed, engine.run(KTpFL(), whole, SCHEDULE_ALL))
+        assert_same_run(resumed, diverged(policy, executor))
 
 
 class TestDivergenceOfSomeKinds:
@@ -463,17 +470,6 @@ class TestDivergenceOfSomeKinds:
 
 
 class TestResume:
-    def test_after_a_crash_in_the_observer(self, undisturbed: Run, tmp_path: Path) -> None:
-        def crash(record: RoundRecord) -> None:
-            if record.round == 2:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "run.ckpt", Observer(round=crash))
-        watch = toy.Watch()
-        assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
-        assert watch.resumed == 2
-
     @pytest.mark.parametrize("phase", ["train", "predict", "distill", "evaluate"])
     def test_after_a_crash_in_the_middle_of_a_round(self, undisturbed: Run, tmp_path: Path, phase: str) -> None:
         seen: list[str] = []
@@ -533,21 +529,17 @@ class TestResume:
         assert [record.round for record in watch.told] == [1, 2, 3, 4]
         assert fed.executor.begun == (4 + 2 if kept else 3 + 3 + 4)
 
-    def test_models_that_are_lost_again_and_again_end_the_run_with_a_sentence(self, tmp_path: Path) -> None:
+    def test_models_that_are_lost_again_and_again_end_the_run_with_a_sentence(
+        self, undisturbed: Run, tmp_path: Path
+    ) -> None:
         fed = toy.federation(executor=Losing(dict.fromkeys(range(2, 9), "train")))
         with pytest.raises(InputError, match=r"Round 2 was begun 3 times, .*: Client 7's model is gone\. .* again"):
             run(tmp_path / "run.ckpt", fed=fed)
-        assert_same_run(run(tmp_path / "run.ckpt"), run())
-
-    def test_a_finished_run_is_not_run_again(self, undisturbed: Run, tmp_path: Path) -> None:
-        run(tmp_path / "run.ckpt")
-        watch = toy.Watch()
-        assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
-        assert watch.resumed is None
-        assert [record.round for record in watch.told] == [1, 2, 3, 4]
+        assert_same_run(run(tmp_path / "run.ckpt"), undisturbed)
 
     def test_another_runs_checkpoint_is_refused(self, tmp_path: Path) -> None:
-        run(tmp_path / "run.ckpt")
+        arguments: dict[str, Any] = {"settings": SETTINGS, "checkpoint_file": tmp_path / "run.ckpt"}
+        engine.run(KTpFL(), toy.federation(), Schedule(rounds=1), **arguments)
         with pytest.raises(InputError, match=r"run\.ckpt .*seed=0, now 1"):
             engine.run(
                 KTpFL(),
@@ -559,7 +551,7 @@ class TestResume:
 
     def test_without_a_checkpoint_nothing_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        run()
+        engine.run(KTpFL(), toy.federation(), Schedule(rounds=1))
         assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """Clients that were held out of training: who they are, what each method gives them, and that nothing else changes."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,9 +33,10 @@ def parted(name: str, **settings: Any) -> tuple[Any, Federation, Federation]:
     return method, whole, toy.again(whole, clients=whole.clients[:3])
 
 
+@cache
 def joined(name: str, **settings: Any) -> tuple[Newcomers, Any, Federation, Federation]:
     method, whole, fed = parted(name, **settings)
-    done = engine.run(method, fed, Schedule(ROUNDS))
+    done = engine.run(method, fed, Schedule(ROUNDS, evaluate_every=ROUNDS))
     return judge(method, done.state, fed, whole.clients[3:], (1, 2)), done, whole, fed
 
 
@@ -97,16 +99,13 @@ class TestJudge:
         assert found.accuracy[0] == accuracies(whole, start)
 
     def test_of_fedproto_train_toward_the_prototypes_with_weight_0_alone(self) -> None:
-        alone, guided, unguided = (joined(name)[0] for name in ("local", "fedproto", "local"))
+        alone, (guided, taught, whole, fed) = joined("local")[0], joined("fedproto")
         assert guided.accuracy[0] == alone.accuracy[0]
-        method, whole, fed = parted("fedproto")
-        method = replace(method, weight=0.0)
+        method = replace(create("fedproto"), weight=0.0)
         done = engine.run(method, fed, Schedule(ROUNDS))
-        assert judge(method, done.state, fed, whole.clients[3:], (1, 2)).accuracy == unguided.accuracy
+        assert judge(method, done.state, fed, whole.clients[3:], (1, 2)).accuracy == alone.accuracy
         models = select(whole.initial_models(), guided.clients)
-        toward = create("fedproto").settle(
-            engine.run(create("fedproto"), fed, Schedule(ROUNDS)).state, models, 2, whole
-        )
+        toward = create("fedproto").settle(taught.state, models, 2, whole)
         plain = whole.fine_tune(models, 2)
         assert any(not torch.equal(toward[n][name], plain[n][name]) for n in models for name in models[n])
 

@@ -29,6 +29,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 RICHEST = {"optimizer": "adamw", "weight_decay": 0.01, "optimizer_state": "kept", "clip": 1.0}
 RICHEST["schedule"] = RateSchedule("cosine", warm_up=1, floor=0.1)
+CASES = {name: (recipe, "kt_pfl") for name, recipe in RECIPES.items()} | {
+    name: (RICHEST, name) for name in ("fml", "fedproto", "feddf", "fedgh", "fedmrl")
+}
 SCHEDULE = Schedule(rounds=3, participation=0.6)
 
 
@@ -61,18 +64,13 @@ def assert_same_run(one: Run, other: Run) -> None:
 
 
 class TestBits:
-    @pytest.mark.parametrize("recipe", RECIPES)
-    def test_of_workers_and_of_a_resumed_run(self, recipe: str, tmp_path: Path) -> None:
-        whole = run(federation(RECIPES[recipe]))
-        assert_same_run(run(federation(RECIPES[recipe], executor=WorkersExecutor(2))), whole)
-        stopped(federation(RECIPES[recipe]), tmp_path / "c.pt", 2)
-        assert_same_run(run(federation(RECIPES[recipe]), file=tmp_path / "c.pt"), whole)
-
-    @pytest.mark.parametrize("method", ["fml", "fedproto", "feddf", "fedgh", "fedmrl"])
-    def test_of_methods_that_train_in_their_own_way(self, method: str, tmp_path: Path) -> None:
-        whole = run(federation(RICHEST), method)
-        stopped(federation(RICHEST, executor=WorkersExecutor(2)), tmp_path / "c.pt", 2, method)
-        assert_same_run(run(federation(RICHEST), method, tmp_path / "c.pt"), whole)
+    @pytest.mark.parametrize("case", CASES)
+    def test_of_workers_and_of_a_resumed_run(self, case: str, tmp_path: Path) -> None:
+        """Two rounds in workers and one in this process; methods that train in their own way have the richest."""
+        recipe, method = CASES[case]
+        whole = run(federation(recipe), method)
+        stopped(federation(recipe, executor=WorkersExecutor(2)), tmp_path / "c.pt", 2, method)
+        assert_same_run(run(federation(recipe), method, tmp_path / "c.pt"), whole)
 
     def test_of_stacked_clients_that_cannot_be(self) -> None:
         """More than plain steps go one client after another; a schedule and smoothing go stacked, up to rounding."""
@@ -166,7 +164,7 @@ class TestMethodsWithStepsOfTheirOwn:
     def test_take_schedule_smoothing_and_augmentation(self, method: str) -> None:
         def trained(**changes: Any) -> Any:
             fed = toy.alike("mlp", 2, training=LocalTraining(2, 8, 0.05, **changes), rounds=2)
-            return engine.run(create(method), fed, Schedule(2)).state
+            return engine.run(create(method), fed, Schedule(2, evaluate_every=2)).state
 
         plain = trained()
         for changes in (

@@ -4,7 +4,7 @@ import copy
 import math
 import shutil
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, get_type_hints
@@ -17,18 +17,20 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Method, Personal
+from ktpfl_pipeline.core.method import Method, Personal, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
-HYPERPARAMETERS: dict[str, dict[str, Any]] = {name: {"common": "linear"} for name in ("fml", "fedkd", "fedmrl")}
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {
+    **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedmrl")},
+    **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server, on what it trains
+}
 
 # Rounds after which a method has learned that leaves a part of the model as it was drawn, or makes it of few numbers.
 SLOW = {"FedBABU": 12, "PFedHN": 5}
@@ -40,6 +42,7 @@ OF_STORED_MODELS = {"affinity", "relations"}  # FedFomo, APPLE
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
+TWO_ROUNDS = Schedule(rounds=2, evaluate_every=2)
 SETTINGS = {"what": "toy"}
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
 
@@ -71,13 +74,56 @@ def kept(method: Method[Any], name: str, tmp_path_factory: pytest.TempPathFactor
     return tmp_path_factory.mktemp(name)
 
 
+@dataclass(frozen=True)
+class Round:
+    """What a round of the straight run was given, with a copy of the state from before it, and what it returned."""
+
+    given: Any
+    before: Any
+    cohort: list[int]
+    t: int
+    after: Any
+    report: RoundReport
+
+
 @pytest.fixture(scope="module")
-def straight(method: Method[Any], kept: Path) -> Run:
-    """One undisturbed run, its checkpoint after round t kept as ``t.ckpt``."""
+def rounds() -> list[Round]:
+    """The rounds of the straight run, which fills the list."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def straight(method: Method[Any], kept: Path, rounds: list[Round]) -> Run:
+    """One undisturbed run, its checkpoint after round t kept as ``t.ckpt``; what most tests look at."""
     file = kept / "run.ckpt"
+    rounds.clear()
+    original = type(method).round
+
+    def seen(method: Method[Any], state: Any, cohort: list[int], t: int, fed: Federation) -> Any:
+        before, asked = copy.deepcopy(state), list(cohort)
+        after, report = original(method, state, cohort, t, fed)
+        assert cohort == asked
+        rounds.append(Round(state, before, asked, t, after, report))
+        return after, report
+
     observer = Observer(round=lambda record: shutil.copy(file, kept / f"{record.round}.ckpt"))
     fed = toy.federation_for(method, training=TRAINING)
-    return engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(method), "round", seen)
+        return engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+
+
+@pytest.fixture(scope="module")
+def exact(method: Method[Any]) -> Federation:
+    """Three clients in float64, where other orders of sums show as rounding alone; two are alike, without dropout."""
+    return toy.federation_for(
+        method, clients=3, architectures=("conv", "linear"), one="conv", dtype="float64", training=TRAINING
+    )
+
+
+@pytest.fixture(scope="module")
+def serial(method: Method[Any], exact: Federation) -> Run:
+    return engine.run(method, exact, TWO_ROUNDS)
 
 
 def timeless(history: list[RoundRecord]) -> list[RoundRecord]:
@@ -88,6 +134,13 @@ def assert_same_run(one: Run, other: Run) -> None:
     assert toy.same(timeless(one.history), timeless(other.history))
     assert toy.same(one.coefficients, other.coefficients)
     assert toy.same(one.state, other.state)
+
+
+def resumed(method: Method[Any], fed: Federation, kept: Path, t: int, folder: Path, observer: Any = None) -> Run:
+    """Go on from the straight run's checkpoint of round t."""
+    file = folder / f"{t}.ckpt"
+    shutil.copy(kept / f"{t}.ckpt", file)
+    return engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
 
 
 def personal(method: Method[Any], state: Any, fed: Federation) -> Models:
@@ -110,70 +163,76 @@ class TestContract:
         assert min(after) > 1 / toy.CLASSES
 
     def test_repeats_bit_for_bit_in_any_order_of_visits(
-        self, method: Method[Any], fed: Federation, straight: Run
+        self, method: Method[Any], fed: Federation, straight: Run, rounds: list[Round], kept: Path, tmp_path: Path
     ) -> None:
+        """From the first round's end on; a resumed run equals a straight one, too."""
         torch.manual_seed(99)  # which no draw may depend on, and none may move
-        before = toy.global_generators()
-        assert_same_run(engine.run(method, toy.again(fed, executor=toy.ReverseExecutor()), SCHEDULE), straight)
+        before, watch = toy.global_generators(), toy.Watch()
+        backwards = toy.again(fed, executor=toy.ReverseExecutor())
+        assert toy.same(method.init(backwards), rounds[0].before)
+        run = resumed(method, backwards, kept, 1, tmp_path, watch.observer)
+        assert_same_run(run, straight)
+        assert (watch.resumed, watch.told) == (1, run.history)
+        assert run.history[:1] == straight.history[:1]  # with the seconds of the first run
         assert toy.same(toy.global_generators(), before)
 
-    def test_another_seed_differs(self, method: Method[Any], three: Federation) -> None:
-        one, other = (method.round(method.init(each), [3], 1, each)[0] for each in (three, toy.again(three, seed=1)))
+    def test_another_seed_differs_and_a_cohort_may_be_one_client(self, method: Method[Any], three: Federation) -> None:
+        (one, report), (other, _) = (
+            method.round(method.init(each), [3], 1, each) for each in (three, toy.again(three, seed=1))
+        )
         assert not toy.same(personal(method, other, three), personal(method, one, three))
+        assert list(report.traffic) == list(report.after_local) == [3]
 
-    def test_resume_equals_a_straight_run(
+    def test_a_finished_run_is_taken_as_it_is(
         self, method: Method[Any], fed: Federation, straight: Run, kept: Path, tmp_path: Path
     ) -> None:
-        for t in (SCHEDULE.rounds - 1, SCHEDULE.rounds):
-            file = tmp_path / f"{t}.ckpt"
-            shutil.copy(kept / f"{t}.ckpt", file)
-            watch, there = toy.Watch(), toy.again(fed)
-            run = engine.run(method, there, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=watch.observer)
-            assert_same_run(run, straight)
-            assert watch.resumed == (t if t < SCHEDULE.rounds else None)
-            assert watch.told == run.history
-            assert run.history[:t] == straight.history[:t]  # with the seconds of the first run
+        watch = toy.Watch()
+        run = resumed(method, fed, kept, SCHEDULE.rounds, tmp_path, watch.observer)
+        assert_same_run(run, straight)
+        assert (watch.resumed, watch.told) == (None, run.history)
 
     def test_checkpoint_holds_the_state_and_no_code(self, straight: Run, kept: Path) -> None:
         content = torch.load(kept / f"{SCHEDULE.rounds}.ckpt", weights_only=True)
         assert toy.same(content["state"], entries(straight.state))
         assert len(content["history"]) == SCHEDULE.rounds
 
-    def test_round_leaves_its_arguments_as_they_were(self, method: Method[Any], three: Federation) -> None:
-        state, cohort = method.init(three), [toy.IDS[0], toy.IDS[2]]
-        for t in (1, 2):
-            before = copy.deepcopy(state)
-            after, _ = method.round(state, cohort, t, three)
-            assert toy.same(state, before)
-            assert cohort == [toy.IDS[0], toy.IDS[2]]
-            before, state = state, after
-        again, _ = method.round(before, cohort, 2, three)
-        assert toy.same(after, again)  # nothing is remembered outside the state
+    def test_round_leaves_its_arguments_as_they_were(
+        self, method: Method[Any], fed: Federation, straight: Run, rounds: list[Round]
+    ) -> None:
+        assert [each.t for each in rounds] == [1, 2, 3]
+        assert all(toy.same(each.given, each.before) for each in rounds)
+        again, _ = method.round(rounds[1].before, rounds[1].cohort, 2, fed)
+        assert toy.same(again, rounds[1].after)  # nothing is remembered outside the state
 
     def test_reports_exactly_the_cohort_and_what_its_class_exchanges(
-        self, method: Method[Any], fed: Federation
+        self, method: Method[Any], straight: Run, rounds: list[Round]
     ) -> None:
-        for cohort in (list(toy.IDS[1:2]), list(toy.IDS)):
-            _, report = method.round(method.init(fed), list(cohort), 1, fed)
-            assert list(report.traffic) == cohort
-            assert all(isinstance(traffic, Traffic) for traffic in report.traffic.values())
-            assert all(getattr(traffic, ledger) >= 0 for traffic in report.traffic.values() for ledger in LEDGERS)
-            assert set(report.after_local) == set(cohort)
-        found = {kind for kind in vars(Traffic()) for traffic in report.traffic.values() if getattr(traffic, kind)}
-        assert {kind.rpartition("_")[0] for kind in found} - {"public"} == method.exchanges
+        for each in rounds:
+            assert list(each.report.traffic) == each.cohort
+            assert all(isinstance(traffic, Traffic) for traffic in each.report.traffic.values())
+            assert all(getattr(sent, ledger) >= 0 for sent in each.report.traffic.values() for ledger in LEDGERS)
+            assert set(each.report.after_local) == set(each.cohort)
+            sent = each.report.traffic.values()
+            found = {kind.rpartition("_")[0] for kind in vars(Traffic()) for one in sent if getattr(one, kind)}
+            assert found - {"public"} == method.exchanges
 
-    def test_an_absent_client_is_left_alone(self, method: Method[Any], fed: Federation) -> None:
-        everyone = list(toy.IDS)
-        cohort, absent = [7, 20], [3, 11, 12]
-        before, _ = method.round(method.init(fed), everyone, 1, fed)
-        after, _ = method.round(before, cohort, 2, fed)
+    def test_an_absent_client_is_left_alone(
+        self, method: Method[Any], fed: Federation, straight: Run, rounds: list[Round]
+    ) -> None:
+        """Clients were there before they are absent: the last round of the straight run."""
+        last, there = rounds[-1], {n for each in rounds for n in each.cohort}
+        cohort, absent = last.cohort, sorted(there - set(last.cohort))
+        assert absent
+        assert set(cohort) & {n for each in rounds[:-1] for n in each.cohort}
         found = []
-        for field, old in entries(before).items():
-            new = entries(after)[field]
-            if isinstance(old, dict) and set(old) == set(everyone):  # by client: models with their buffers
+        for field, old in entries(last.before).items():
+            new = entries(last.after)[field]
+            if isinstance(old, dict) and set(absent) <= set(old) <= set(toy.IDS):  # by client: models, their buffers
                 found.append(field)
                 assert all(toy.same(old[n], new[n]) for n in absent), field
-                assert not any(toy.same(old[n], new[n]) for n in cohort), field
+                moved = {n for n in cohort if n in old and not toy.same(old[n], new[n])}
+                assert moved, field
+                assert field != "models" or moved == set(cohort) & set(old)
             if isinstance(old, Tensor) and old.shape[:1] == (5,):  # the server's, a row for each client
                 rows = fed.positions(absent)
                 assert torch.equal(old[rows], new[rows]), field
@@ -181,45 +240,43 @@ class TestContract:
                     assert torch.equal(old[:, rows], new[:, rows]), field
         if type(method).personal is Personal.personal:  # of others, a part of what a client uses is everybody's
             assert found
-            assert toy.same(method.personal(before, absent, fed), method.personal(after, absent, fed))
+            assert toy.same(*(method.personal(state, absent, fed) for state in (last.before, last.after)))
 
     @pytest.mark.parametrize("name", REPRESENTATIVES, indirect=True)
-    def test_workers_change_nothing(self, method: Method[Any], fed: Federation, straight: Run) -> None:
-        """Cohorts of 3 of 5 clients: more than workers."""
+    def test_workers_change_nothing(
+        self, method: Method[Any], fed: Federation, straight: Run, kept: Path, tmp_path: Path
+    ) -> None:
+        """A round after others: 3 of 5 clients, more than workers."""
         with closing(WorkersExecutor(2)) as executor:
-            assert_same_run(engine.run(method, toy.again(fed, executor=executor), SCHEDULE), straight)
+            assert_same_run(resumed(method, toy.again(fed, executor=executor), kept, 2, tmp_path), straight)
 
-    def test_stacked_clients_change_nothing_but_the_rounding(self, method: Method[Any]) -> None:
-        """3 clients of one architecture, with BatchNorm and without dropout, two to a stack."""
-        found = []
-        for executor in (SerialExecutor(), StackedExecutor(2)):
-            fed = toy.alike("conv", clients=3, dtype="float64", executor=executor, training=TRAINING)
-            run = engine.run(method, fed, Schedule(rounds=2, evaluate_every=2))
-            found.append((personal(method, run.state, fed), run))
-        (serial, one), (stacked, other) = found
-        assert toy.distance(serial, stacked) < 1e-12
-        for record, counterpart in zip(one.history, other.history, strict=True):
+    def test_stacked_clients_change_nothing_but_the_rounding(
+        self, method: Method[Any], exact: Federation, serial: Run
+    ) -> None:
+        """With BatchNorm and without dropout, two to a stack."""
+        other = engine.run(method, toy.again(exact, executor=StackedExecutor(2)), TWO_ROUNDS)
+        assert toy.distance(*(personal(method, run.state, exact) for run in (serial, other))) < 1e-12
+        for record, counterpart in zip(serial.history, other.history, strict=True):
             assert counterpart.accuracy == record.accuracy
             assert counterpart.traffic == record.traffic
             assert counterpart.loss.keys() == record.loss.keys()
             for phase, losses in record.loss.items():
                 assert counterpart.loss[phase] == pytest.approx(losses, rel=1e-10)
 
-    def test_relabelling_permutes_everything(self, method: Method[Any]) -> None:
+    def test_relabelling_permutes_everything(self, method: Method[Any], exact: Federation, serial: Run) -> None:
+        """Sums over clients run in another order: equal up to the rounding of two rounds."""
         order = (2, 0, 1)  # not its own inverse
-        # Sums over clients run in another order: float64, and the rounding of two rounds.
-        fed = toy.federation_for(method, clients=3, dtype="float64", training=TRAINING)
-        permuted = toy.again(fed, clients=tuple(fed.clients[row] for row in order))
-        one, other = (engine.run(method, these, Schedule(rounds=2, evaluate_every=2)) for these in (fed, permuted))
-        models = personal(method, one.state, fed)
+        permuted = toy.again(exact, clients=tuple(exact.clients[row] for row in order))
+        other = engine.run(method, permuted, TWO_ROUNDS)
+        models = personal(method, serial.state, exact)
         assert toy.distance(models, personal(method, other.state, permuted)) < 1e-12
-        assert toy.distance(models, personal(method, method.init(fed), fed)) > 1e-3
-        for record, counterpart in zip(one.history, other.history, strict=True):
+        assert toy.distance(models, personal(method, method.init(exact), exact)) > 1e-3
+        for record, counterpart in zip(serial.history, other.history, strict=True):
             assert counterpart.cohort == [record.cohort[row] for row in order]
             for point, values in record.accuracy.items():
                 assert counterpart.accuracy[point] == [values[row] for row in order]
-        if one.coefficients is not None:
-            there_and_back = one.coefficients[:, list(order)][:, :, list(order)]
+        if serial.coefficients is not None:
+            there_and_back = serial.coefficients[:, list(order)][:, :, list(order)]
             assert torch.allclose(other.coefficients, there_and_back, rtol=0, atol=1e-7)  # kept as float32
 
     def test_history_has_its_documented_lengths(self, straight: Run) -> None:
@@ -256,6 +313,7 @@ class TestContract:
             engine.run(method, wild, Schedule(rounds=2), checkpoint_file=file)
         assert not file.exists()
 
+    @pytest.mark.parametrize("name", REPRESENTATIVES, indirect=True)
     def test_a_client_that_diverges_and_is_skipped_was_not_sampled(
         self, method: Method[Any], three: Federation
     ) -> None:
@@ -265,6 +323,7 @@ class TestContract:
         assert toy.same(run.state, others)
         assert (run.history[0].cohort, run.history[0].diverged) == ([3, 7], [11])
 
+    @pytest.mark.parametrize("name", REPRESENTATIVES, indirect=True)
     def test_a_client_that_diverges_and_is_restored_breaks_nothing(
         self, method: Method[Any], three: Federation
     ) -> None:
