@@ -9,26 +9,73 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tapped import Tap
+
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+JOIN = [BIN / "python", "-m", "ktpfl_pipeline.flower.join"]
 
 
 @contextmanager
-def federation(folder: Path, files: list[Path]) -> Iterator[str]:
-    """Start a SuperLink and the clients of some files, and yield what `flwr run` calls the SuperLink."""
-    port = free_port()
+def federation(
+    folder: Path, files: list[Path], taps: list[Tap] | None = None, secure: bool = False, pulse: float = 0.1
+) -> Iterator[str]:
+    """Start a SuperLink and the clients of some files, and yield what `flwr run` calls the SuperLink.
+
+    Args:
+        folder: of logs, keys and Flower's own files.
+        files: of the clients.
+        taps: becomes one for each client, between it and the SuperLink.
+        secure: with TLS, and clients known by their keys.
+        pulse: seconds between two looks of a client for messages.
+    """
+    port, ca = free_port(), folder / "certificates" / "ca.crt"
+    known = f'root-certificates = "{ca}"' if secure else "insecure = true"
     (folder / "flwr").mkdir(exist_ok=True)
     (folder / "flwr" / "config.toml").write_text(
-        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n{known}\n'
     )
     with ExitStack() as stack:
-        link = [BIN / "flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(port)]
+        link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port)]
+        link += certified(ca.parent) if secure else ["--insecure"]
         stack.enter_context(process(folder, "superlink", [*link, "--disable-runtime-dependency-installation"]))
-        wait_for(lambda: listens(port), 60)
+        wait_for(lambda: listens(port), 120)
         for file in files:
-            join = [BIN / "python", "-m", "ktpfl_pipeline.flower.join", file]
-            stack.enter_context(process(folder, file.stem, [*join, "--insecure", "--superlink", f"127.0.0.1:{port}"]))
+            to = port
+            if taps is not None:
+                taps.append(Tap(port))
+                to = taps[-1].port
+            options: list[object] = ["--superlink", f"127.0.0.1:{to}", "--pulse", str(pulse)]
+            if secure:
+                key = registered(folder, file.stem)
+                options += ["--root-certificates", ca, "--auth-supernode-private-key", key]
+            else:
+                options += ["--insecure"]
+            stack.enter_context(process(folder, file.stem, [*JOIN, file, *options]))
         yield "here"
+
+
+def certified(folder: Path) -> list[object]:
+    """Make certificates in a folder, and return the SuperLink's options for them."""
+    subprocess.run([ROOT / "flower" / "certificates.sh", folder, "127.0.0.1"], check=True, capture_output=True)
+    files = {"certfile": "superlink.crt", "keyfile": "superlink.key", "ca-certfile": "ca.crt"}
+    options = [part for name, file in files.items() for part in (f"--ssl-{name}", folder / file)]
+    return [*options, "--enable-supernode-auth"]
+
+
+def registered(folder: Path, name: str) -> Path:
+    """Return the private key of a client whose public one the SuperLink knows."""
+    key = made_key(folder, name)
+    command = [BIN / "flwr", "supernode", "register", f"{key}.pub", "here"]
+    subprocess.run(command, env=environment(folder), check=True, capture_output=True)
+    return key
+
+
+def made_key(folder: Path, name: str) -> Path:
+    """Return a new private key; its public one is beside it."""
+    key = folder / f"{name}-key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", key], check=True)
+    return key
 
 
 def run(folder: Path, link: str, seconds: float) -> str:

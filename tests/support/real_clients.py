@@ -13,6 +13,7 @@ import yaml
 
 from ktpfl_pipeline import in_memory, methods
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.sources import digits
 from ktpfl_pipeline.flower import serve
@@ -48,7 +49,7 @@ def deal_out(
     return files
 
 
-def in_one_process(folder: Path) -> tuple[engine.Run, Federation]:
+def in_one_process(folder: Path, executor: SerialExecutor | None = None) -> tuple[engine.Run, Federation]:
     """Run the federation of `deal_out` as always, with all samples in this process."""
     asked = yaml.safe_load((folder / "federation.yml").read_text())
     files = sorted(folder.glob("client-*.yml"))
@@ -62,7 +63,7 @@ def in_one_process(folder: Path) -> tuple[engine.Run, Federation]:
         compute={"device": "cpu"},
         **{name: asked[name] for name in ("training", "distillation")},
     )
-    fed = replace(fed, rounds=asked["rounds"])
+    fed = replace(fed, rounds=asked["rounds"], executor=executor or SerialExecutor())
     return engine.run(methods.create(asked["method"]), fed, engine.Schedule(asked["rounds"])), fed
 
 

@@ -1,18 +1,22 @@
 """Join a federation: ``python -m ktpfl_pipeline.flower.join my_client.yml --superlink 192.0.2.1:8000``.
 
-Flower's own SuperNode starts a process for each message, which would load torch and the samples each time, and runs
-the code that the server sends. Here a SuperNode carries messages alone, and this one process answers them: with the
-code that is installed at the client, and no other. What it uses of Flower's inside is that of release 1.41.
+Flower's own SuperNode starts a process for each message, which would load torch and the samples each time, runs the
+code that the server sends, and looks for a message every three seconds. Here a SuperNode carries messages alone, as
+often as is asked, and a thread beside it answers them: with the code that is installed at the client, and no other. It
+is one process, so that nothing of a killed client goes on. What it uses of Flower's inside is that of release 1.41.
 """
 
 import argparse
 import logging
+import os
 import signal
 import socket
-import subprocess
 import sys
+import threading
 import time
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode, SubStatus
@@ -22,55 +26,65 @@ from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_htt
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import app
 
 logger = logging.getLogger(__name__)
-PULSE = 0.1
-"""Seconds between two looks for messages."""
+PULSE = 0.5
+"""Seconds between two looks for messages, where nothing else is asked."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a client until its SuperNode ends; options that are not known here are the SuperNode's."""
+    """Run a client until it is stopped; options that are not known here are the SuperNode's."""
     parser = argparse.ArgumentParser("python -m ktpfl_pipeline.flower.join", description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="the client's own file")
+    parser.add_argument("--pulse", type=float, default=PULSE, help="seconds between two looks for messages")
     parser.epilog = "Every other option goes to flower-supernode: --superlink, --insecure, --root-certificates, ..."
     asked, others = parser.parse_known_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    file = asked.file.resolve()
     try:
-        app.member(str(asked.file.resolve()))
+        if not 0 < asked.pulse <= 60:
+            raise InputError(f"--pulse is {asked.pulse:g}: set it to a number of seconds above 0, and 60 at most.")
+        app.member(str(file))
     except InputError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
     port = _free_port()
-    command = [str(Path(sys.executable).parent / "flower-supernode"), *others, "--isolation", "process"]
-    command += ["--port", str(port), "--node-config", f'client="{asked.file.resolve()}"']
-    node = subprocess.Popen(command)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # or the SuperNode would go on alone
+    threading.Thread(target=_answer_all, args=(f"127.0.0.1:{port}", asked.pulse), daemon=True).start()
+    _look_every(asked.pulse)
+    sys.argv = ["flower-supernode", *others, "--isolation", "process", "--port", str(port)]
+    sys.argv += ["--node-config", f'client="{file}"']
+    flower_supernode()
+    return 0
+
+
+def _look_every(seconds: float) -> None:
+    """Let the SuperNode look for messages that often: how long it sleeps between two looks is a constant of Flower's."""
+    loop = import_module("flwr.supernode.start_client_internal")
+    loop.time = SimpleNamespace(sleep=lambda asked: time.sleep(min(asked, seconds)))  # type: ignore[attr-defined]
+
+
+def _answer_all(address: str, pulse: float) -> None:
+    """Answer what the SuperNode at an address of this process has, as long as that lives."""
     try:
-        _answer_until_end(node, f"127.0.0.1:{port}")
-    except KeyboardInterrupt:
-        pass
-    finally:
-        node.terminate()
-    return node.wait()
-
-
-def _answer_until_end(node: "subprocess.Popen[bytes]", address: str) -> None:
-    """Answer what the SuperNode at an address of this machine has, until it ends."""
-    client = _runtime(address)
-    request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
-    while not _listens(address) and node.poll() is None:
-        time.sleep(PULSE)
-    while node.poll() is None:
-        task = client.AcquireTask(request)
-        if task.HasField("task") and task.token:
-            _answer(_runtime(address, task.token))
-        else:
-            time.sleep(PULSE)
+        while not _listens(address):
+            time.sleep(pulse)
+        client = _runtime(address)
+        request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+        while True:
+            task = client.AcquireTask(request)
+            if task.HasField("task") and task.token:
+                _answer(_runtime(address, task.token))
+            else:
+                time.sleep(pulse)
+    except Exception:
+        logger.exception("This client answers no more.")
+        os.kill(os.getpid(), signal.SIGTERM)  # or the SuperNode would wait for answers for ever
 
 
 def _answer(client: RuntimeHttpClient) -> None:
