@@ -25,15 +25,17 @@ setup: $(READY)  ## make .venv with the locked packages
 ifdef CPU
 WANTED := build/requirements-cpu.lock
 BACKEND := --torch-backend=cpu
+UNWANTED := ^(nvidia|cuda|triton)-?
 else
 WANTED := requirements.lock
+UNWANTED := ^$$
 endif
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python 3.11 or newer is needed; this is %d.%d. Give another one: make PYTHON=python3.11" % v[:2])'
 ifdef CPU
 	@command -v uv >/dev/null 2>&1 || { echo "CPU=1 needs uv, which knows where PyTorch keeps its builds for CPUs: pip install uv"; exit 1; }
-	@mkdir -p build && grep -vE '^(nvidia|cuda|triton)-?' requirements.lock > $(WANTED)
+	@mkdir -p build && grep -vE '$(UNWANTED)' requirements.lock > $(WANTED)
 endif
 	@if command -v uv >/dev/null 2>&1; then \
 		echo "Installing $$(wc -l < $(WANTED)) packages into $(VENV) with uv (once$(if $(CPU),,; some 3 GB to download, 6 GB on the disk, mostly PyTorch))"; \
@@ -93,8 +95,10 @@ flower: $(FLOWER)/.ready  ## make .venv-flower, for real clients (needs uv)
 
 $(FLOWER)/.ready: requirements-flower.lock pyproject.toml
 	@command -v uv >/dev/null 2>&1 || { echo "make flower needs uv: pip install uv"; exit 1; }
+	@mkdir -p build && grep -vE '$(UNWANTED)' requirements-flower.lock > build/requirements-flower.lock
 	@test -x $(FLOWER)/bin/python || uv venv --quiet --python $(PYTHON) $(FLOWER)
-	@uv pip install --python $(FLOWER)/bin/python $(BACKEND) -r requirements-flower.lock
+	@echo "Installing $$(wc -l < build/requirements-flower.lock) packages into $(FLOWER) with uv (once)"
+	@uv pip install --python $(FLOWER)/bin/python --quiet $(BACKEND) -r build/requirements-flower.lock
 	@uv pip install --quiet --python $(FLOWER)/bin/python --no-deps --editable .
 	@touch $@
 

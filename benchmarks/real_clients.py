@@ -26,15 +26,15 @@ from ktpfl_pipeline import methods
 
 MIXED, ALIKE = ("mlp", "cnn_bn", "lenet", "mlp", "cnn"), ("mlp",) * 5
 METHODS = {"kt_pfl": MIXED, "fedmd": MIXED, "fedproto": MIXED, "feddf": MIXED, "fedavg": ALIKE}
-ROUNDS = 3
+ROUNDS = 2
 LEDGER = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down", "public_down")
 HEAD = """
-kB of three rounds, up and down, all clients together. *Ledger*: what the method's numbers take, as in every run's
+kB of two rounds, up and down, all clients together. *Ledger*: what the method's numbers take, as in every run's
 report. *Messages*: what the server put into messages and found in them, with names and settings, evaluations, and the
-public set before the first round. *Socket*: what went through the ports between clients and SuperLink; *asking* is the
-part of it that only asked for messages, twice a second, or said that a client lives. The last columns are found / looked
-for, in all that clients sent: pieces of each private image and of the labels, in bytes and floats, raw and scaled; pieces
-of each model that a client ever had; pieces of predictions or prototypes, where the method sends them.
+public set before the first round. *Socket*: what went through the ports between clients and SuperLink; *asking* is
+the part of it that only asked for messages, twice a second, or said that a client lives. The last columns are found
+/ looked for, in all that clients sent: pieces of each private image and of the labels, in bytes and floats, raw and
+scaled; pieces of each model that a client ever had; pieces of predictions or prototypes that it was asked for.
 
 | method | same as in one process | ledger | messages | socket | asking | private | models | knowledge |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
@@ -72,9 +72,8 @@ def compared(chosen: list[str], architectures: tuple[str, ...], tls: bool) -> li
 
 def row(folder: Path, link: str, method: str, taps: list[Tap], tls: bool) -> str:
     """Return the table's row of a method."""
-    file, result = folder / "federation.yml", folder / "results" / "history.json"
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "method": method}))
-    result.unlink(missing_ok=True)
+    file = folder / "federation.yml"
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "method": method, "results": method}))
     models = sorted(folder.glob("kept/*/model.pt"))
     for model in models:
         model.unlink()
@@ -85,7 +84,7 @@ def row(folder: Path, link: str, method: str, taps: list[Tap], tls: bool) -> str
         loopback.wait_for(lambda: len([*folder.glob("kept/*/model.pt")]) == len(taps), 60)
     except TimeoutError:
         return f"| `{method}` | {log[-2000:]} |"
-    found: dict[str, Any] = json.loads(result.read_text())
+    found: dict[str, Any] = json.loads((folder / method / "history.json").read_text())
     watching = leaks.Watching()
     here, fed = in_one_process(folder, watching)
     ledger = sum(sum(record["traffic"].get(name, [])) for record in found["history"] for name in LEDGER)
@@ -108,7 +107,7 @@ def same(folder: Path, method: str, here: Any, fed: Any, found: dict[str, Any]) 
     pairs = list(zip(here.history, found["history"], strict=True))
     equal = {"history": all(getattr(ours, name) == theirs[name] for ours, theirs in pairs for name in COMPARED)}
     if here.coefficients is not None:
-        written = json.loads((folder / "results" / "coefficients.json").read_text())
+        written = json.loads((folder / method / "coefficients.json").read_text())
         equal["matrix"] = written == here.coefficients[-1].tolist()
     own = methods.create(method).personal(here.state, fed.by_id, fed)
     kept = {n: torch.load(folder / "kept" / f"client-{n}" / "model.pt", weights_only=True) for n in own}

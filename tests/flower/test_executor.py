@@ -34,6 +34,21 @@ def test_equals_one_process_and_gives_away_what_is_declared(tmp_path, method):
             assert model == (name == "train" and "parameters" in declared)
 
 
+@pytest.mark.parametrize("encoding", ["float16", "uint8", "sign", "top_k"])
+def test_predictions_travel_in_the_bytes_that_the_ledger_counts(tmp_path, encoding):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 2, knowledge={"encoding": encoding})
+    link = NoLink(files, anew=True)  # what an encoding loses is on the client's disk
+    done = serve.run(tmp_path / "federation.yml", link)
+    check_same(tmp_path, done)
+    bytes_of = {"encoded_logits": 0, "distill_encoded": 0}
+    for _, _, asked, answer in link.seen:
+        if (name := asked.values.get("operation")) in bytes_of:
+            travelled = [*asked.tensors.values(), *answer.tensors.values()]
+            bytes_of[name] += sum(tensor.nbytes for tensor in travelled if tensor.dtype == torch.uint8)
+    assert bytes_of["encoded_logits"] == sum(sum(record.traffic["knowledge_up"]) for record in done.history)
+    assert bytes_of["distill_encoded"] == sum(sum(record.traffic["knowledge_down"]) for record in done.history)
+
+
 def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
     recipe = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
     link = NoLink(deal_out(tmp_path, "kt_pfl", rounds=2, training=recipe), anew=True)
@@ -84,6 +99,22 @@ def test_an_answer_that_is_none_names_its_client(tmp_path, bad):
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 1, on_unsound="stop"), changes=changes)
     with pytest.raises(InputError, match="Client 2 gave no sound answer to logits"):
         serve.run(tmp_path / "federation.yml", link)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (lambda packet: replace(packet, tensors={**packet.tensors, "1": packet.tensors["1"][1:]}), "bytes where"),
+        (lambda packet: replace(packet, tensors={**packet.tensors, "0": torch.zeros(8)}), "not what that gives"),
+    ],
+)
+def test_encoded_predictions_of_another_size_are_refused(tmp_path, changed, sentence):
+    def changes(kind, n, answer):
+        return changed(answer) if n == 1 and len(answer.tensors) == 2 else answer
+
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "uint8"}, on_unsound="stop")
+    with pytest.raises(InputError, match=f"Client 1 gave no sound answer to encoded_logits: .*{sentence}"):
+        serve.run(tmp_path / "federation.yml", NoLink(files, changes=changes))
 
 
 @pytest.mark.parametrize(

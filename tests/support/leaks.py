@@ -53,6 +53,8 @@ def held(sent: Iterable[bytes], pieces: Iterable[bytes]) -> int:
     whole, found = b"\0".join(sent) + bytes(WORD), set()
     known: dict[int, list[tuple[bytes, int]]] = {}
     for piece in pieces:
+        if len(piece) < 2 * WORD:
+            continue  # so few bytes are anywhere by chance
         places = range(0, len(piece) - WORD + 1, max(1, len(piece) // 16))
         place = max(places, key=lambda at: len({*piece[at : at + WORD]}))
         known.setdefault(int.from_bytes(piece[place : place + WORD], "little"), []).append((piece, place))

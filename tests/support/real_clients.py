@@ -61,7 +61,7 @@ def in_one_process(folder: Path, executor: SerialExecutor | None = None) -> tupl
         image=asked.get("image"),
         public={"source": f"npz:{folder / 'public.npz'}", "batch": 30},
         compute={"device": "cpu"},
-        **{name: asked[name] for name in ("training", "distillation")},
+        **{name: asked[name] for name in ("training", "distillation", "knowledge") if name in asked},
     )
     fed = replace(fed, rounds=asked["rounds"], executor=executor or SerialExecutor())
     return engine.run(methods.create(asked["method"]), fed, engine.Schedule(asked["rounds"])), fed

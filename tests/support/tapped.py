@@ -82,4 +82,4 @@ def _carry(source: socket.socket, sink: socket.socket, heard: bytearray) -> None
 def _parts(begin: "re.Pattern[bytes]", said: bytes) -> list[bytes]:
     """Return what was said, from each beginning to the next."""
     places = [found.start() for found in begin.finditer(said)]
-    return [said[start:end] for start, end in zip(places, [*places[1:], len(said)], strict=True)]
+    return [said[start:end] for start, end in zip(places, [*places, len(said)][1:], strict=True)]

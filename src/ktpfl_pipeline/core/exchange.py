@@ -5,14 +5,13 @@ A round of such a method is `train_and_predict`, its own rule for the teachers, 
 `both_ways` counts their bytes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
+from ktpfl_pipeline.core.knowledge.channel import Message
 from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_teachers, soft_predictions
@@ -68,7 +67,7 @@ def train_and_predict(
     if not len(batch):
         nothing = torch.zeros(len(cohort), 0, fed.classes, dtype=torch.float64, device=fed.device)
         return Upload(trained, batch, nothing, nothing, dict.fromkeys(cohort, 0))
-    return _uploaded(fed, trained, batch, fed.logits(arriving, batch, t), t, chosen)
+    return _uploaded(fed, trained, batch, arriving, t, chosen)
 
 
 def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
@@ -86,20 +85,16 @@ def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
 
 
 def _uploaded(
-    fed: Federation, models: Models, batch: Tensor, logits: Tensor, t: int, chosen: Tensor | None = None
+    fed: Federation, models: Models, batch: Tensor, arriving: Models, t: int, chosen: Tensor | None = None
 ) -> Upload:
-    """Return what arrives of the logits, (|S|, B, K), of these models; see `train_and_predict`."""
+    """Return what arrives of the logits of the `arriving` models; see `train_and_predict`."""
     temperature = fed.distillation.temperature
     if fed.knowledge.plain and chosen is None:
+        logits = fed.logits(arriving, batch, t)
         sizes = dict.fromkeys(models, logits[0].float().nbytes)
         return Upload(models, batch, logits, soft_predictions(logits, temperature), sizes)
-
-    values, batch, picked = logits.cpu(), batch.cpu(), None if chosen is None else chosen.cpu()
-
-    def message(row: int) -> Message:
-        return Message(values[row], True, batch, t, len(fed.public), chosen=None if picked is None else picked[row])
-
-    found = _delivered(fed, "upload", models, message)
+    batch = batch.cpu()
+    found = fed.upload(arriving, batch, t, None if chosen is None else chosen.cpu())
     known = torch.stack([each.known for each in found])  # (|S|, B)
     some = known.any(dim=0)
     arrived = sent(torch.stack([each.values for each in found])[:, some], fed.device)
@@ -136,10 +131,11 @@ def teach(
         def message(row: int) -> Message:
             return Message(values[row], False, batch, t, len(fed.public), made)
 
-        found = _delivered(fed, "teachers", models, message)
-        learned = sent(torch.stack([each.values for each in found]), fed.device)
+        found = fed.delivered("teachers", models, message)
         sizes = {n: each.size for n, each in zip(models, found, strict=True)}
-    distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
+        distilled = fed.distill_delivered(models, found, batch, t)
+    else:
+        distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
     whole = fed.public_batch(t)
     mask = b"" if len(upload.batch) == len(whole) else pack(torch.isin(whole, upload.batch.cpu()))
     traffic = {
@@ -147,14 +143,6 @@ def teach(
         for n, size in sizes.items()
     }
     return PersonalState({**state.models, **distilled}), RoundReport(models, traffic)
-
-
-def _delivered(fed: Federation, way: str, models: Models, message: Callable[[int], Message]) -> list[Delivery]:
-    """Send each client's message, by its row, and let both ends remember what they must."""
-    states = [fed.client_states.before(way, n) for n in models]
-    found = [deliver(fed.knowledge, message(row), kept) for row, kept in enumerate(states)]
-    fed.client_states.add(way, {n: each.kept for n, each in zip(models, found, strict=True)})
-    return found
 
 
 def _filled(values: Tensor, known: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -19,9 +20,11 @@ from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Setting, Split
-from ktpfl_pipeline.core.weights import Params
-from ktpfl_pipeline.flower import operations
+from ktpfl_pipeline.core.knowledge.channel import Delivery, decode
+from ktpfl_pipeline.core.knowledge.encodings import Buffers
+from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
+from ktpfl_pipeline.core.weights import Models, Params
+from ktpfl_pipeline.flower import encoded, operations
 from ktpfl_pipeline.flower.attendance import Attendance, absent
 from ktpfl_pipeline.flower.handles import Drawn, Held, named, stored_model
 from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
@@ -36,6 +39,41 @@ class RealFederation(Federation):
     def initial_model(self, architecture: str) -> Params:
         """Return the initial weights of an architecture, which the server draws if it looks at them."""
         return Drawn(self, architecture)
+
+    def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
+        """Return each model fitted to its teacher, which travels in the numbers that its client computes in."""
+        return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t)
+
+    def upload(self, models: Models, batch: Tensor, t: int, chosen: Tensor | None = None) -> list[Delivery]:
+        """Return what arrives of each model's logits, which its client encodes; see `Federation.upload`."""
+        if chosen is not None or not self._encoded:
+            return super().upload(models, batch, t, chosen)
+        states, how = self.client_states, (self.knowledge.encoding, self.knowledge.k)
+        calls = {n: (params, batch, *how, states.before("upload", n)) for n, params in models.items()}
+        found = self.run("predict", encoded.logits, calls)
+        states.add("upload", {n: kept for n, (kept, _) in found.items()})
+        return [self._read(encoded.as_bytes(found[n][1]), len(batch)) for n in models]
+
+    def distill_delivered(self, models: Models, teachers: list[Delivery], batch: Tensor, t: int) -> Models:
+        """Return each model fitted to its teacher, which travels in the bytes of its encoding."""
+        if not self._encoded or not all(each.known.all() for each in teachers):
+            return super().distill_delivered(models, teachers, batch, t)
+        how = (self.knowledge.encoding, self.knowledge.k)
+        calls = {
+            n: (params, *how, encoded.as_tensors(each.buffers), batch, t)
+            for (n, params), each in zip(models.items(), teachers, strict=True)
+        }
+        return self.run_training("distill", encoded.distill, calls, models, recipe=self.distillation)
+
+    @property
+    def _encoded(self) -> bool:
+        """Whether all predictions of a batch travel, in an encoding: what else is remembered is the server's alone."""
+        how = self.knowledge
+        return how.encoding != "float32" and how.cache == 0 and how.select == 1.0
+
+    def _read(self, buffers: Buffers, samples: int) -> Delivery:
+        values = decode(self.knowledge, buffers, (samples, self.classes), True).to(DTYPES[self.compute.dtype])
+        return Delivery(values, torch.ones(samples, dtype=torch.bool), sum(map(len, buffers)), {})
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
         """Refuse: only a client itself looks at its samples."""

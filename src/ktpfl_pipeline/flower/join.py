@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked, others = parser.parse_known_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("flwr").propagate = False  # it has a handler of its own
     file = asked.file.resolve()
     try:
         if not 0 < asked.pulse <= 60:
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _look_every(seconds: float) -> None:
-    """Let the SuperNode look for messages that often: how long it sleeps between two looks is a constant of Flower's."""
+    """Let the SuperNode look for messages that often; how long it sleeps between two looks is a constant of it."""
     loop = import_module("flwr.supernode.start_client_internal")
     loop.time = SimpleNamespace(sleep=lambda asked: time.sleep(min(asked, seconds)))  # type: ignore[attr-defined]
 

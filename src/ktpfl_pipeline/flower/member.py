@@ -156,11 +156,11 @@ class Member:
         offer = operations.find(name)
         outcome = performed(offer.perform, run.space, self.own.client, arguments)
         value = outcome.value
-        if offer.gives == "model":
-            travels = wanted and "parameters" in operations.exchanges(run.told.method)
-            first, *rest = value if isinstance(value, tuple) else (value,)
-            parts = (run.keep(first, travels), *(run.keep(part, False) for part in rest))
-            value = parts if isinstance(value, tuple) else parts[0]
+        travels = offer.gives == "model" and wanted and "parameters" in operations.exchanges(run.told.method)
+        if isinstance(value, tuple):
+            value = (run.keep(value[0], travels), *(run.keep(part, False) for part in value[1:]))
+        else:
+            value = run.keep(value, travels)
         answer = packed(value)
         loss = None if outcome.loss is None else float(outcome.loss)
         finite = None if outcome.finite is None else bool(outcome.finite)

@@ -13,9 +13,11 @@ from torch import Tensor
 from ktpfl_pipeline.core.client import features, operations
 from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.knowledge.channel import decode
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.setting import DTYPES, Setting
-from ktpfl_pipeline.flower import TRIED
+from ktpfl_pipeline.flower import TRIED, encoded
 from ktpfl_pipeline.flower.wire import Kinds, Left, kinds_of
 from ktpfl_pipeline.methods import METHODS, fedproto
 
@@ -72,6 +74,12 @@ def _tensor(value: Any, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> 
     )
 
 
+def _bytes(value: Any) -> bool:
+    return (
+        isinstance(value, tuple) and 0 < len(value) <= 2 and all(_tensor(part, (None,), torch.uint8) for part in value)
+    )
+
+
 def _whole(value: Any, most: int) -> bool:
     return type(value) is int and 0 <= value <= most
 
@@ -93,12 +101,17 @@ WIDTH = Kind("a number of features", lambda value, known: _whole(value, MANY) an
 PROTOTYPES = Kind("a prototype a class", lambda value, known: _tensor(value, (known.setting.classes, None), *FLOATS))
 SHOWN = Kind("a flag a class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < MANY)
-STATE = Kind("an optimizer's state", lambda value, known: isinstance(value, Mapping))
+STATE = Kind("what it kept", lambda value, known: isinstance(value, Mapping))
+ENCODING = Kind("an encoding", lambda value, known: value in ("float16", "uint8", "sign", "top_k"))
+LIKELIEST = Kind("a number of classes", lambda value, known: _whole(value, known.setting.classes) and value > 0)
+BYTES = Kind("encoded probabilities", lambda value, known: _bytes(value))
 
 OPERATIONS = {
     "train": Offer(operations.train, "model", (MODEL, ROUND, EPOCHS), 2),
     "distill": Offer(operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND), 4),
     "logits": Offer(operations.logits, "predictions", (MODEL, BATCH), 2),
+    "encoded_logits": Offer(encoded.logits, "predictions", (MODEL, BATCH, ENCODING, LIKELIEST, STATE), 5),
+    "distill_encoded": Offer(encoded.distill, "model", (MODEL, ENCODING, LIKELIEST, BYTES, BATCH, ROUND), 6),
     "evaluate": Offer(operations.evaluate, "numbers", (MODEL, SPLIT), 2),
     "class_means": Offer(features.class_means, "prototypes", (MODEL, WIDTH), 2),
     "train_to_prototypes": Offer(fedproto.train_client, "model", (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS), 5),
@@ -140,7 +153,10 @@ def check_arguments(name: str, arguments: Any, known: Known) -> None:
 def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known) -> None:
     """Check, at the server, what an operation answered to these arguments; else raise InputError."""
     offer, classes = find(name), known.setting.classes
-    if offer.gives == "predictions":
+    if name == "encoded_logits":
+        sound = isinstance(value, tuple) and len(value) == 2 and (isinstance(value[0], Left) or value[0] == {})
+        sound = sound and _bytes(value[1]) and _readable(value[1], arguments, classes)
+    elif offer.gives == "predictions":
         sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
     elif offer.gives == "prototypes":
         sound = isinstance(value, tuple) and len(value) == 2
@@ -154,6 +170,13 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
         sound = _is_left(value, known.kinds)
     if not sound:
         raise InputError(f"its answer to {name} is not what that gives: {offer.gives}.")
+
+
+def _readable(value: encoded.Bytes, arguments: tuple[Any, ...], classes: int) -> bool:
+    """Say whether bytes are of as many samples and classes as were asked for; InputError says how many they are not."""
+    _, batch, encoding, k, _ = arguments
+    read = decode(Knowledge(encoding, k), encoded.as_bytes(value), (len(batch), classes), True)
+    return bool(read.isfinite().all())
 
 
 def kinds_at(setting: Setting, n: int) -> Kinds:
