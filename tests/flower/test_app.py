@@ -104,6 +104,20 @@ def test_a_node_without_a_file_says_so():
     assert "--node-config" in app.packet_of(reply.content).values["refused"]
 
 
+def test_simulated_nodes_find_their_clients_by_a_pattern(tmp_path):
+    deal_out(tmp_path, "local", ("mlp",) * 2, 1)
+    pattern = str(tmp_path / "client-*.yml")
+
+    def said(number, pattern):
+        message = Message(app.record(Packet({"seed": 0})), 1, "query.hello")
+        message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
+        context = Context(1, 1, {"partition-id": number}, RecordDict(), {"clients": pattern})
+        return app.packet_of(app.client(message, context).content).values
+
+    assert [said(number, pattern)["client"] for number in (0, 1)] == [0, 1]
+    assert "finds 2 files" in said(2, pattern)["refused"]
+
+
 def test_a_client_needs_neither_kedro_nor_mlflow():
     program = """
         import sys

@@ -3,10 +3,12 @@
 import shutil
 from dataclasses import replace
 
+import leaks
 import pytest
 import torch
-from real_clients import NoLink, check_same, deal_out, met_federation
+from real_clients import NoLink, check_same, deal_out, in_one_process, met_federation
 
+from ktpfl_pipeline.core import augmentation
 from ktpfl_pipeline.core.client import operations as client_operations
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import operations, serve
@@ -17,12 +19,24 @@ FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
 
 
 @pytest.mark.parametrize("method", [*FIRST, *(name for name in operations.TRIED if name not in FIRST)])
-def test_equals_one_process_and_gives_away_what_is_declared(tmp_path, method):
-    declared = operations.exchanges(method)
+def test_equals_one_process_and_gives_away_what_is_declared(tmp_path, method, monkeypatch):
+    declared, augmented, watching = operations.exchanges(method), [], leaks.Watching()
+
+    def flipped(images):
+        augmented.append(images[:1].flip(-1))
+        return images.flip(-1)
+
+    monkeypatch.setattr(augmentation, "make", lambda wanted, shape: flipped)
     mixed = method in FIRST and method != "fedavg"
     files = deal_out(tmp_path, method, ("mlp", "cnn_bn", "mlp") if mixed else ("mlp",) * 2, 2 if method in FIRST else 1)
     link = NoLink(files)
-    check_same(tmp_path, serve.run(tmp_path / "federation.yml", link))
+    fed = check_same(tmp_path, serve.run(tmp_path / "federation.yml", link), watching)
+    changed = [piece for images in augmented for piece in leaks.pictures(images)]
+    for n, client in fed.by_id.items():
+        sent = link.said_by(n)
+        assert leaks.held(sent, [*leaks.private((client.train, client.validation, client.test)), *changed]) == 0
+        assert (leaks.held(sent, watching.models[n]) > 0) == ("parameters" in declared)
+        assert (leaks.held(sent, watching.knowledge[n]) > 0) == bool(watching.knowledge[n])
     for kind, _, asked, answer in link.seen:
         assert kind == "perform" or not answer.tensors
         assert kind == "begin" or not any(tensor.dtype == torch.uint8 for tensor in asked.tensors.values())
@@ -32,6 +46,31 @@ def test_equals_one_process_and_gives_away_what_is_declared(tmp_path, method):
             assert "parameters" in declared or operations.find(name).gives in declared
             model = isinstance(answer.values["value"], dict) and "model" in answer.values["value"]
             assert model == (name == "train" and "parameters" in declared)
+
+
+SECRETS = {
+    "an image": lambda client, model: client.train.inputs[3].flatten() / 127.5 - 1,
+    "labels": lambda client, model: client.train.labels.float(),
+    "a model": lambda client, model: next(iter(model.values())).flatten(),
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_client_that_hides_a_secret_in_its_predictions_is_found(tmp_path, secret):
+    def changes(kind, n, answer):
+        if n == 1 and "0" in answer.tensors and answer.tensors["0"].shape == (30, 10):
+            values = SECRETS[secret](fed.by_id[1], model)[:300]
+            answer.tensors["0"] = torch.cat([values, torch.ones(300 - len(values))]).reshape(30, 10)
+        return answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1), changes=changes)
+    _, fed = in_one_process(tmp_path, watching := leaks.Watching())
+    model = fed.initial_model("mlp")
+    watching.models[1] += leaks.weights(model)
+    serve.run(tmp_path / "federation.yml", link)
+    private = [*leaks.private((fed.by_id[1].train,)), *watching.models[1]]
+    assert leaks.held(link.said_by(1), private) > 0
+    assert leaks.held(link.said_by(0), private) == 0
 
 
 @pytest.mark.parametrize("encoding", ["float16", "uint8", "sign", "top_k"])

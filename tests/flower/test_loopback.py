@@ -1,6 +1,7 @@
 """A federation of processes on this machine: SuperLink, SuperNodes, clients; in the environment of `make flower`."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
 def test_clients_in_processes_of_their_own_equal_one_process(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), 1)
     models = [tmp_path / "kept" / f"client-{n}" / "model.pt" for n in range(2)]
-    with federation(tmp_path, files) as link:
-        log = run(tmp_path, link, 280)
+    secure = all(map(shutil.which, ("openssl", "ssh-keygen")))  # with TLS, and clients known by their keys
+    with federation(tmp_path, files, secure=secure) as link:
+        log = run(tmp_path, link, 400)
         wait_for(lambda: all(model.exists() for model in models), 10)
     here, _ = in_one_process(tmp_path)
     (record,) = json.loads((tmp_path / "results" / "history.json").read_text())["history"]

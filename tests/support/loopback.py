@@ -39,7 +39,7 @@ def federation(
         link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port)]
         link += certified(ca.parent) if secure else ["--insecure"]
         stack.enter_context(process(folder, "superlink", [*link, "--disable-runtime-dependency-installation"]))
-        wait_for(lambda: listens(port), 120)
+        wait_for(lambda: listens(port), 600)
         for file in files:
             to = port
             if taps is not None:

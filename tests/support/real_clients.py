@@ -67,9 +67,9 @@ def in_one_process(folder: Path, executor: SerialExecutor | None = None) -> tupl
     return engine.run(methods.create(asked["method"]), fed, engine.Schedule(asked["rounds"])), fed
 
 
-def check_same(folder: Path, there: engine.Run) -> None:
+def check_same(folder: Path, there: engine.Run, executor: SerialExecutor | None = None) -> Federation:
     """Check history, matrix and each client's own model against the federation in one process, bit for bit."""
-    here, fed = in_one_process(folder)
+    here, fed = in_one_process(folder, executor)
     for ours, theirs in zip(here.history, there.history, strict=True):
         assert {name: getattr(ours, name) for name in COMPARED} == {name: getattr(theirs, name) for name in COMPARED}
     assert (here.coefficients is None) == (there.coefficients is None)
@@ -80,6 +80,7 @@ def check_same(folder: Path, there: engine.Run) -> None:
         kept = torch.load(folder / "kept" / f"client-{n}" / "model.pt", weights_only=True)
         assert kept.keys() == params.keys()
         assert all(torch.equal(kept[name], params[name]) for name in kept)
+    return fed
 
 
 Changes = Callable[[str, int, Packet], Packet | list[Packet] | None]
@@ -102,6 +103,12 @@ class NoLink:
         self.seen: list[tuple[str, int, Packet, Packet]] = []
         self.nodes = {100 + n: n for n in range(len(files))}
         self.belated: list[tuple[int, str, Packet]] = []
+
+    def said_by(self, n: int) -> list[bytes]:
+        """Return all that a client has sent: its values and its tensors."""
+        answers = [answer for _, who, _, answer in self.seen if who == n]
+        tensors = [dumped(tensor)[2] for answer in answers for tensor in answer.tensors.values()]
+        return [*(json.dumps(answer.values).encode() for answer in answers), *tensors]
 
     def addresses(self) -> list[int]:
         return sorted(self.nodes)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -107,14 +108,34 @@ def member(file: str) -> Member:
     return Member(Path(file))
 
 
+def _member(context: Context) -> Member:
+    """Return the client that a message is for.
+
+    In Flower's simulation nodes have numbers alone, and each message may find another process: the client is read anew.
+
+    Raises:
+        InputError: if nothing says which file is its own, or that cannot be used.
+    """
+    node, pattern = context.node_config, str(context.run_config.get("clients", ""))
+    if (file := node.get("client")) is not None:
+        return member(str(file))
+    number = node.get("partition-id")
+    if number is None:
+        raise InputError("the SuperNode was started without --node-config 'client=\"my_client.yml\"'.")
+    files = sorted(glob(pattern))
+    if int(number) >= len(files):
+        raise InputError(
+            f"clients is {pattern!r} in the run's configuration, which finds {len(files)} files, and there are more "
+            "simulated nodes: set it to a pattern that finds the clients' files, or num-supernodes to their number."
+        )
+    return Member(Path(files[int(number)]))
+
+
 def _answering(kind: str) -> Callable[[Message, Context], Message]:
     def answer(message: Message, context: Context) -> Message:
-        """Answer a message; the client's file is named in the node's configuration."""
+        """Answer a message."""
         try:
-            file = context.node_config.get("client")
-            if file is None:
-                raise InputError("the SuperNode was started without --node-config 'client=\"my_client.yml\"'.")
-            found = member(str(file)).answer(kind, packet_of(message.content))
+            found = _member(context).answer(kind, packet_of(message.content))
         except InputError as error:
             found = Packet({"refused": str(error)})
         return Message(record(found), reply_to=message)
