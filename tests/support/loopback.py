@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +19,12 @@ JOIN = [BIN / "python", "-m", "ktpfl_pipeline.flower.join"]
 
 @contextmanager
 def federation(
-    folder: Path, files: list[Path], taps: list[Tap] | None = None, secure: bool = False, pulse: float = 0.1
+    folder: Path,
+    files: list[Path],
+    taps: list[Tap] | None = None,
+    secure: bool = False,
+    pulse: float = 0.1,
+    isolation: str = "subprocess",
 ) -> Iterator[str]:
     """Start a SuperLink and the clients of some files, and yield what `flwr run` calls the SuperLink.
 
@@ -28,6 +34,7 @@ def federation(
         taps: becomes one for each client, between it and the SuperLink.
         secure: with TLS, and clients known by their keys.
         pulse: seconds between two looks of a client for messages.
+        isolation: ``process`` lets a process of one's own take the server's part.
     """
     port, ca = free_port(), folder / "certificates" / "ca.crt"
     known = f'root-certificates = "{ca}"' if secure else "insecure = true"
@@ -36,7 +43,7 @@ def federation(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n{known}\n'
     )
     with ExitStack() as stack:
-        link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port)]
+        link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port), "--isolation", isolation]
         link += certified(ca.parent) if secure else ["--insecure"]
         stack.enter_context(process(folder, "superlink", [*link, "--disable-runtime-dependency-installation"]))
         wait_for(lambda: listens(port), 600)
@@ -53,6 +60,12 @@ def federation(
                 options += ["--insecure"]
             stack.enter_context(process(folder, file.stem, [*JOIN, file, *options]))
         yield "here"
+
+
+def address(folder: Path) -> tuple[str, str | None]:
+    """Return where the SuperLink of a folder listens, and the authority's certificate, if it speaks TLS."""
+    said = tomllib.loads((folder / "flwr" / "config.toml").read_text())["superlink"]["here"]
+    return said["address"], said.get("root-certificates")
 
 
 def certified(folder: Path) -> list[object]:
