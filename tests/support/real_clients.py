@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ktpfl_pipeline import in_memory, methods
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.reliability import Reliability
 from ktpfl_pipeline.data.sources import digits
 from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.executor import RealFederation
@@ -49,8 +50,20 @@ def deal_out(
     return files
 
 
-def in_one_process(folder: Path, executor: SerialExecutor | None = None) -> tuple[engine.Run, Federation]:
-    """Run the federation of `deal_out` as always, with all samples in this process."""
+@dataclass(frozen=True)
+class Scripted(Reliability):
+    """Clients that are out of a round as was seen elsewhere."""
+
+    out: Mapping[int, set[int]] = field(default_factory=dict)
+
+    def absent(self, cohort: Iterable[int], t: int, seed: int) -> list[int]:
+        return [n for n in cohort if n in self.out.get(t, ())]
+
+
+def in_one_process(
+    folder: Path, executor: SerialExecutor | None = None, out: Mapping[int, set[int]] | None = None
+) -> tuple[engine.Run, Federation]:
+    """Run the federation of `deal_out` as always, with all samples in this process; `out` are absent, by round."""
     asked = yaml.safe_load((folder / "federation.yml").read_text())
     files = sorted(folder.glob("client-*.yml"))
     fed = in_memory.federation(
@@ -63,7 +76,12 @@ def in_one_process(folder: Path, executor: SerialExecutor | None = None) -> tupl
         compute={"device": "cpu"},
         **{name: asked[name] for name in ("training", "distillation", "knowledge") if name in asked},
     )
-    fed = replace(fed, rounds=asked["rounds"], executor=executor or SerialExecutor())
+    fed = replace(
+        fed,
+        rounds=asked["rounds"],
+        executor=executor or SerialExecutor(),
+        reliability=Scripted(out=out or {}),
+    )
     return engine.run(methods.create(asked["method"]), fed, engine.Schedule(asked["rounds"])), fed
 
 
@@ -116,12 +134,14 @@ class NoLink:
     def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
         for address, packet in packets.items():
             n = self.nodes.get(address)
-            if n is None:
+            if n is not None:
+                self.before(kind, n, packet)
+            if address not in self.nodes or n is None:
                 yield address, Packet({"silent": "node unavailable"})
                 continue
             if self.anew:
                 self.members[n] = Member(self.files[n])
-            answer = self.members[n].answer(kind, travelled(packet))
+            answer = self.answer(kind, n, travelled(packet))
             self.seen.append((kind, n, packet, answer))
             changed = answer if self.changes is None else self.changes(kind, n, answer)
             if changed is None:
@@ -129,6 +149,12 @@ class NoLink:
                 yield address, Packet({"silent": f"none within {seconds:g} s"})
             for one in [changed] if isinstance(changed, Packet) else changed or []:
                 yield address, travelled(one)
+
+    def before(self, kind: str, n: int, packet: Packet) -> None:
+        """Do nothing before a message is delivered; others may."""
+
+    def answer(self, kind: str, n: int, packet: Packet) -> Packet:
+        return self.members[n].answer(kind, packet)
 
     def late(self) -> Iterator[tuple[int, str, Packet]]:
         found, self.belated = self.belated, []

@@ -193,9 +193,12 @@ class Attendance:
             InputError: if it is for what it answered, and that ends the run.
         """
         self.here.pop(n, None)
-        self.why[n] = why[:1000]
+        self.why[n] = why[:1000].rstrip(".")
         if unsound and self._stops:
-            raise InputError(f"Client {n} {self.why[n]} See to its program, and begin again (on_unsound is stop).")
+            raise InputError(
+                f"Client {n} {self.why[n]}. See to its program, and give the same command again, or set on_unsound to "
+                "skip, so that it sits out."
+            )
         logger.warning("Client %d %s; it sits out until it says hello again.", n, self.why[n])
 
     def _look(self) -> None:

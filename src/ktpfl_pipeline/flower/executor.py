@@ -224,6 +224,8 @@ class RealExecutor(SerialExecutor):
             raise InputError("its loss is no number.")
         if (samples := _counts(packet.values.get("samples"))) is None:
             raise InputError("it says not how many samples it trained on.")
+        if finite and not _finite(value):
+            raise InputError("its model has numbers that are not finite, and it says that all are.")
         flag = None if finite is None else torch.tensor(finite)
         mean = None if loss is None else torch.tensor(loss, dtype=torch.float64)
         return Outcome(self._handles(n, value), mean, flag, samples)
@@ -239,6 +241,14 @@ class RealExecutor(SerialExecutor):
 
     def _held(self, n: int, left: Left) -> Held:
         return self._alive[n].setdefault(left.version, Held(n, left))
+
+
+def _finite(value: Any) -> bool:
+    """Say whether all tensors of models that came with an answer are finite."""
+    if isinstance(value, tuple):
+        return all(map(_finite, value))
+    model = value.model if isinstance(value, Left) else None
+    return all(bool(tensor.isfinite().all()) for tensor in (model or {}).values())
 
 
 def _digest(packet: Packet) -> str:

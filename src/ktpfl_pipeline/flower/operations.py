@@ -162,7 +162,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
         sound = isinstance(value, tuple) and len(value) == 2
         sound = sound and _tensor(value[0], (classes, arguments[1]), *FLOATS) and _tensor(value[1], (classes,), *FLOATS)
     elif offer.gives == "numbers":
-        sound = _tensor(value, (len(fields(Evaluation)),), torch.float64)
+        sound = _tensor(value, (len(fields(Evaluation)),), torch.float64) and _are_measures(value)
     elif name.endswith(REMEMBERING):
         sound = isinstance(value, tuple) and len(value) == 2 and _is_left(value[0], known.kinds)
         sound = sound and (isinstance(value[1], Left) or value[1] == {})
@@ -213,6 +213,12 @@ def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
     if not isinstance(arguments, tuple) or not offer.needed <= len(arguments) <= len(offer.takes):
         return False
     return all(kind.holds(value, known) for kind, value in zip(offer.takes, arguments, strict=False))
+
+
+def _are_measures(value: Tensor) -> bool:
+    """Say whether numbers are those of an `Evaluation`: a loss that is finite, and shares."""
+    shares = torch.cat([value[:1], value[2:]])
+    return bool(value[1].isfinite()) and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
 
 
 def _is_model(value: Any, kinds: Kinds) -> bool:

@@ -1,0 +1,427 @@
+"""Faults of real clients and of their server, each injected into a run of three clients and two rounds.
+
+The oracle is the run in one process in which those clients that fell out of a round were not there: history, matrix
+and models must equal its, bit for bit.
+"""
+
+import errno
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import yaml
+from real_clients import COMPARED, NoLink, deal_out, in_one_process
+
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.core import checkpoint, engine
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.flower import serve
+from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.wire import Packet
+
+HIT = 1
+"""The client that faults befall."""
+SETTINGS: dict[str, Any] = {"deadline": 0.02, "tries": 2}
+
+
+class Killed(BaseException):
+    """SIGKILL: nobody catches it, and nothing is tidied up."""
+
+
+class Stage(NoLink):
+    """A link with moments at which something is done: the n-th message of an operation to a client, or a file.
+
+    Attributes:
+        acts: what is done before a message is delivered, as it is answered, and with its answer.
+        files_hit: what is done when a file of a name is written: how often it was, and what then.
+        mend: what the user does when the run has ended with a sentence.
+        back: after how many looks at who is connected a client that was stopped is started again.
+    """
+
+    def __init__(self, folder: Path, files: list[Path]) -> None:
+        super().__init__(files)
+        self.folder = folder
+        self.counts: Counter[tuple[str, int]] = Counter()
+        self.acts: dict[tuple[str, str, int, int], Callable[..., Any]] = {}
+        self.files_hit: dict[tuple[str, int], Callable[[Path], None]] = {}
+        self.mend: Callable[[], object] = lambda: None
+        self.back: dict[int, int] = {}
+        self.changes = self.changed
+
+    def at(self, when: str, operation: str, nth: int, act: Callable[..., Any], client: int = HIT) -> None:
+        self.acts[when, operation, nth, client] = act
+
+    def act(self, when: str, operation: str, n: int, *given: Any) -> Any:
+        found = self.acts.pop((when, operation, self.counts[operation, n], n), None)
+        return found(*given) if found else given[-1] if given else None
+
+    def before(self, kind: str, n: int, packet: Packet) -> None:
+        operation = packet.values.get("operation", kind)
+        self.counts[operation, n] += 1
+        self.act("before", operation, n)
+
+    def answer(self, kind: str, n: int, packet: Packet) -> Packet:
+        try:
+            with patch.object(self, "writer", n):
+                return super().answer(kind, n, packet)
+        except Killed:
+            self.die(n)
+            return Packet({"silent": "node unavailable"})
+
+    def changed(self, kind: str, n: int, answer: Packet) -> Packet | list[Packet] | None:
+        operation = self.seen[-1][2].values.get("operation", kind)
+        found: Packet | list[Packet] | None = self.act("after", operation, n, answer)
+        return found
+
+    writer: int | None = None
+
+    def write(self, partial: Path, content: dict[str, Any]) -> None:
+        """Write a checkpoint, after what is to befall it: at a client or at the server."""
+        name = f"client {self.writer}" if self.writer is not None else partial.name.removesuffix(".partial")
+        self.counts[name, -1] += 1
+        found = self.files_hit.pop((name, self.counts[name, -1]), None)
+        if found is not None:
+            found(partial)
+        WRITE(partial, content)
+
+    def tell(self, file: Path, text: str) -> None:
+        self.write_told(file)
+        WRITTEN(file, text)
+
+    def write_told(self, file: Path) -> None:
+        self.counts[file.name, -1] += 1
+        found = self.files_hit.pop((file.name, self.counts[file.name, -1]), None)
+        if found is not None:
+            found(file)
+
+    def addresses(self) -> list[int]:
+        for n in list(self.back):
+            self.back[n] -= 1
+            if self.back[n] < 0:
+                del self.back[n]
+                self.start(n)
+        return super().addresses()
+
+    def die(self, n: int = HIT, looks: int = 0) -> None:
+        """End a client's process, which is started again after so many looks."""
+        self.stop(n)
+        self.back[n] = looks
+
+
+WRITE, WRITTEN = checkpoint._write, serve.written
+Inject = Callable[[Stage], object]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault.
+
+    Attributes:
+        what: is injected.
+        method: that runs.
+        inject: puts it on a stage.
+        out: who is out of which round for it.
+        says: what is in what is said.
+        ends: whether the run ends with that, and goes on after the same command.
+        same: whether its end is compared; not, where a model is gone that nobody else has.
+        beside: settings of the server's file.
+    """
+
+    what: str
+    method: str
+    inject: Inject
+    says: str = ""
+    out: dict[int, list[int]] = field(default_factory=dict)
+    ends: bool = False
+    same: bool = True
+    beside: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """What became of a run: what was said, how often it was begun, its rounds, and where it differs from the oracle."""
+
+    said: list[str]
+    begun: int
+    history: list[Any]
+    differs: list[str]
+
+
+def undergo(fault: Fault, folder: Path) -> Outcome:
+    """Inject a fault into a run, do what it then says, and compare its end."""
+    files = deal_out(folder, fault.method, ("mlp",) * 3, 2, **{**SETTINGS, **fault.beside})
+    stage = Stage(folder, files)
+    fault.inject(stage)
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("ktpfl_pipeline")
+    log.addHandler(handler)
+    try:
+        with patch.object(checkpoint, "_write", stage.write), patch.object(serve, "written", stage.tell):
+            for begun in range(1, 4):
+                try:
+                    done = serve.run(folder / "federation.yml", stage, patience=0.05)
+                    if all(kept_model(folder, n).exists() for n in range(len(files))):
+                        return Outcome(said, begun, done.history, differences(folder, done) if fault.same else [])
+                    stage.mend()
+                except Killed:
+                    pass
+                except InputError as error:
+                    said.append(str(error))
+                    stage.mend()
+    finally:
+        log.removeHandler(handler)
+    raise AssertionError(f"The run did not end: {said}")
+
+
+def differences(folder: Path, done: engine.Run) -> list[str]:
+    """Return what is not as in one process without those that were out."""
+    out = {r.round: {*r.absent, *r.late, *r.diverged} for r in done.history if {*r.absent, *r.late, *r.diverged}}
+    here, models = oracle((folder / "federation.yml").read_text(), tuple((t, *sorted(ns)) for t, ns in out.items()))
+    found = []
+    for ours, theirs in zip(here.history, done.history, strict=True):
+        for name in COMPARED:
+            one, other = (without(getattr(record, name), theirs.stale) for record in (ours, theirs))
+            if one != other:
+                found.append(f"{name} of round {ours.round}")
+    if here.coefficients is not None and not torch.equal(here.coefficients, done.coefficients):
+        found.append("the matrix")
+    for n, params in models.items():
+        kept = torch.load(kept_model(folder, n), weights_only=True)
+        if not all(torch.equal(kept[name], params[name]) for name in params):
+            found.append(f"client {n}'s model")
+    return found
+
+
+def kept_model(folder: Path, n: int) -> Path:
+    """Return where a client has its own model after a run."""
+    return folder / "kept" / f"client-{n}" / "model.pt"
+
+
+def without(value: Any, stale: list[int]) -> Any:
+    """Return a part of a record without what stands for clients that did not answer at the evaluation."""
+    if not stale or not isinstance(value, dict):
+        return value
+    return {k: [x for n, x in enumerate(v) if n not in stale] for k, v in value.items() if len(v) == 3}
+
+
+@cache
+def oracle(text: str, out: tuple[tuple[int, ...], ...]) -> tuple[engine.Run, dict[int, Any]]:
+    """Return the run in one process of a server's file without those who were out, and the clients' models."""
+    with tempfile.TemporaryDirectory() as place:
+        asked = yaml.safe_load(text)
+        deal_out(Path(place), asked["method"], ("mlp",) * 3, asked["rounds"])
+        here, fed = in_one_process(Path(place), out={t: set(ns) for t, *ns in out})
+    return here, dict(methods.create(asked["method"]).personal(here.state, fed.by_id, fed))
+
+
+def killed(when: str, operation: str, nth: int, looks: int = 0) -> Inject:
+    """A client's process is killed: before a message reaches it, as it writes its model, or before it answers."""
+
+    def inject(stage: Stage) -> None:
+        if when == "during":
+
+            def half(partial: Path) -> None:
+                partial.write_bytes(b"half of a model")
+                raise Killed
+
+            stage.at("before", operation, nth, lambda: stage.files_hit.update({next_write(stage): half}))
+        elif when == "before":
+            stage.at("before", operation, nth, lambda: stage.die(looks=looks))
+            stage.mend = lambda: [stage.start(n) for n in list(stage.back) if not stage.back.clear()]
+        else:
+            stage.at("after", operation, nth, lambda answer: stage.die(looks=looks) or silent())
+
+    return inject
+
+
+def next_write(stage: Stage) -> tuple[str, int]:
+    return f"client {HIT}", stage.counts[f"client {HIT}", -1] + 1
+
+
+def silent() -> Packet:
+    return Packet({"silent": "node unavailable"})
+
+
+def server_killed(when: str, operation: str, nth: int) -> Inject:
+    """The server is killed as it sends a client a message, or as the answer comes."""
+
+    def end(*given: Any) -> None:
+        raise Killed
+
+    return lambda stage: stage.at(when, operation, nth, end)
+
+
+def server_killed_writing(name: str, nth: int) -> Inject:
+    """The server is killed as it writes a file."""
+
+    def end(file: Path) -> None:
+        raise Killed
+
+    return lambda stage: stage.files_hit.update({(name, nth): end})
+
+
+def answers(operation: str, nth: int, change: Callable[[Packet], Packet | list[Packet] | None]) -> Inject:
+    """A client answers something else."""
+    return lambda stage: stage.at("after", operation, nth, change)
+
+
+def value(found: Any) -> Callable[[Packet], Packet]:
+    """Return an answer with another value."""
+    return lambda answer: Packet({**answer.values, "value": found})
+
+
+def tensor(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Packet], Packet]:
+    """Return an answer whose tensors are changed."""
+    return lambda answer: replace(answer, tensors={name: change(one) for name, one in answer.tensors.items()})
+
+
+def beside(**values: Any) -> Callable[[Packet], Packet]:
+    """Return an answer with other values."""
+    return lambda answer: replace(answer, values={**answer.values, **values})
+
+
+def nan(given: torch.Tensor) -> torch.Tensor:
+    """Return numbers that are none."""
+    return torch.full_like(given, float("nan")) if given.is_floating_point() else given
+
+
+def full(partial: Path) -> None:
+    """Find no room on the disk."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_at_client(stage: Stage) -> None:
+    """The client's disk is full as it keeps a model."""
+    stage.at("before", "train", 2, lambda: stage.files_hit.update({next_write(stage): full}))
+
+
+def full_at_end(stage: Stage) -> None:
+    """The client's disk is full as it keeps its model at the end."""
+
+    def refuse(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saver = patch.object(torch, "save", refuse)
+    stage.at("before", "end", 1, saver.start)
+    stage.at("after", "end", 1, lambda answer: saver.stop() or answer)
+
+
+def harmed(pattern: str, harm: Callable[[Path], object]) -> Inject:
+    """What a client keeps is harmed while it is stopped."""
+
+    def inject(stage: Stage) -> None:
+        def act() -> None:
+            for file in list((stage.folder / "kept" / f"client-{HIT}").glob(pattern)):
+                harm(file)
+            stage.die()
+
+        stage.at("before", "train", 2, act)
+
+    return inject
+
+
+def cut(file: Path) -> None:
+    """Leave half of a file."""
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+
+
+def flip(file: Path) -> None:
+    """Change one byte."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 4
+    file.write_bytes(bytes(data))
+
+
+def another(stage: Stage, **changes: Any) -> Path:
+    """Write the file of another client, with files of its own, and return it."""
+    given = yaml.safe_load(stage.files[HIT].read_text())
+    file = stage.folder / "other.yml"
+    file.write_text(yaml.safe_dump({**given, "kept": "kept-elsewhere", **changes}))
+    return file
+
+
+def joins(operation: str, nth: int, **changes: Any) -> Inject:
+    """Another client joins while a run is under way."""
+
+    def inject(stage: Stage) -> None:
+        def act() -> None:
+            stage.members.append(Member(another(stage, **changes)))
+            stage.nodes[900] = len(stage.members) - 1
+
+        stage.at("before", operation, nth, act)
+
+    return inject
+
+
+def joins_at_start(stage: Stage) -> None:
+    """Two clients have one number from the start."""
+    file = another(stage)
+    stage.members[2] = Member(file)
+    stage.mend = lambda: stage.members.__setitem__(2, Member(stage.files[2]))
+
+
+def other_version(nth: int) -> Inject:
+    """A client is started with another version of torch."""
+    mark = beside(versions={"torch": "1.0"})
+
+    def inject(stage: Stage) -> None:
+        stage.at("after", "hello", nth, mark)
+        if nth > 1:
+            killed("before", "train", 2)(stage)
+
+    return inject
+
+
+def other_samples(stage: Stage) -> None:
+    """A client comes back with other samples, and then with its own."""
+    data, kept = (stage.folder / "clients" / str(HIT) / name for name in ("data.npz", "kept.npz"))
+
+    def act() -> None:
+        shutil.copy(data, kept)
+        shutil.copy(stage.folder / "clients" / "0" / "data.npz", data)
+        with np.load(kept) as found:
+            np.savez(data, images=found["images"][:40], labels=found["labels"][:40])
+        stage.die()
+
+    stage.at("before", "train", 2, act)
+    stage.at("after", "hello", 2, lambda answer: (shutil.copy(kept, data), stage.die(), answer)[-1])
+
+
+def all_gone(stage: Stage) -> None:
+    """Two of three clients are killed, and started again by the user."""
+    for n in (1, 2):
+        stage.at("before", "logits", 2, lambda n=n: stage.die(n, looks=10**9), client=n)
+
+    def again() -> None:
+        stage.back = {}
+        for n in (1, 2):
+            stage.start(n)
+
+    stage.mend = again
+
+
+def server_harmed(name: str, harm: Callable[[Path], object]) -> Inject:
+    """A file of the server is harmed while it is stopped."""
+
+    def inject(stage: Stage) -> None:
+        def act() -> None:
+            (file,) = (stage.folder / "results").glob(f"*/{name}")
+            harm(file)
+            stage.mend = file.unlink
+            raise Killed
+
+        stage.at("before", "train", 2, act)
+
+    return inject
