@@ -35,7 +35,7 @@ class Stage:
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """Start a SuperLink and three clients."""
         self.folder = folder
-        self.files = deal_out(folder, "kt_pfl", ("mlp",) * 3, 3, deadline=30, evaluate_every=3)
+        self.files = deal_out(folder, "kt_pfl", ("mlp",) * 3, 3, deadline=60, evaluate_every=3)
         self.stack = stack
         stack.enter_context(loopback.federation(folder, []))
         config = tomllib.loads((folder / "flwr" / "config.toml").read_text())
@@ -63,7 +63,7 @@ class Stage:
         """Stop a client for longer than the deadline."""
         self.ended(1)
         signal_all(self.clients[HIT].pid, signal.SIGSTOP)
-        threading.Event().wait(45)
+        threading.Event().wait(120)
         signal_all(self.clients[HIT].pid, signal.SIGCONT)
 
     def kill_server(self) -> None:
@@ -100,6 +100,8 @@ def row(name: str, stage: Stage) -> str:
     thread.start()
     log = "".join(loopback.run(stage.folder, "here", SECONDS) for _ in range(runs))
     thread.join()
+    if not (stage.folder / "results" / "coefficients.json").exists():
+        return f"| {name} | | it did not end | {log[-3000:]} |"
     found: dict[str, Any] = json.loads((stage.folder / "results" / "history.json").read_text())
     history = [RoundRecord(**record) for record in found["history"]]
     matrix = torch.tensor(json.loads((stage.folder / "results" / "coefficients.json").read_text()))

@@ -36,14 +36,16 @@ class Unanswered(SerialExecutor):
 
 
 def run(method: str, silent: Mapping[tuple[str, int], list[int]], **reliability: Any) -> engine.Run:
-    fed = replace(toy.federation(executor=Unanswered(silent)), reliability=Reliability(**reliability))
+    fed = replace(
+        toy.federation(executor=Unanswered(silent), architectures=("mlp",)), reliability=Reliability(**reliability)
+    )
     return engine.run(create(method), fed, SCHEDULE)
 
 
 @pytest.mark.parametrize(("method", "phase"), [("kt_pfl", "predict"), ("kt_pfl", "distill"), ("fedavg", "train")])
 def test_the_round_is_the_one_in_which_they_were_not_there(method: str, phase: str) -> None:
     found = run(method, {(phase, 2): [HIT]})
-    fed = replace(toy.federation(), reliability=Scripted(out={2: {HIT}}))
+    fed = replace(toy.federation(architectures=("mlp",)), reliability=Scripted(out={2: {HIT}}))
     other = engine.run(create(method), fed, SCHEDULE)
     plain = [replace(r, seconds={}, late=[], reasons={}) for r in found.history]
     assert plain == [replace(r, seconds={}, absent=[]) for r in other.history]
@@ -65,7 +67,7 @@ def test_below_the_quorum_it_is_begun_again_and_then_ends_the_run() -> None:
 
 def test_what_was_last_measured_stands_for_who_does_not_answer() -> None:
     everyone = run("fedavg", {})
-    found = run("fedavg", {("evaluate", 3): [HIT]})  # the first in round 2
+    found = run("fedavg", {("evaluate", 4): [HIT]})  # the first in round 2
     place = toy.IDS.index(HIT)
     first, second, third = found.history
     assert [r.stale for r in found.history] == [[], [HIT], []]
@@ -82,4 +84,5 @@ def test_a_round_in_which_nothing_stands_is_not_evaluated_and_the_last_one_must_
     assert [bool(r.accuracy) for r in found.history] == [False, True, True]
     assert "test" not in found.history[0].loss
     with pytest.raises(InputError, match=rf"No round was evaluated, and none is left\. Client {HIT} is asleep"):
-        engine.run(create("fedavg"), toy.federation(executor=Unanswered({("evaluate", 1): [HIT]})), Schedule(1))
+        alone = toy.federation(executor=Unanswered({("evaluate", 1): [HIT]}), architectures=("mlp",))
+        engine.run(create("fedavg"), alone, Schedule(1))

@@ -184,9 +184,8 @@ class Member:
 
     def _seal(self) -> str:
         """Return a hash of the samples with a secret of the client's own: who has no secret cannot guess at them."""
-        found, place = self._samples(), self._folder / self.own.kept / f"client-{self.own.client}" / "secret"
+        found, place = self._samples(), self._folder / f".client-{self.own.client}-secret"  # kept models may be lost
         if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
             place.touch(0o600)
             place.write_bytes(secrets.token_bytes(32))
         seal = hashlib.blake2b(key=place.read_bytes(), digest_size=8)
