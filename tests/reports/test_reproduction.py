@@ -54,10 +54,12 @@ class TestBesideThePaper:
         assert entries(reproduction.beside_the_paper([one]))[0]["Agrees"] == "undecided: one seed"
 
     def test_only_what_is_known_stands_there(self, cell: Made) -> None:
-        cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local")]
-        assert not reproduction.beside_the_paper(cells).rows
+        cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local", "kt_pfl")]
+        assert not reproduction.beside_the_paper(cells[:2]).rows
         found = entries(reproduction.accuracy_table("table1", cells))
-        assert [row["Fashion-MNIST, two labels: paper (%)"] for row in found] == ["not known here", "not in the paper"]
+        beside = [row["Fashion-MNIST, two labels: paper (%)"] for row in found]
+        assert beside == ["not known here", "not in the paper", "75.6"]
+        assert len(reproduction.accuracy_table("table1", cells[:2]).columns) == 2
 
     def test_a_column_of_the_study_is_not_table_1(self, cell: Made) -> None:
         assert not reproduction.beside_the_paper([cell("kt_pfl", 0.7, 0.7, 0.7, part="table4")]).rows

@@ -11,17 +11,18 @@ from dataclasses import replace
 from itertools import combinations, groupby
 
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
-from ktpfl_pipeline.analysis.contrasts import clear_best, paired_difference
+from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, duration, interval, points
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import runs
-from ktpfl_pipeline.reports.words import plural
+from ktpfl_pipeline.reports.words import plural, point_title
 
 UNKNOWN = "not known here"
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
@@ -38,8 +39,8 @@ NOTES = {
     "Accuracy": f"{words.HEADLINE} mean over clients of the mean of the last five evaluations, then over seeds; ± is "
     "the sample standard deviation over seeds. A cell is empty until all of its seeds are finished.",
     "Bold": words.BOLD,
-    "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. The paper "
-    "states no seeds, so its numbers have no interval.",
+    "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. Where no "
+    "column of the paper's stands beside ours, none of its numbers is known here. It states no seeds: no intervals.",
     "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
     f"not; how far ours lies from it stands beside. {UNDECIDED}: one seed has no interval.",
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
@@ -68,7 +69,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
         Section("Cell by cell beside the paper", [beside]),
         Section("In the paper's order?", [ordered]),
         Section("The best setting of the paper's study", [best]),
-        Section("Why the settings differ", [settings_table(cells)]),
+        Section("In what the settings differ from the paper's", [settings_notes(cells)]),
         Section("What is done, and what is left", [plan_table([cell] for cell in cells)], folded=True),
         runs([({"Cell": where}, result) for where, result in finished], [HEADLINE]),
     ]
@@ -128,17 +129,26 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
     return Table.of("plan", rows).filled()
 
 
-def accuracy_table(name: str, cells: Sequence[Cell]) -> Table:
-    """Return the methods by column: final accuracy in percent where all seeds are finished, and the paper's."""
+def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> Table:
+    """Return the methods by column: accuracy in percent where all seeds are finished, and what is known of the paper's.
+
+    Args:
+        name: the part's.
+        cells: of the part.
+        point: evaluation point; the paper's numbers stand beside the headline alone.
+    """
     rows: dict[str, dict[str, Entry]] = {cell.method: {"Method": cell.title} for cell in cells}
     for column, own in _columns(cells):
-        best = clear_best([cell.result for cell in own if cell.result]) if any(cell.result for cell in own) else None
+        finished = [result for cell in own if (result := cell.result)]
+        best = clear_best(finished, point) if finished else None
+        cited = point == HEADLINE and any(_number(cell) is not None for cell in own)
         for cell in own:
             result = cell.result
-            rows[cell.method][f"{column} (%)"] = result and accuracy(result.final[HEADLINE], _same(result, best))
-            if name in NUMBERED:
+            lead = best is not None and cell.method == best.method
+            rows[cell.method][f"{column} (%)"] = accuracy(result and result.final.get(point), lead)
+            if cited:
                 rows[cell.method][f"{column}: paper (%)"] = _written(cell)
-    return Table.of(name, list(rows.values()), words.HEADLINE)
+    return Table.of(name if point == HEADLINE else f"{name}-{point}", list(rows.values()), point_title(point))
 
 
 def beside_the_paper(cells: Sequence[Cell]) -> Table:
@@ -154,10 +164,10 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
                 "Part": _named(cell.part),
                 "Cell": _column(cell),
                 "Method": cell.title,
-                "Ours (%)": cell.result and accuracy(cell.result.final[HEADLINE]),
+                "Ours (%)": accuracy(cell.result and cell.result.final[HEADLINE]),
                 "Paper (%)": _written(cell),
                 "Ours minus paper (points)": interval(found),
-                "Agrees": found and verdict(found, 0),
+                "Agrees": verdict(found, 0),
             }
         )
     return Table.of("beside", rows)
@@ -176,7 +186,7 @@ def orders(cells: Sequence[Cell]) -> Table:
                     "Methods": f"{a.title} minus {b.title}",
                     "Paper (points)": points(first - second),
                     "Ours (points)": interval(found),
-                    "Agrees": found and verdict(found, 1 if first > second else -1),
+                    "Agrees": verdict(found, 1 if first > second else -1),
                 }
             )
     return Table.of("orders", rows)
@@ -200,16 +210,18 @@ def findings(cells: Sequence[Cell]) -> Table:
             {
                 "Cell": f"{_named(part)}: {paper.title(str(first.settings['private']['source']))}",
                 "Best in the paper": best,
-                "Ours there (%)": ours and accuracy(ours.final[HEADLINE]),
+                "Ours there (%)": accuracy(ours and ours.final[HEADLINE]),
                 "Minus our best other setting (points)": interval(found),
-                "Agrees": found and verdict(found, 1),
+                "Agrees": verdict(found, 1),
             }
         )
     return Table.of("best", rows)
 
 
-def verdict(found: Difference, side: int) -> str:
-    """Say whether a difference is as the paper has it: on this `side` of zero, or for side 0, at zero."""
+def verdict(found: Difference | None, side: int) -> str | None:
+    """Say whether a difference is as the paper has it: on this `side` of zero, or for side 0, at zero; None of none."""
+    if found is None:
+        return None
     if found.ends is None:
         return f"{UNDECIDED}: one seed"
     if side == 0:
@@ -218,16 +230,14 @@ def verdict(found: Difference, side: int) -> str:
     return {side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS)
 
 
-def settings_table(cells: Sequence[Cell]) -> Table:
-    """Return in what each column's settings differ from the paper's, columns with the same differences in one row."""
-    rows: dict[str, list[str]] = {}
+def settings_notes(cells: Sequence[Cell]) -> Notes:
+    """Return in what each column's settings differ from the paper's, columns with the same differences together."""
+    columns: dict[str, dict[str, None]] = {}
     for cell in cells:
         differs = [*paper.differences(cell.settings), *paper.shorter(cell.settings)]
         why = "; ".join(differs) or "in nothing that it states"
-        name = f"{_named(cell.part)}: {_column(cell)}"
-        if name not in rows.setdefault(why, []):
-            rows[why].append(name)
-    return Table.of("settings", [{"Cells": "; ".join(names), "Differ in": why} for why, names in rows.items()])
+        columns.setdefault(why, {})[f"{_named(cell.part)}, {_column(cell)}"] = None
+    return Notes({"; ".join(names): f"{why}." for why, names in columns.items()})
 
 
 def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
@@ -243,7 +253,10 @@ def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
 def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     """Return the table of a part, or its figure over the columns of which a method is finished."""
     if shows not in DRAWN:
-        return [accuracy_table(name, cells)]
+        epochs = max(adaptations([cell.result for cell in cells if cell.result]))
+        further = f"The same after {plural(epochs, 'further epoch')} of local training for the models of every method:"
+        adapted = [Text(further), accuracy_table(name, cells, f"{ADAPTED}{epochs}")] if epochs else []
+        return [accuracy_table(name, cells), *adapted]
     drawn = {column: [cell.result for cell in own if cell.result] for column, own in _columns(cells)}
     finished = {column: results for column, results in drawn.items() if results}
     if not finished:
@@ -282,10 +295,6 @@ def _written(cell: Cell) -> str:
     if cell.method not in paper.names():
         return "not in the paper"
     return paper.written(cell.settings, cell.method) or UNKNOWN
-
-
-def _same(result: MethodResult, best: MethodResult | None) -> bool:
-    return best is not None and result.method == best.method
 
 
 def _named(part: str) -> str:
