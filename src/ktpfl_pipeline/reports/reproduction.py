@@ -81,7 +81,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
         facts=[plural(len(parts), "part"), plural(len(cells), "cell"), made.machine],
         made=made.told(),
         sections=[s for s in sections if any(not isinstance(block, Table) or block.rows for block in s.blocks)],
-        brief=[beside.without("Part") if beside.rows else plan_table([own for _, own in _columns(cells)])],
+        brief=[beside.without("Part") if beside.rows else _by_column(cells)],
     )
 
 
@@ -89,8 +89,13 @@ def told(cells: Sequence[Cell]) -> str:
     """Return the plan as plain text: each column, what is done and left, and the hours, on which hardware."""
     from ktpfl_pipeline.analysis.provenance import here_and_now
 
-    by_column = [own for _, own in _columns(cells)]
-    return f"{terminal.table(plan_table(by_column), terminal.WIDEST)}\n{progress(cells)}\n{here_and_now().machine}\n"
+    lines = []
+    for part, group in groupby(cells, key=lambda cell: cell.part):
+        own = list(group)
+        methods = ", ".join(dict.fromkeys(cell.title for cell in own))
+        lines.append(f"{_named(part)}: {methods}; {words.listed_seeds(own[0].seeds)}")
+    table = terminal.table(_by_column(cells), terminal.WIDEST)
+    return "\n".join([*lines, "", table, progress(cells), here_and_now().machine, ""])
 
 
 def progress(cells: Sequence[Cell]) -> str:
@@ -127,6 +132,10 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
             }
         )
     return Table.of("plan", rows).filled()
+
+
+def _by_column(cells: Sequence[Cell]) -> Table:
+    return plan_table(own for _, own in _columns(cells)).without("Methods", "Seeds")
 
 
 def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> Table:
@@ -193,25 +202,29 @@ def orders(cells: Sequence[Cell]) -> Table:
 
 
 def findings(cells: Sequence[Cell]) -> Table:
-    """Return one row where the paper says which setting is best for KT-pFL: ours there, against our best other one."""
+    """Return one row where the paper says which setting is best for KT-pFL: ours there, against our best of the others.
+
+    Others are those that the paper compared and that are run here.
+    """
     rows: list[dict[str, Entry]] = []
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
-        first = next(iter(own.values()))
-        best = paper.BEST.get((part, paper.family(first.settings)))
-        others = [cell.result for label, cell in own.items() if label != best and cell.result]
-        if best not in own:
+        settings = next(iter(own.values())).settings
+        best, against = paper.BEST.get((part, paper.family(settings)), ("", ()))
+        others = [own[label].result for label in against if label in own and label != best]
+        if best not in own or not others:
             continue
-        ours, found = own[best].result, None
-        if ours and others and len(others) == len(own) - 1:
-            found = paired_difference(ours, max(others, key=lambda result: result.final[HEADLINE].mean))
+        ours, finished = own[best].result, [result for result in others if result]
+        found = None
+        if ours and len(finished) == len(others):
+            found = paired_difference(ours, max(finished, key=lambda result: result.final[HEADLINE].mean))
         rows.append(
             {
-                "Cell": f"{_named(part)}: {paper.title(str(first.settings['private']['source']))}",
+                "Cell": f"{_named(part)}: {paper.title(str(settings['private']['source']))}",
                 "Best in the paper": best,
                 "Ours there (%)": accuracy(ours and ours.final[HEADLINE]),
-                "Minus our best other setting (points)": interval(found),
+                "Minus our best of the others (points)": interval(found),
                 "Agrees": verdict(found, 1),
             }
         )
@@ -232,12 +245,16 @@ def verdict(found: Difference | None, side: int) -> str | None:
 
 def settings_notes(cells: Sequence[Cell]) -> Notes:
     """Return in what each column's settings differ from the paper's, columns with the same differences together."""
-    columns: dict[str, dict[str, None]] = {}
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for cell in cells:
         differs = [*paper.differences(cell.settings), *paper.shorter(cell.settings)]
-        why = "; ".join(differs) or "in nothing that it states"
-        columns.setdefault(why, {})[f"{_named(cell.part)}, {_column(cell)}"] = None
-    return Notes({"; ".join(names): f"{why}." for why, names in columns.items()})
+        where = f"{_named(cell.part)}, {paper.title(str(cell.settings['private']['source']))}"
+        labels = found.setdefault("; ".join(differs) or "in nothing that it states", {}).setdefault(where, {})
+        labels[cell.label] = None
+    named = {
+        why: "; ".join(f"{where} ({', '.join(each)})" for where, each in own.items()) for why, own in found.items()
+    }
+    return Notes({columns: f"{why}." for why, columns in named.items()})
 
 
 def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
