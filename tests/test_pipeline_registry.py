@@ -47,7 +47,7 @@ def test_names() -> None:
     } | {"sweep_alpha", "sweep_knowledge", "sweep_adversaries_digits", "sweep_adversaries_fashion_mnist"}
     tunings = {f"tune_{name}" for name in experiments}
     experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet"}
-    experiments |= {"newcomers_digits", "newcomers_fashion_mnist"}
+    experiments |= {"newcomers_digits", "newcomers_fashion_mnist", "real_clients"}
     comparisons = {f"compare_{name}" for name in experiments}
     assert set(PIPELINES) == {*experiments, *comparisons, *tunings, *sweeps, "overview", "paper", "__default__"}
 

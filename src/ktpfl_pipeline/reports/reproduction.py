@@ -13,8 +13,8 @@ from itertools import combinations, groupby
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE
-from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
@@ -154,7 +154,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
         for cell in own:
             result = cell.result
             lead = best is not None and cell.method == best.method
-            rows[cell.method][f"{column} (%)"] = accuracy(result and result.final.get(point), lead)
+            rows[cell.method][f"{column} (%)"] = accuracy(_final(result, point), lead)
             if cited:
                 rows[cell.method][f"{column}: paper (%)"] = _written(cell)
     return Table.of(name if point == HEADLINE else f"{name}-{point}", list(rows.values()), point_title(point))
@@ -173,7 +173,7 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
                 "Part": _named(cell.part),
                 "Cell": _column(cell),
                 "Method": cell.title,
-                "Ours (%)": accuracy(cell.result and cell.result.final[HEADLINE]),
+                "Ours (%)": accuracy(_final(cell.result)),
                 "Paper (%)": _written(cell),
                 "Ours minus paper (points)": interval(found),
                 "Agrees": verdict(found, 0),
@@ -223,7 +223,7 @@ def findings(cells: Sequence[Cell]) -> Table:
             {
                 "Cell": f"{_named(part)}: {paper.title(str(settings['private']['source']))}",
                 "Best in the paper": best,
-                "Ours there (%)": accuracy(ours and ours.final[HEADLINE]),
+                "Ours there (%)": accuracy(_final(ours)),
                 "Minus our best of the others (points)": interval(found),
                 "Agrees": verdict(found, 1),
             }
@@ -272,7 +272,7 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     if shows not in DRAWN:
         epochs = max(adaptations([cell.result for cell in cells if cell.result]))
         further = f"The same after {plural(epochs, 'further epoch')} of local training for the models of every method:"
-        adapted = [Text(further), accuracy_table(name, cells, f"{ADAPTED}{epochs}")] if epochs else []
+        adapted: list[Block] = [Text(further), accuracy_table(name, cells, f"{ADAPTED}{epochs}")] if epochs else []
         return [accuracy_table(name, cells), *adapted]
     drawn = {column: [cell.result for cell in own if cell.result] for column, own in _columns(cells)}
     finished = {column: results for column, results in drawn.items() if results}
@@ -312,6 +312,10 @@ def _written(cell: Cell) -> str:
     if cell.method not in paper.names():
         return "not in the paper"
     return paper.written(cell.settings, cell.method) or UNKNOWN
+
+
+def _final(result: MethodResult | None, point: str = HEADLINE) -> Final | None:
+    return None if result is None else result.final.get(point)
 
 
 def _named(part: str) -> str:

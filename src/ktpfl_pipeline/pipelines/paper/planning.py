@@ -134,6 +134,7 @@ def probe(job: Job) -> float:
     Counted are local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations; not what
     a method does beside, nor the server.
     """
+    assert isinstance(job.data, FederatedData)
     experiment, own = job.experiment, job.data.seeds[job.experiment.seeds[0]]
     way = Arithmetic(experiment.compute.dtype, experiment.compute.memory_format)
     times, batch = trial(experiment, job.data, [way]), experiment.training.batch_size
