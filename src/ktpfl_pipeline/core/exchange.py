@@ -61,13 +61,28 @@ def train_and_predict(
         batch: (B,) indices of the samples, where they are not the round's public batch.
         chosen: (|S|, B) which of them each client sends; None leaves it to ``knowledge.select``.
     """
+    return predict(fed, models, fed.train(select(models, cohort), t), t, batch, chosen)
+
+
+def predict(
+    fed: Federation, before: Models, models: Models, t: int, batch: Tensor | None = None, chosen: Tensor | None = None
+) -> Upload:
+    """Predict public samples with each of the cohort's models, and upload the predictions.
+
+    Args:
+        fed: the federation.
+        before: models of the round before, by client; a straggler predicts with its own until it has a late one.
+        models: the cohort's.
+        t: the round.
+        batch: (B,) indices of the samples, where they are not the round's public batch.
+        chosen: (|S|, B) which of them each client sends; None leaves it to ``knowledge.select``.
+    """
     batch = fed.public_batch(t) if batch is None else batch
-    trained = fed.train(select(models, cohort), t)
-    arriving = _arriving(fed, models, trained)
+    arriving = _arriving(fed, before, models)
     if not len(batch):
-        nothing = torch.zeros(len(cohort), 0, fed.classes, dtype=torch.float64, device=fed.device)
-        return Upload(trained, batch, nothing, nothing, dict.fromkeys(cohort, 0))
-    return _uploaded(fed, trained, batch, arriving, t, chosen)
+        nothing = torch.zeros(len(models), 0, fed.classes, dtype=torch.float64, device=fed.device)
+        return Upload(models, batch, nothing, nothing, dict.fromkeys(models, 0))
+    return _uploaded(fed, models, batch, arriving, t, chosen)
 
 
 def _arriving(fed: Federation, models: Models, trained: Models) -> Models:

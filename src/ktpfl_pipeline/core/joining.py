@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -42,9 +42,15 @@ def average_of(there: Models, fed: Federation) -> Params:
 
 
 def taught(
-    there: Models, newcomers: Sequence[int], fed: Federation, teacher: Teacher, *, introduced: bool = False
+    there: Models,
+    newcomers: Sequence[int],
+    fed: Federation,
+    teacher: Teacher,
+    *,
+    introduced: bool = False,
+    start: Models | None = None,
 ) -> Joined:
-    """Return newcomers whose initial models learned from the public predictions of the clients that were there.
+    """Return newcomers whose first models learned from the public predictions of the clients that were there.
 
     The public batch is that of the last round. The clients that were there predict it once more, with the models that
     they ended with. A newcomer passes over it T·R times, as often as a client that was in every round.
@@ -55,10 +61,12 @@ def taught(
         fed: of both, whose distillation has T·R epochs.
         teacher: makes a newcomer's teacher.
         introduced: whether the newcomer's own logits stand last among those that the teacher is made of: those of its
-            initial model after E epochs of local training, a copy that is thrown away.
+            first model after E epochs of local training, a copy that is thrown away.
+        start: models that they are sent, in the place of their initial ones.
     """
     batch = fed.public_batch(fed.rounds)
-    start, uploads = select(fed.initial_models(), newcomers), fed.logits(there, batch)
+    sizes = {n: wire_bytes(params) for n, params in (start or {}).items()}
+    start, uploads = {**select(fed.initial_models(), newcomers), **(start or {})}, fed.logits(there, batch)
     seen = dict.fromkeys(newcomers, uploads)
     if introduced:
         own = fed.logits(fed.fine_tune(start, fed.training.epochs), batch)
@@ -67,6 +75,5 @@ def taught(
     prediction, public = 4 * len(batch) * fed.classes, fed.public_bytes()
     up, asked = prediction * introduced, Traffic(predictions_up=prediction, public_down=public)
     one = Traffic(predictions_up=up, predictions_down=prediction, public_down=public)
-    return Joined(
-        fed.distill(start, teachers, batch, 0), {**dict.fromkeys(there, asked), **dict.fromkeys(newcomers, one)}
-    )
+    joining = {n: replace(one, parameters_down=sizes.get(n, 0)) for n in newcomers}
+    return Joined(fed.distill(start, teachers, batch, 0), {**dict.fromkeys(there, asked), **joining})

@@ -3,7 +3,7 @@
 Client operations and executors know this and no more; `Federation` adds the operations on many clients.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -265,8 +265,25 @@ class Setting:
     @cached_property
     def trained_names(self) -> list[str]:
         """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
-        with rng.seeded(0):
-            return [name for name, _ in self.build(self.architecture).named_parameters()]
+        return self.trained_names_of(self.architecture)
+
+    def trained_names_of(self, architecture: str) -> list[str]:
+        """Return the names of an architecture's trained parameters; see `trained_names`."""
+        if architecture not in self._names:
+            with rng.seeded(0):
+                self._names[architecture] = [name for name, _ in self.build(architecture).named_parameters()]
+        return self._names[architecture]
+
+    @cached_property
+    def _names(self) -> dict[str, list[str]]:
+        return {}
+
+    def of_one_architecture(self, clients: Iterable[int]) -> dict[str, list[int]]:
+        """Return the clients by their architecture, in the order of its names."""
+        found: dict[str, list[int]] = {}
+        for n in clients:
+            found.setdefault(self.by_id[n].architecture, []).append(n)
+        return dict(sorted(found.items()))
 
     def data_weights(self, cohort: list[int]) -> Tensor:
         """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""

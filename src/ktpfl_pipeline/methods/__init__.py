@@ -57,6 +57,7 @@ class Preset:
 
 ANY_ARCHITECTURES = {
     "kt_pfl": Preset(".kt_pfl:KTpFL"),
+    "kt_pfl_joint": Preset(".kt_pfl_joint:KTpFLJoint"),
     "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
     # The paper's Eq. (8) with its constants and the least repair, a projection.
     "kt_pfl_paper_literal": Preset(

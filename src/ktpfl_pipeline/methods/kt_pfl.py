@@ -83,7 +83,11 @@ class KTpFL(LearnedMatrix, Personal):
                 _, c = self.learn(c, torch.arange(len(c), device=c.device), objective)
             return mix_teachers(c, soft)[-1]
 
-        return taught(there, newcomers, fed, teacher, introduced=True)
+        return taught(there, newcomers, fed, teacher, introduced=True, start=self.sent_first(there, newcomers, fed))
+
+    def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
+        """Return the models that newcomers are sent before they learn: none, they have their initial ones."""
+        return {}
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
         """Return what the cohort's c minimises: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""

@@ -1,0 +1,135 @@
+"""KT-pFL on parameters and predictions together: the paper's two halves in one round; ours, from no paper.
+
+Clients of one architecture share parameters as in `kt_pfl_params`, by a second learned matrix whose rows stay within
+an architecture; the mixed models then teach each other by predictions as in `kt_pfl`, across architectures; and each
+client follows only as far as validation samples agree (`core/stepping.py`). docs/kt_pfl.md derives it and says what
+leaves a client; docs/results.md has the ablation. Beside the symbols of `kt_pfl`:
+
+    d_nm  mixing     how much of m's parameters n takes: a second knowledge coefficient matrix, 0 across architectures
+    v_n   mixed      Σ_m d_nm w_m, n's model after parameters were mixed
+    u_n   taught     v_n after distillation
+    s_n              how far n goes from w_n to u_n
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import torch
+from annotated_types import Ge
+from torch import Tensor
+
+from ktpfl_pipeline.core import exchange, stepping
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import average_of
+from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
+from ktpfl_pipeline.core.matrix.teachers import mix_teachers
+from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.weights import Models, gram, mix, select, wire_bytes
+from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
+from ktpfl_pipeline.methods.kt_pfl_params import mean_distance
+
+
+@dataclass(frozen=True, eq=False)
+class KTpFLJointState(KTpFLState):
+    """What crosses rounds beside c and the models of clients that took part.
+
+    Attributes:
+        mixing: d, (N, N) float64.
+        hits: (N, len(stepping.POINTS)), the validation samples that each s has got right so far.
+    """
+
+    mixing: Tensor
+    hits: Tensor
+
+
+@dataclass(frozen=True)
+class KTpFLJoint(KTpFL):
+    """Key idea: share parameters where they fit, predictions everywhere, and both only as far as they help.
+
+    Attributes:
+        rho_parameters: ρ of the mixing matrix d, as `rho` is of c.
+        pooling: how much everybody's validation hits count beside a client's own.
+    """
+
+    title = "KT-pFL (joint)"
+    exchanges = frozenset({"predictions", "parameters", "coefficients"})
+    private_data = "validation hits"
+    fits_validation = True
+    paper_name = None
+
+    rho_parameters: Annotated[float, Ge(0)] = 2.0
+    pooling: Annotated[float, Ge(0)] = 0.25
+
+    def init(self, fed: Federation) -> KTpFLJointState:
+        """Start from the common initial models, equal c, and d equal within each architecture."""
+        rows = fed.positions([client.id for client in fed.clients])
+        mixing = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=fed.device)
+        for group in fed.of_one_architecture(fed.by_id).values():
+            at = fed.positions(group)
+            mixing[at[:, None], at] = 1.0 / len(group)
+        return KTpFLJointState({}, super().init(fed).coefficients, mixing, stepping.none_yet(fed))
+
+    def round(
+        self, state: KTpFLState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[KTpFLJointState, RoundReport]:
+        """Run one communication round."""
+        assert isinstance(state, KTpFLJointState)
+        # 1. Each client trains on its private samples, and uploads w_n.
+        before = select({**fed.initial_models(), **state.models}, cohort)
+        trained = fed.train(before, t)
+        # 2. The server moves d down the gradient of its objective and sends each client v_n = Σ_m d_nm w_m.
+        mixed, mixing = self.mix(state.mixing, trained, fed)
+        # 3. Each client predicts D_r with v_n; the server learns c from that, and mixes teachers p_n = Σ_m c_nm s_m.
+        upload = exchange.predict(fed, before, mixed, t)
+        c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
+        # 4. Each client distils p_n into v_n, which becomes u_n.
+        after, report = exchange.teach(fed, state, upload, mix_teachers(c, upload.soft), t)
+        # 5. Each client goes from w_n to w_n + s_n (u_n - w_n).
+        models, hits = stepping.step(trained, select(after.models, cohort), state.hits, self.pooling, fed)
+        sizes = {n: wire_bytes(params) for n, params in trained.items()}
+        travelled = {"coefficients_up": stepping.HITS_BYTES, "coefficients_down": 4}
+        traffic = {
+            n: replace(one, parameters_up=sizes[n], parameters_down=sizes[n], **travelled)
+            for n, one in report.traffic.items()
+        }
+        state = KTpFLJointState({**state.models, **models}, coefficients, mixing, hits)
+        return state, RoundReport(trained, traffic, coefficients)
+
+    def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
+        """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.
+
+        Args:
+            mixing: d of the round before, (N, N).
+            trained: w_n of the cohort.
+            fed: the federation.
+        """
+        mixed = dict(trained)
+        matrix = replace(self, rho=self.rho_parameters)
+        for architecture, group in fed.of_one_architecture(trained).items():
+            models = [trained[n] for n in group]
+            products = gram(models, fed.trained_names_of(architecture))
+            weights = self.row_weights(fed.data_weights(group))
+            objective = SquaredDistance(products / mean_distance(products), weights, self.rho_parameters)
+            d, mixing = matrix.learn(mixing, fed.positions(group), objective)
+            mixed |= dict(zip(group, mix(models, d), strict=True))
+        return mixed, mixing
+
+    def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
+        """Return the mixture that each client's row of d makes of the models that the server has; else the initial."""
+        assert isinstance(state, KTpFLJointState)
+        there, found = fed.of_one_architecture(state.models), dict(super().sent(state, clients, fed))
+        for architecture, asked in fed.of_one_architecture(clients).items():
+            if seen := there.get(architecture, []):
+                rows = state.mixing[fed.positions(asked)][:, fed.positions(seen)]
+                mixed = mix([state.models[n] for n in seen], rows / rows.sum(dim=1, keepdim=True))
+                found |= dict(zip(asked, mixed, strict=True))
+        return found
+
+    def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
+        """Return the average model of each newcomer's architecture, where somebody has it."""
+        groups, found = fed.of_one_architecture(there), {}
+        for architecture, asked in fed.of_one_architecture(newcomers).items():
+            if group := groups.get(architecture):
+                found |= dict.fromkeys(asked, average_of(select(there, group), fed))
+        return found

@@ -1,0 +1,125 @@
+"""KT-pFL on parameters and predictions together: a round by hand, its limits, and what travels."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import toy
+from torch import Tensor
+
+from ktpfl_pipeline.core import engine, stepping
+from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.weights import average, wire_bytes
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
+from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
+from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams
+
+EVERYONE = list(toy.IDS)
+
+
+def softmin_rows(models: list[Tensor], c: Tensor, shares: Tensor, rho: float, steps: int) -> Tensor:
+    """Return c after exponentiated-gradient steps on λ Σ a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², by autograd."""
+    w, n = torch.stack(models), len(models)
+    pairs = [(w[i] - w[j]).square().sum() for i in range(n) for j in range(n) if i != j]
+    q = torch.stack(pairs).mean() if pairs else torch.tensor(1.0)
+    for _ in range(steps):
+        c = c.detach().requires_grad_()
+        value = n * (shares * (c @ w - w).square().sum(1)).sum() / q + rho * (c - 1 / n).square().sum()
+        (slope,) = torch.autograd.grad(value, c)
+        c = (c.detach().log() - 2 / (2 + rho) * slope).softmax(dim=1)
+    return c.detach()
+
+
+def test_a_round_is_that_of_a_plain_implementation() -> None:
+    """The second round, in which both matrices are no longer equal: mixing, teachers, distillation, step."""
+    fed, method = toy.federation(architectures=("linear", "mlp"), dtype="float64"), KTpFLJoint(rho_parameters=0.5)
+    before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+    after, report = method.round(before, EVERYONE, 2, fed)
+    trained = fed.train(before.models, 2)
+    assert toy.same(report.after_local, trained)
+    mixed = {}
+    for group in ([3, 11, 20], [7, 12]):
+        names = [name for name, tensor in trained[group[0]].items() if tensor.is_floating_point()]
+        vectors = [torch.cat([trained[n][name].flatten() for name in names]) for n in group]
+        at = fed.positions(group)
+        d = before.mixing[at[:, None], at]
+        for n, row in zip(group, d, strict=True):
+            mixed[n] = {name: sum(a * trained[m][name] for a, m in zip(row, group, strict=True)) for name in names}
+        expected = softmin_rows(vectors, d, fed.data_weights(group), 0.5, method.steps)
+        assert torch.allclose(after.mixing[at[:, None], at], expected, rtol=0, atol=1e-12)
+        assert (d - 1 / len(group)).abs().max() > 1e-3
+    batch = fed.public_batch(2)
+    soft = fed.logits({n: mixed[n] for n in EVERYONE}, batch, 2).softmax(dim=-1)
+    teachers = torch.einsum("nm,mbk->nbk", before.coefficients, soft)
+    taught = fed.distill({n: mixed[n] for n in EVERYONE}, teachers, batch, 2)
+    hits, chosen = before.hits.clone(), {}
+    for column, length in enumerate(stepping.POINTS):
+        way = {n: stepping.between(trained[n], taught[n], length) for n in EVERYONE}
+        for row, (n, found) in enumerate(fed.evaluate(way, "validation").items()):
+            hits[row, column] += round(found.accuracy * len(fed.by_id[n].validation))
+    assert torch.equal(hits, after.hits)
+    for row, n in enumerate(EVERYONE):
+        evidence = (hits[row] + 0.25 * hits.sum(0)).tolist()
+        chosen[n] = stepping.POINTS[evidence.index(max(evidence))]
+    expected = {n: stepping.between(trained[n], taught[n], chosen[n]) for n in EVERYONE}
+    assert toy.distance(after.models, expected) < 1e-12
+    assert any(chosen.values())
+
+
+def test_nobody_to_share_an_architecture_with_and_all_steps_whole_is_kt_pfl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "choose", lambda hits, pooling: [len(stepping.POINTS) - 1] * len(hits))
+    fed = toy.federation(3, dtype="float64")
+    joint, plain = (engine.run(kind(), toy.again(fed), Schedule(rounds=2)).state for kind in (KTpFLJoint, KTpFL))
+    assert toy.same(joint.models, plain.models)
+    assert toy.same(joint.coefficients, plain.coefficients)
+    assert torch.equal(joint.mixing, torch.eye(3, dtype=torch.float64))
+
+
+def test_of_one_architecture_d_is_the_matrix_of_kt_pfl_on_parameters() -> None:
+    """In the first round, from which on the models differ."""
+    fed = toy.alike("both", dtype="float64")
+    joint, _ = KTpFLJoint().round(KTpFLJoint().init(fed), EVERYONE, 1, fed)
+    alone, _ = KTpFLParams().round(KTpFLParams().init(fed), EVERYONE, 1, fed)
+    assert torch.equal(joint.mixing, alone.coefficients)
+
+
+def test_d_stays_within_architectures_and_its_rows_sum_to_one() -> None:
+    fed = toy.federation()
+    state = engine.run(KTpFLJoint(), fed, Schedule(rounds=3, participation=0.6)).state
+    different = torch.tensor([[a.architecture != b.architecture for a in fed.clients] for b in fed.clients])
+    assert not state.mixing[different].any()
+    assert torch.allclose(state.mixing.sum(dim=1), torch.ones(5).double(), rtol=0, atol=1e-12)
+    assert (state.mixing >= 0).all()
+
+
+def test_a_client_that_never_took_part_is_sent_its_row_s_mixture() -> None:
+    fed, method = toy.federation(architectures=("linear", "mlp")), KTpFLJoint()
+    state, _ = method.round(method.init(fed), [3, 11], 1, fed)  # both linear
+    found = method.personal(state, EVERYONE, fed)
+    half = average([state.models[3], state.models[11]], torch.tensor([0.5, 0.5]))
+    assert toy.distance({20: found[20]}, {20: half}) < 1e-7
+    assert all(toy.same(found[n], fed.initial_models()[n]) for n in (7, 12))
+    assert all(found[n] is state.models[n] for n in (3, 11))
+
+
+def test_newcomers_are_sent_the_average_of_their_architecture_and_learn() -> None:
+    fed, method = toy.federation(architectures=("linear", "mlp")), KTpFLJoint()
+    state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)
+    there = method.personal(state, [3, 7, 11], fed)
+    sent = method.sent_first(there, [12, 20], fed)
+    assert toy.same(sent[12], there[7])
+    assert toy.distance({20: sent[20]}, {20: average([there[3], there[11]], fed.data_weights([3, 11]))}) < 1e-7
+    joined = method.join(state, there, [12, 20], replace(fed, rounds=1))
+    assert {n: joined.traffic[n].parameters_down for n in (12, 20)} == {n: wire_bytes(sent[n]) for n in (12, 20)}
+    assert not any(toy.same(joined.models[n], sent[n]) for n in (12, 20))
+
+
+def test_bytes_are_those_of_both_halves_and_of_the_choice() -> None:
+    fed = toy.federation()
+    _, report = KTpFLJoint().round(KTpFLJoint().init(fed), [3, 7], 1, fed)
+    _, plain = KTpFL().round(KTpFL().init(fed), [3, 7], 1, fed)
+    for n, traffic in report.traffic.items():
+        size = wire_bytes(report.after_local[n])
+        beside = {"parameters_up": size, "parameters_down": size, "coefficients_up": 20, "coefficients_down": 4}
+        assert traffic == replace(plain.traffic[n], **beside)
+
