@@ -27,7 +27,7 @@ def test_every_method_has_a_title_of_its_own() -> None:
 
 def test_what_is_compared_and_in_which_order() -> None:
     assert compared(one_architecture=False) == (
-        *("kt_pfl", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
+        *("kt_pfl", "kt_pfl_joint", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft"),
         *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen", "fml", "fedkd", "fedmrl"),
         *("scarlet", "selective_fd"),

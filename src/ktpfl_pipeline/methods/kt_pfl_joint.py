@@ -7,6 +7,7 @@ leaves a client; docs/results.md has the ablation. Beside the symbols of `kt_pfl
 
     d_nm  mixing     how much of m's parameters n takes: a second knowledge coefficient matrix, 0 across architectures
     v_n   mixed      Σ_m d_nm w_m, n's model after parameters were mixed
+    p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
     u_n   taught     v_n after distillation
     s_n              how far n goes from w_n to u_n
 """
@@ -23,7 +24,7 @@ from ktpfl_pipeline.core import exchange, stepping
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import average_of
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
-from ktpfl_pipeline.core.matrix.teachers import mix_teachers
+from ktpfl_pipeline.core.matrix.teachers import mix_confident
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.weights import Models, gram, mix, select, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
@@ -48,6 +49,7 @@ class KTpFLJoint(KTpFL):
     """Key idea: share parameters where they fit, predictions everywhere, and both only as far as they help.
 
     Attributes:
+        confidence: γ, how much more a client says about public samples of which it is sure; 0 treats all alike.
         rho_parameters: ρ of the mixing matrix d, as `rho` is of c.
         pooling: how much everybody's validation hits count beside a client's own.
     """
@@ -58,6 +60,7 @@ class KTpFLJoint(KTpFL):
     fits_validation = True
     paper_name = None
 
+    confidence: Annotated[float, Ge(0)] = 2.0
     rho_parameters: Annotated[float, Ge(0)] = 2.0
     pooling: Annotated[float, Ge(0)] = 0.25
 
@@ -80,13 +83,14 @@ class KTpFLJoint(KTpFL):
         trained = fed.train(before, t)
         # 2. The server moves d down the gradient of its objective and sends each client v_n = Σ_m d_nm w_m.
         mixed, mixing = self.mix(state.mixing, trained, fed)
-        # 3. Each client predicts D_r with v_n; the server learns c from that, and mixes teachers p_n = Σ_m c_nm s_m.
+        # 3. Each client predicts D_r with v_n; the server learns c from that, and mixes the teachers p_n.
         upload = exchange.predict(fed, before, mixed, t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
+        teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
         # 4. Each client distils p_n into v_n, which becomes u_n.
-        after, report = exchange.teach(fed, state, upload, mix_teachers(c, upload.soft), t)
+        after, report = exchange.teach(fed, state, upload, teachers, t)
         # 5. Each client goes from w_n to w_n + s_n (u_n - w_n).
-        models, hits = stepping.step(trained, select(after.models, cohort), state.hits, self.pooling, fed)
+        models, hits = self.follow(trained, select(after.models, cohort), state.hits, fed)
         sizes = {n: wire_bytes(params) for n, params in trained.items()}
         travelled = {"coefficients_up": stepping.HITS_BYTES, "coefficients_down": 4}
         traffic = {
@@ -95,6 +99,10 @@ class KTpFLJoint(KTpFL):
         }
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, hits)
         return state, RoundReport(trained, traffic, coefficients)
+
+    def follow(self, own: Models, taught: Models, hits: Tensor, fed: Federation) -> tuple[Models, Tensor]:
+        """Return w_n + s_n (u_n - w_n), s_n as validation samples agree, and the hits that say so; see `stepping`."""
+        return stepping.step(own, taught, hits, self.pooling, fed)
 
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
         """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.

@@ -26,6 +26,15 @@ def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
     return (c @ soft.flatten(1)).view_as(soft)
 
 
+def mix_confident(c: Tensor, soft: Tensor, confidence: float) -> Tensor:
+    """Return teachers in which who is sure of a sample says more about it, (N, B, K) as `soft`; 0 is `mix_teachers`.
+
+    p_n(x) = Σ_m c_nm κ_m(x) s_m(x) / Σ_m c_nm κ_m(x), with κ_m(x) = (max_k s_mk(x))^γ; `confidence` is γ.
+    """
+    sure = soft.amax(dim=2) ** confidence  # (N, B)
+    return mix_teachers(c, sure[..., None] * soft) / (c @ sure)[..., None]
+
+
 def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
     """Check that the teachers of n students, (n, B, K), or (B, K) the same for all, are distributions.
 

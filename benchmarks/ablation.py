@@ -1,0 +1,284 @@
+"""KT-pFL (joint) against what it is made of, and against its rivals: paired by seed, on nine settings.
+
+    python benchmarks/ablation.py run                       what is not in build/ablation.jsonl yet, some hours
+    python benchmarks/ablation.py run digits rivals 0,1     one dataset, one set of rows, some seeds
+    python benchmarks/ablation.py table                     writes benchmarks/results/<date>-ablation.md
+
+Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are looked for as npz files in the folder
+KTPFL_REAL_DATA, else in data/01_raw. A run that is finished is never run again; stop it as you like.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import measure
+import torch
+
+from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.core import engine, stepping
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models, select
+from ktpfl_pipeline.in_memory import federation
+from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.methods.feddf import FedDF, FedDFState, PFedDF
+from ktpfl_pipeline.methods.fedmd import FedMD
+from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
+from ktpfl_pipeline.methods.sim_pfl import SimPFL
+from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "build" / "ablation.jsonl"
+RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
+SEEDS, ROUNDS, CLIENTS, LAST = (0, 1, 2, 3, 4), 10, 20, 5
+PARTITIONS: dict[str, Any] = {
+    "two labels": "two_labels",
+    "all labels": "all_labels",
+    "Dirichlet 0.5": {"scheme": "dirichlet", "alpha": 0.5},
+}
+MANY: dict[str, Any] = {
+    "private": {"samples": 2000},
+    "training": {"epochs": 4, "batch_size": 32},
+    "distillation": {"epochs": 2, "learning_rate": 0.01},
+}
+DATASETS: dict[str, dict[str, Any]] = {
+    "digits": {"source": "digits"},
+    "fashion_mnist": {
+        "source": f"npz:{RAW}/fashion_mnist.npz",
+        "public": {"source": f"npz:{RAW}/mnist.npz", "batch": 250},
+        **MANY,
+    },
+    "cifar10": {
+        "source": f"npz:{RAW}/cifar10.npz",
+        "public": {"source": f"npz:{RAW}/cifar100.npz", "batch": 250},
+        "image": {"channels": 3, "size": 32},
+        **MANY,
+    },
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ChoosingState(PersonalState):
+    """A method's models, and the hits of `stepping`."""
+
+    hits: torch.Tensor
+
+
+class Choosing:
+    """Offers the choice of a length to a method with a model a client as its state; stands first among the bases."""
+
+    def init(self, fed: Federation) -> ChoosingState:
+        """Start as the method does, with no hits."""
+        return ChoosingState(fed.initial_models(), stepping.none_yet(fed))
+
+    def round(self, state: ChoosingState, cohort: list[int], t: int, fed: Federation) -> tuple[Any, RoundReport]:
+        """Run the method's round, and go as far as validation agrees."""
+        after, report = super().round(PersonalState(state.models), cohort, t, fed)  # type: ignore[misc]
+        own, taught = report.after_local, select(after.models, cohort)
+        models, hits = stepping.step(own, taught, state.hits, KTpFLJoint.pooling, fed)
+        return ChoosingState({**state.models, **models}, hits), report
+
+
+class SimPFLChoosing(Choosing, SimPFL):
+    """Sim-pFL with the choice."""
+
+    title = "Sim-pFL, choosing"
+
+
+class FedMDChoosing(Choosing, FedMD):
+    """FedMD with the choice."""
+
+    title = "FedMD, choosing"
+
+
+class PFedDFChoosing(PFedDF):
+    """pFedDF with the choice between the prototype and what fine-tuning makes of it, at each evaluation."""
+
+    title = "pFedDF, choosing"
+
+    def personal(self, state: FedDFState, clients: Any, fed: Federation) -> Models:
+        """Return each client's model on the way from its prototype to the fine-tuned one."""
+        asked = list(clients)
+        prototypes, tuned = FedDF.personal(self, state, asked, fed), super().personal(state, asked, fed)
+        return stepping.step(prototypes, tuned, stepping.none_yet(fed), KTpFLJoint.pooling, fed)[0]
+
+
+class WithoutParameters(KTpFLJoint):
+    """Predictions alone, with the choice."""
+
+    title = "joint without parameters"
+
+    def mix(self, mixing: torch.Tensor, trained: Models, fed: Federation) -> tuple[Models, torch.Tensor]:
+        """Mix nothing."""
+        return trained, mixing
+
+
+class WithoutChoice(KTpFLJoint):
+    """Everybody takes all that it was taught."""
+
+    title = "joint without the choice"
+
+    def follow(self, own: Models, taught: Models, hits: torch.Tensor, fed: Federation) -> tuple[Models, torch.Tensor]:
+        """Follow all the way."""
+        return taught, hits
+
+
+RIVALS: dict[str, Any] = {name: name for name in ("local", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")}
+PARTS: dict[str, Any] = {
+    "sim_pfl, choosing": SimPFLChoosing(),
+    "fedmd, choosing": FedMDChoosing(),
+    "pfeddf, choosing": PFedDFChoosing(),
+    "kt_pfl, choosing": WithoutParameters(confidence=0.0),
+    "joint without parameters": WithoutParameters(),
+    "joint without confidence": KTpFLJoint(confidence=0.0),
+    "joint without the choice": WithoutChoice(),
+}
+ROWS = {"rivals": RIVALS, "parts": PARTS}
+CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}, "pfeddf": {"epochs": 10}}  # as in conf/base
+
+
+def made(row: str) -> Method[Any]:
+    """Return the method of a row."""
+    kind = {**RIVALS, **PARTS}[row]
+    return create(kind, CONFIGURED.get(kind)) if kind in METHODS else kind
+
+
+def finished(dataset: str, partition: str, row: str, seed: int) -> dict[str, Any]:
+    """Run one row, and return what is kept of it."""
+    began = time.process_time()
+    method = made(row)
+    fed = replace(
+        federation(**DATASETS[dataset], clients=CLIENTS, partition=PARTITIONS[partition], seed=seed), rounds=ROUNDS
+    )
+    with closing(fed.executor):
+        run = engine.run(method, fed, engine.Schedule(ROUNDS))
+        after = method.personal(run.state, fed.by_id, fed)
+        adapted = fed.evaluate(fed.fine_tune(after), "test")
+        theorem = check_theorem(method, run, fed, 100) if row in ("kt_pfl", "kt_pfl_joint") else None
+    last = [record.accuracy["after_transfer"] for record in run.history[-LAST:]]
+    return {
+        "dataset": dataset,
+        "partition": partition,
+        "row": row,
+        "seed": seed,
+        "accuracy": [fmean(values) for values in zip(*last, strict=True)],
+        "adapted": [evaluation.accuracy for evaluation in adapted.values()],
+        "theorem": theorem and {name: fmean(losses) for name, losses in theorem.test.items()},
+        "seconds": time.process_time() - began,
+    }
+
+
+def runs() -> list[dict[str, Any]]:
+    """Return what is finished."""
+    return [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+
+
+def key(run: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a run is known by."""
+    return run["dataset"], run["partition"], run["row"], run["seed"]
+
+
+def run(dataset: str = "", rows: str = "", seeds: str = "") -> None:
+    """Run what is missing, seed by seed, the rivals first."""
+    torch.set_num_threads(1)
+    KEPT.parent.mkdir(exist_ok=True)
+    done = set(map(key, runs()))
+    chosen = [int(seed) for seed in seeds.split(",")] if seeds else SEEDS
+    for group in [rows] if rows else ROWS:
+        for seed in chosen:
+            for name in [dataset] if dataset else DATASETS:
+                for wanted in ((name, partition, row, seed) for partition in PARTITIONS for row in ROWS[group]):
+                    if wanted in done:
+                        continue
+                    found = finished(*wanted)
+                    with KEPT.open("a") as file:
+                        file.write(json.dumps(found) + "\n")
+                    accuracy, seconds = 100 * fmean(found["accuracy"]), found["seconds"]
+                    print(*wanted, f"{accuracy:.1f}", f"{seconds:.0f} CPU s", flush=True)
+
+
+def table() -> None:
+    """Write what is finished as tables."""
+    found = {key(one): one for one in runs()}
+    seconds = sum(one["seconds"] for one in found.values()) / 3600
+    lines = [
+        f"# KT-pFL (joint), its parts and its rivals, {measure.today()}",
+        "",
+        f"{CLIENTS} clients (LeNet, two CNNs, an MLP), {ROUNDS} rounds, {len(found)} runs, {seconds:.1f} CPU hours;",
+        f"{measure.hardware()}. Digits: 1,257 private images, E = 3 in batches of 16, R = 2 on 150 public digits a",
+        "round. Fashion-MNIST and CIFAR-10: 2,000 private images, E = 4 in batches of 32, R = 2 on 250 images of MNIST",
+        "and of CIFAR-100. A quarter of each client's images is for tests, a tenth of the rest for validation.",
+        "",
+        "*Accuracy*, percent: mean over clients of the last five rounds, ± standard deviation over seeds. Differences",
+        "are paired by seed, with 95 % t intervals, bold where these exclude zero. *Adapted*: after E more epochs of",
+        "local training, after the last round. *Harmed*: the share of clients below themselves with local-only.",
+        "",
+    ]
+    for dataset in DATASETS:
+        for partition in PARTITIONS:
+            lines += list(_setting(found, dataset, partition))
+    measure.write("ablation", lines)
+
+
+def _setting(found: dict[tuple[Any, ...], dict[str, Any]], dataset: str, partition: str) -> Iterator[str]:
+    by_row = {
+        row: {seed: found[dataset, partition, row, seed] for seed in SEEDS if (dataset, partition, row, seed) in found}
+        for row in (*RIVALS, *PARTS)
+    }
+    if not by_row["local"]:
+        return
+    yield from [f"## {dataset}, {partition}", ""]
+    yield "| method | seeds | accuracy | to local | to kt_pfl | to sim_pfl | adapted | harmed |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for row, seeds in by_row.items():
+        if seeds:
+            means = [100 * fmean(one["accuracy"]) for one in seeds.values()]
+            std = f" ± {torch.tensor(means).std():.1f}" if len(means) > 1 else ""
+            others = [
+                _against(seeds, by_row[other]) if row != other else "" for other in ("local", "kt_pfl", "sim_pfl")
+            ]
+            adapted = 100 * fmean(fmean(one["adapted"]) for one in seeds.values())
+            harmed = f"{_harmed(seeds, by_row['local']):.0%}" if row != "local" else ""
+            cells = [row, str(len(seeds)), f"{fmean(means):.1f}{std}", *others, f"{adapted:.1f}", harmed]
+            yield f"| {' | '.join(cells)} |"
+    yield ""
+    for row in ("kt_pfl", "kt_pfl_joint"):
+        checks = [one["theorem"] for one in by_row[row].values() if one["theorem"]]
+        if checks:
+            losses = ", ".join(f"{name} {fmean(check[name] for check in checks):.3f}" for name in checks[0])
+            yield f"Theorem 1 for `{row}`, mean loss in nats of mixtures on the half that none was fitted to: {losses}."
+            yield ""
+
+
+def _against(one: dict[int, Any], other: dict[int, Any]) -> str:
+    """Return the paired difference of two rows in points, bold where its interval excludes zero."""
+    both = [100 * (fmean(one[seed]["accuracy"]) - fmean(other[seed]["accuracy"])) for seed in one if seed in other]
+    found: Difference | None = difference(both)
+    if found is None:
+        return ""
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.1f}"
+    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    return f"**{text}**" if found.low > 0 or found.high < 0 else text
+
+
+def _harmed(one: dict[int, Any], local: dict[int, Any]) -> float:
+    pairs = [
+        pair
+        for seed in one
+        if seed in local
+        for pair in zip(one[seed]["accuracy"], local[seed]["accuracy"], strict=True)
+    ]
+    return fmean(float(mine < alone) for mine, alone in pairs) if pairs else 0.0
+
+
+if __name__ == "__main__":
+    {"run": run, "table": table}[sys.argv[1]](*sys.argv[2:])
