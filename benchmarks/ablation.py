@@ -67,24 +67,24 @@ DATASETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class ChoosingState(PersonalState):
-    """A method's models, and the hits of `stepping`."""
+    """A method's models, and the tally of `stepping`."""
 
-    hits: torch.Tensor
+    tally: torch.Tensor
 
 
 class Choosing:
     """Offers the choice of a length to a method with a model a client as its state; stands first among the bases."""
 
     def init(self, fed: Federation) -> ChoosingState:
-        """Start as the method does, with no hits."""
+        """Start as the method does, with an empty tally."""
         return ChoosingState(fed.initial_models(), stepping.none_yet(fed))
 
     def round(self, state: ChoosingState, cohort: list[int], t: int, fed: Federation) -> tuple[Any, RoundReport]:
         """Run the method's round, and go as far as validation agrees."""
         after, report = super().round(PersonalState(state.models), cohort, t, fed)  # type: ignore[misc]
         own, taught = report.after_local, select(after.models, cohort)
-        models, hits = stepping.step(own, taught, state.hits, KTpFLJoint.pooling, fed)
-        return ChoosingState({**state.models, **models}, hits), report
+        models, tally = stepping.step(own, taught, state.tally, KTpFLJoint.pooling, fed)
+        return ChoosingState({**state.models, **models}, tally), report
 
 
 class SimPFLChoosing(Choosing, SimPFL):
@@ -126,9 +126,9 @@ class WithoutChoice(KTpFLJoint):
 
     title = "joint without the choice"
 
-    def follow(self, own: Models, taught: Models, hits: torch.Tensor, fed: Federation) -> tuple[Models, torch.Tensor]:
+    def follow(self, own: Models, taught: Models, tally: torch.Tensor, fed: Federation) -> tuple[Models, torch.Tensor]:
         """Follow all the way."""
-        return taught, hits
+        return taught, tally
 
 
 RIVALS: dict[str, Any] = {name: name for name in ("local", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")}

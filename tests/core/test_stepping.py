@@ -11,7 +11,15 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Models
 
-ALL = torch.tensor([[0.0, 1.0, 2.0, 3.0, 9.0]], dtype=torch.float64)
+Counts = list[tuple[float, float]]
+
+
+def tally(*clients: Counts) -> torch.Tensor:
+    """Return wins and losses of the four lengths, by client."""
+    return torch.tensor(clients, dtype=torch.float64)
+
+
+NOTHING: Counts = [(0, 0)] * 4
 
 
 def trained_and_worse(fed: Federation) -> tuple[Models, Models]:
@@ -21,51 +29,55 @@ def trained_and_worse(fed: Federation) -> tuple[Models, Models]:
 
 
 class TestChoose:
-    def test_the_most_hits_of_all_rounds(self) -> None:
-        assert stepping.choose(torch.tensor([[0.0, 5.0, 4.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 2.0]]), 0.0) == [1, 4]
+    def test_the_most_wins_less_losses(self) -> None:
+        assert stepping.choose(tally([(5, 0), (9, 1), (9, 2), (1, 0)]), 0.0) == [0.5]
 
     def test_the_shortest_of_equal_lengths(self) -> None:
-        assert stepping.choose(torch.tensor([[3.0, 7.0, 7.0, 7.0, 6.0], [0.0, 0.0, 0.0, 0.0, 0.0]]), 0.0) == [1, 0]
+        assert stepping.choose(tally([(3, 1), (9, 1), (9, 1), (10, 2)]), 0.0) == [0.5]
+
+    def test_what_is_not_ahead_by_more_than_chance_is_not_taken(self) -> None:
+        """Of m throws of a fair coin, wins less losses have the standard deviation √m: 4 of 16 is no more, 5 is."""
+        assert stepping.choose(tally([(10, 6), (0, 0), (0, 0), (0, 9)]), 0.0) == [0.0]
+        assert stepping.choose(tally([(10.5, 5.5), (0, 0), (0, 0), (0, 9)]), 0.0) == [0.25]
+        assert stepping.choose(tally([(200, 190), *NOTHING[1:]], NOTHING), 0.0) == [0.0, 0.0]
 
     def test_who_knows_nothing_follows_everybody(self) -> None:
-        assert stepping.choose(torch.cat([ALL, torch.zeros_like(ALL)]), 0.25) == [4, 4]
+        assert stepping.choose(tally([(0, 0), (0, 0), (0, 0), (9, 0)], NOTHING), 0.5) == [1.0, 1.0]
 
     def test_pooling_outvotes_a_client_where_it_weighs_more(self) -> None:
-        """Two hits against 0.25 times the others' seven, and 0.5 times."""
-        hits = torch.cat([torch.tensor([[2.0, 0.0, 0.0, 0.0, 0.0]]), ALL - torch.tensor([[2.0, 1.0, 0.0, 0.0, 0.0]])])
-        assert stepping.choose(hits, 0.0)[0] == 0
-        assert stepping.choose(hits, 0.25)[0] == 4
-        assert stepping.choose(hits, 0.1)[0] == 0
-
-    def test_rounding_of_sums_makes_no_choice(self) -> None:
-        hits = torch.full((10, 5), 0.1).double()
-        hits[0, 3] += 1e-14
-        assert stepping.choose(hits, 0.1) == [0] * 10
+        """Three losses of its own against the others' twenty wins, half and a tenth of which count."""
+        found = tally([(0, 0), (0, 0), (0, 0), (0, 3)], [(0, 0), (0, 0), (0, 0), (20, 0)])
+        assert stepping.choose(found, 0.0) == [0.0, 1.0]
+        assert stepping.choose(found, 0.5) == [1.0, 1.0]
+        assert stepping.choose(found, 0.1) == [0.0, 1.0]
 
 
 class TestStep:
     def test_keeps_what_is_better_and_counts_it(self) -> None:
         fed = toy.federation(dtype="float64")
         good, bad = trained_and_worse(fed)
-        models, hits = stepping.step(good, bad, stepping.none_yet(fed), 0.25, fed)
+        models, found = stepping.step(good, bad, stepping.none_yet(fed), 0.25, fed)
         assert toy.same(models, good)
         at_ends = [
-            [round(6 * evaluation.accuracy) for evaluation in fed.evaluate(found, "validation").values()]
-            for found in (good, bad)
+            [6 * evaluation.accuracy for evaluation in fed.evaluate(ends, "validation").values()]
+            for ends in (bad, good)
         ]
-        assert hits[:, [0, -1]].T.tolist() == at_ends
-        models, _ = stepping.step(bad, good, stepping.none_yet(fed), 0.25, fed)
+        gains = (found[:, -1, 0] - found[:, -1, 1]).tolist()
+        assert gains == pytest.approx([taught - own for taught, own in zip(*at_ends, strict=True)], abs=1e-12)
+        assert (found <= 6).all()
+        models, found = stepping.step(bad, good, stepping.none_yet(fed), 0.25, fed)
         assert not any(toy.same(models[n], bad[n]) for n in models)
+        assert (found[:, -1, 0] - found[:, -1, 1]).tolist() == pytest.approx([-gain for gain in gains], abs=1e-12)
 
     def test_what_was_seen_before_counts(self) -> None:
         fed = toy.federation(dtype="float64")
         good, bad = trained_and_worse(fed)
-        before = torch.zeros(5, 5, dtype=torch.float64)
-        before[:, 4] = 100.0
-        models, hits = stepping.step(good, bad, before, 0.0, fed)
+        before = stepping.none_yet(fed)
+        before[:, -1, 0] = 100.0
+        models, found = stepping.step(good, bad, before, 0.0, fed)
         assert toy.same(models, bad)
-        assert (hits[:, 4] >= 100.0).all()
-        assert torch.equal(before[:, 0], torch.zeros(5, dtype=torch.float64))  # not written in place
+        assert (found[:, -1, 0] >= 100.0).all()
+        assert not before[..., 1].any()  # not written in place
 
     def test_between_is_on_the_line(self) -> None:
         fed = toy.federation(dtype="float64", architectures=("conv",))
@@ -82,10 +94,10 @@ class TestStep:
         first = replace(fed.clients[0], validation=fed.clients[0].validation.take(torch.arange(0)))
         fed = toy.again(fed, clients=(first, *fed.clients[1:]))
         good, bad = trained_and_worse(fed)
-        models, hits = stepping.step(good, bad, stepping.none_yet(fed), 0.25, fed)
+        models, found = stepping.step(good, bad, stepping.none_yet(fed), 0.25, fed)
         assert toy.same(models, good)
-        assert not hits[0].any()
-        assert hits[1:, 0].all()
+        assert not found[0].any()
+        assert found[1:].sum(dim=(1, 2)).all()
 
     def test_where_nobody_has_any_it_is_refused(self) -> None:
         fed = toy.federation()

@@ -35,9 +35,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 # Rounds after which a method has learned that leaves a part of the model as it was drawn, or makes it of few numbers.
 SLOW = {"FedBABU": 12, "PFedHN": 5}
 
-# Server matrices whose columns are no clients' own: the cohort writes in its rows what it finds of models that absent
-# clients have stored, or of five lengths of a step.
-COLUMNS_OF_OTHERS = {"affinity", "relations", "hits"}  # FedFomo, APPLE, KT-pFL (joint)
+# Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored.
+OF_STORED_MODELS = {"affinity", "relations"}  # FedFomo, APPLE
 
 # The first method of each kind of state, and so of each way in which models are given to clients and taken back.
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())
@@ -237,7 +236,7 @@ class TestContract:
             if isinstance(old, Tensor) and old.shape[:1] == (5,):  # the server's, a row for each client
                 rows = fed.positions(absent)
                 assert torch.equal(old[rows], new[rows]), field
-                if old.shape == (5, 5) and field not in COLUMNS_OF_OTHERS:
+                if old.shape == (5, 5) and field not in OF_STORED_MODELS:
                     assert torch.equal(old[:, rows], new[:, rows]), field
         if type(method).personal is Personal.personal:  # of others, a part of what a client uses is everybody's
             assert found

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import by_hand
 import pytest
 import torch
 import toy
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import engine, stepping
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.weights import average, wire_bytes
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.weights import Params, average, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams
@@ -53,22 +55,29 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     votes = before.coefficients[:, :, None] * soft.max(dim=-1).values[None] ** 2  # student, teacher, sample
     teachers = torch.einsum("nmb,mbk->nbk", votes / votes.sum(1, keepdim=True), soft)
     taught = fed.distill({n: mixed[n] for n in EVERYONE}, teachers, batch, 2)
-    hits, chosen = before.hits.clone(), {}
-    for column, length in enumerate(stepping.POINTS):
-        way = {n: stepping.between(trained[n], taught[n], length) for n in EVERYONE}
-        for row, (n, found) in enumerate(fed.evaluate(way, "validation").items()):
-            hits[row, column] += round(found.accuracy * len(fed.by_id[n].validation))
-    assert torch.equal(hits, after.hits)
-    for row, n in enumerate(EVERYONE):
-        evidence = (hits[row] + 0.25 * hits.sum(0)).tolist()
-        chosen[n] = stepping.POINTS[evidence.index(max(evidence))]
-    expected = {n: stepping.between(trained[n], taught[n], chosen[n]) for n in EVERYONE}
+    right = {
+        length: torch.cat([answers(fed, n, stepping.between(trained[n], taught[n], length)) for n in EVERYONE])
+        for length in (0.0, *stepping.LENGTHS)
+    }
+    tally = before.tally.clone()
+    for place, length in enumerate(stepping.LENGTHS):
+        tally[:, place, 0] += (right[length] & ~right[0.0]).view(5, 6).sum(1)
+        tally[:, place, 1] += (~right[length] & right[0.0]).view(5, 6).sum(1)
+    assert torch.equal(tally, after.tally)
+    assert tally.any()
+    lengths = stepping.choose(tally, 0.25)
+    expected = {n: stepping.between(trained[n], taught[n], s) for n, s in zip(EVERYONE, lengths, strict=True)}
     assert toy.distance(after.models, expected) < 1e-12
-    assert any(chosen.values())
+
+
+def answers(fed: Federation, n: int, params: Params) -> Tensor:
+    """Return which of its six validation samples client n's model classifies correctly."""
+    samples = fed.by_id[n].validation
+    return by_hand.module(fed, n, params).eval()(by_hand.pixels(samples)).argmax(dim=1) == samples.labels
 
 
 def test_nobody_to_share_an_architecture_with_and_all_steps_whole_is_kt_pfl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepping, "choose", lambda hits, pooling: [len(stepping.POINTS) - 1] * len(hits))
+    monkeypatch.setattr(stepping, "choose", lambda tally, pooling: [1.0] * len(tally))
     fed = toy.federation(3, dtype="float64")
     joint, plain = (
         engine.run(method, toy.again(fed), Schedule(rounds=2)).state for method in (KTpFLJoint(confidence=0.0), KTpFL())
@@ -123,5 +132,5 @@ def test_bytes_are_those_of_both_halves_and_of_the_choice() -> None:
     _, plain = KTpFL().round(KTpFL().init(fed), [3, 7], 1, fed)
     for n, traffic in report.traffic.items():
         size = wire_bytes(report.after_local[n])
-        beside = {"parameters_up": size, "parameters_down": size, "coefficients_up": 20, "coefficients_down": 4}
+        beside = {"parameters_up": size, "parameters_down": size, "coefficients_up": 32, "coefficients_down": 4}
         assert traffic == replace(plain.traffic[n], **beside)

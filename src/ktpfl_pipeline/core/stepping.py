@@ -1,29 +1,35 @@
 """How far a client goes from its own model toward what it was taught: as far as validation samples agree.
 
-Twenty clients with a dozen validation samples each know little alone and much together. So what counts is how many
-samples a step classifies correctly, a client's own and a part of everybody's, over all rounds so far. Not the loss: a
-teacher's soft predictions raise it where they raise the accuracy too (docs/LOG.md).
+A client with a dozen validation samples knows little alone, and twenty of them know much together. So a step is judged
+by samples, a client's own and a part of everybody's, of all rounds so far: those that only the longer step classifies
+correctly against those that only the own model does. Not by the loss: a teacher's soft predictions raise it where they
+raise the accuracy too (docs/LOG.md). And a step is taken only where it is ahead by more than chance: where clients have
+little in common, a model mixed with others' is a worse start for local training, which shows too late.
 """
+
+import math
 
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import WEIGHS, Federation
-from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, mix, select
+from ktpfl_pipeline.core.weights import Models, Params, mix
 
-POINTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""The lengths s among which a client chooses: 0 keeps its own model, 1 takes all that it was taught."""
-ROUNDING = 1e-9
-"""Of sums of whole numbers times `pooling`."""
-HITS_BYTES = 4 * len(POINTS)
-"""What a client uploads for it: so many numbers."""
+LENGTHS = (0.25, 0.5, 0.75, 1.0)
+"""What a client chooses among, beside 0, which keeps its own model; 1 takes all that it was taught."""
+TALLY_BYTES = 4 * 2 * len(LENGTHS)
+"""What a client uploads for it: wins and losses of each length."""
+DOUBT = 1.0
+"""Standard deviations of a fair coin by which wins must exceed losses: McNemar's test (1947), its statistic's root."""
 
 
 def none_yet(fed: Federation) -> Tensor:
-    """Return the hits before the first round, (N, len(POINTS)) float64, row = client."""
-    return torch.zeros(len(fed.clients), len(POINTS), dtype=torch.float64, device=fed.device)
+    """Return the tally before the first round, (N, len(LENGTHS), 2) float64: wins and losses by client and length."""
+    return torch.zeros(len(fed.clients), len(LENGTHS), 2, dtype=torch.float64, device=fed.device)
 
 
 def between(own: Params, taught: Params, length: float) -> Params:
@@ -33,39 +39,60 @@ def between(own: Params, taught: Params, length: float) -> Params:
     return mix([own, taught], torch.tensor([[1.0 - length, length]], dtype=torch.float64))[0]
 
 
-def step(own: Models, taught: Models, hits: Tensor, pooling: float, fed: Federation) -> tuple[Models, Tensor]:
-    """Let each client of the cohort choose its s, and return its model there and the hits after this round.
-
-    Client n takes the s with the most ``hits[n] + pooling * Σ_m hits[m]``, the least of equal ones.
+def step(own: Models, taught: Models, tally: Tensor, pooling: float, fed: Federation) -> tuple[Models, Tensor]:
+    """Let each client of the cohort choose a length, and return its model there and the tally after this round.
 
     Args:
         own: w_n, the cohort's models after local training.
         taught: u_n, after all that they learned from others.
-        hits: (N, len(POINTS)), validation samples that models at these lengths classified correctly so far.
-        pooling: the weight of everybody's hits.
+        tally: of the rounds before; see `none_yet`.
+        pooling: how much everybody's samples count beside a client's own.
         fed: the federation.
 
     Raises:
         InputError: if nobody has a validation sample.
     """
-    sizes = {n: len(fed.by_id[n].validation) for n in own}
-    judges = [n for n, size in sizes.items() if size]
     if not any(len(client.validation) for client in fed.clients):
         raise InputError(
             "Clients choose by validation samples how far they follow their teachers, and none has any: raise "
             "partition.validation_share, or take kt_pfl."
         )
-    ways = [{n: between(own[n], taught[n], length) for n in own} for length in POINTS]
-    found = [fed.evaluate(select(way, judges), "validation", WEIGHS) for way in ways] if judges else []
-    hits, rows = hits.cpu().clone(), dict(zip(own, fed.rows(list(own)), strict=True))
-    for n in judges:
-        hits[rows[n]] += torch.tensor([round(sizes[n] * each[n].accuracy) for each in found], dtype=torch.float64)
-    chosen = choose(hits, pooling)
-    return {n: ways[chosen[rows[n]]][n] for n in own}, sent(hits, fed.device)
+    found = fed.run("choose", weigh, {n: (own[n], taught[n]) for n in own}, WEIGHS)
+    rows, tally = fed.positions(list(own)), tally.clone()
+    tally[rows] += torch.stack([found[n] for n in own])
+    lengths = choose(tally, pooling)
+    return {n: between(own[n], taught[n], lengths[row]) for n, row in zip(own, fed.rows(list(own)), strict=True)}, tally
 
 
-def choose(hits: Tensor, pooling: float) -> list[int]:
-    """Return which of POINTS each client takes, by row of `hits`, (N, len(POINTS)); see `step`."""
-    evidence = hits + pooling * hits.sum(dim=0)
-    best = evidence >= evidence.amax(dim=1, keepdim=True) - ROUNDING
-    return [row.index(True) for row in best.tolist()]
+def weigh(space: Workspace, n: int, own: Params, taught: Params) -> Outcome[Tensor]:
+    """Return on how many of client n's validation samples each length wins and loses against 0, float64.
+
+    Returns:
+        (len(LENGTHS), 2): samples that only the longer step's model classifies correctly, and that only `own` does.
+    """
+    samples = space.split(n, "validation")
+    if not len(samples.labels):
+        return Outcome(torch.zeros(len(LENGTHS), 2, dtype=torch.float64, device=space.device))
+    right = torch.stack(
+        [
+            predict(space, space.module(n, between(own, taught, length)), samples.inputs).argmax(dim=1)
+            == samples.labels
+            for length in (0.0, *LENGTHS)
+        ]
+    )  # (1 + len(LENGTHS), V)
+    wins, losses = (right[1:] & ~right[0]).sum(dim=1), (~right[1:] & right[0]).sum(dim=1)
+    return Outcome(torch.stack([wins, losses], dim=1).double())
+
+
+def choose(tally: Tensor, pooling: float) -> list[float]:
+    """Return the length that each client takes, by row of the `tally`, (N, len(LENGTHS), 2).
+
+    The most wins less losses, the shortest of equal ones, of the lengths that are ahead of 0 by more than `DOUBT`.
+    """
+    evidence = (tally + pooling * tally.sum(dim=0)).tolist()
+    chosen = []
+    for lengths in evidence:
+        gains = [wins - losses if wins - losses > DOUBT * math.sqrt(wins + losses) else 0.0 for wins, losses in lengths]
+        best = max(gains)
+        chosen.append(LENGTHS[gains.index(best)] if best > 0 else 0.0)
+    return chosen

@@ -37,11 +37,11 @@ class KTpFLJointState(KTpFLState):
 
     Attributes:
         mixing: d, (N, N) float64.
-        hits: (N, len(stepping.POINTS)), the validation samples that each s has got right so far.
+        tally: (N, len(stepping.LENGTHS), 2), validation samples that each s has won and lost so far.
     """
 
     mixing: Tensor
-    hits: Tensor
+    tally: Tensor
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class KTpFLJoint(KTpFL):
     Attributes:
         confidence: γ, how much more a client says about public samples of which it is sure; 0 treats all alike.
         rho_parameters: ρ of the mixing matrix d, as `rho` is of c.
-        pooling: how much everybody's validation hits count beside a client's own.
+        pooling: how much everybody's validation samples count beside a client's own.
     """
 
     title = "KT-pFL (joint)"
     exchanges = frozenset({"predictions", "parameters", "coefficients"})
-    private_data = "validation hits"
+    private_data = "validation accuracy"
     fits_validation = True
     paper_name = None
 
@@ -90,19 +90,19 @@ class KTpFLJoint(KTpFL):
         # 4. Each client distils p_n into v_n, which becomes u_n.
         after, report = exchange.teach(fed, state, upload, teachers, t)
         # 5. Each client goes from w_n to w_n + s_n (u_n - w_n).
-        models, hits = self.follow(trained, select(after.models, cohort), state.hits, fed)
+        models, tally = self.follow(trained, select(after.models, cohort), state.tally, fed)
         sizes = {n: wire_bytes(params) for n, params in trained.items()}
-        travelled = {"coefficients_up": stepping.HITS_BYTES, "coefficients_down": 4}
+        travelled = {"coefficients_up": stepping.TALLY_BYTES, "coefficients_down": 4}
         traffic = {
             n: replace(one, parameters_up=sizes[n], parameters_down=sizes[n], **travelled)
             for n, one in report.traffic.items()
         }
-        state = KTpFLJointState({**state.models, **models}, coefficients, mixing, hits)
+        state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
         return state, RoundReport(trained, traffic, coefficients)
 
-    def follow(self, own: Models, taught: Models, hits: Tensor, fed: Federation) -> tuple[Models, Tensor]:
-        """Return w_n + s_n (u_n - w_n), s_n as validation samples agree, and the hits that say so; see `stepping`."""
-        return stepping.step(own, taught, hits, self.pooling, fed)
+    def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
+        """Return w_n + s_n (u_n - w_n), s_n as validation samples agree, and the tally that says so; see `stepping`."""
+        return stepping.step(own, taught, tally, self.pooling, fed)
 
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
         """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.
