@@ -99,7 +99,12 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4KK": lambda s: 4 * s.classes * s.classes,
         "4K · its classes": lambda s: 4 * s.classes * s.owned,
     },
-    "coefficients": {"4|S|": lambda s: 4 * s.cohort, "4(M' + 1)": lambda s: 4 * (s.candidates + 1)},
+    "coefficients": {
+        "4|S|": lambda s: 4 * s.cohort,
+        "4(M' + 1)": lambda s: 4 * (s.candidates + 1),
+        "8 · 4 lengths": lambda s: 32,
+        "4": lambda s: 4,
+    },
     "parameters": {
         "4d": lambda s: 4 * s.own,
         "4 Σ d of the others": lambda s: 4 * s.others,
