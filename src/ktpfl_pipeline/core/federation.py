@@ -241,9 +241,9 @@ class Federation(Setting):
         stacked = torch.stack([answers[n] for n in models], dim=1)
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
 
-    def evaluate(self, models: Models, split: Split, uses: str = "") -> dict[int, Evaluation]:
-        """Return what is measured of each model on its own client's `split`; `uses` as in `run`, where that trains."""
-        found = self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()}, uses)
+    def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
+        """Return what is measured of each model on its own client's `split`."""
+        found = self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
         rows = torch.stack(list(found.values())).tolist() if found else []  # one wait for the device, for all of them
         return {n: Evaluation(*row) for n, row in zip(found, rows, strict=True)}
 
