@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.joining import average_of
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.teachers import mix_confident
 from ktpfl_pipeline.core.method import RoundReport
-from ktpfl_pipeline.core.weights import Models, gram, mix, select, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, gram, mix, select, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_params import mean_distance
 
@@ -136,7 +136,7 @@ class KTpFLJoint(KTpFL):
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
         """Return the average model of each newcomer's architecture, where somebody has it."""
-        groups, found = fed.of_one_architecture(there), {}
+        groups, found = fed.of_one_architecture(there), dict[int, Params]()
         for architecture, asked in fed.of_one_architecture(newcomers).items():
             if group := groups.get(architecture):
                 found |= dict.fromkeys(asked, average_of(select(there, group), fed))
