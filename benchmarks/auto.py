@@ -25,10 +25,10 @@ def row(architecture: str) -> str:
     """Return one architecture's times and choices."""
     build = partial(models.build, shape=SHAPE, classes=CLASSES)
     computes = [Compute("auto", *way) for way in WAYS]
-    start = time.perf_counter()
+    start = time.process_time()
     like = torch.zeros(1, *SHAPE, dtype=torch.uint8)
     times = dict(zip(WAYS, step_seconds(build, architecture, like, CLASSES, BATCH, computes), strict=True))
-    spent = time.perf_counter() - start
+    spent = time.process_time() - start
     chosen = [fastest(WAYS[:2], times).memory_format, str(fastest(WAYS, times))]
     slower = min(times[way] for way in WAYS[2:]) / min(times[way] for way in WAYS[:2])
     cells = [f"{1e3 * seconds:.3g}" for seconds in times.values()]
@@ -43,7 +43,7 @@ def main() -> None:
         "",
         f"{measure.hardware()}; one thread, images of {shape}, batches of {BATCH}; milliseconds a step, the least of",
         "some turns, where a batch takes long on a part of it. The last columns: the best of bfloat16 in units of the",
-        "best of float32, and what the trial took.",
+        "best of float32, and the CPU seconds of the trial.",
         "",
         f"| architecture | {' | '.join(map(str, WAYS))} | memory_format: auto | auto:bfloat16 | bfloat16 | trial |",
         f"|{' --- |' * 9}",

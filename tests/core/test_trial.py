@@ -1,11 +1,12 @@
 """Trials of a training step: what they time, and what they leave alone. No test asks how long anything takes."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 import toy
+from torch import Tensor, nn
 
 from ktpfl_pipeline.core import trial
 from ktpfl_pipeline.core.client import operations
@@ -28,40 +29,77 @@ def test_steps_are_the_engines_own_in_each_arithmetic(monkeypatch: pytest.Monkey
     assert len(found) == 3
     assert all(seconds > 0 for seconds in found)
     assert {way[:2] for way in seen} == {(way.dtype == "bfloat16", trial_format(way)) for way in WAYS}
-    assert {size for *_, size in seen} <= {24, 12}
+    assert {size for *_, size in seen} <= {24, 12, 6, 3}
 
 
 def trial_format(way: Compute) -> torch.memory_format:
     return {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[way.memory_format]
 
 
+class Watched(nn.Linear):
+    """A layer of a machine whose clock is moved by its forward passes: by so much a sample, the first time by more.
+
+    Attributes:
+        now: the seconds.
+        cost: of a sample, where products are in float32 and where in bfloat16.
+        cold: more seconds, of the first pass of each layer in bfloat16.
+        passes: samples of each pass in bfloat16.
+    """
+
+    now = 0.0
+    cost = (0.01, 0.01)
+    cold = 0.0
+    passes: ClassVar[list[int]] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        reduced = torch.is_autocast_enabled("cpu")
+        if reduced:
+            Watched.now += 0.0 if hasattr(self, "warm") else Watched.cold
+            self.warm = True
+            Watched.passes.append(len(inputs))
+        Watched.now += Watched.cost[reduced] * len(inputs)
+        return super().forward(inputs)
+
+
+def pretended(patch: pytest.MonkeyPatch, *cost: float, cold: float = 0.0) -> list[float]:
+    """Return the trial's seconds for four such layers in float32 and bfloat16, batches of 128."""
+    for name, value in {"now": 0.0, "cost": cost, "cold": cold, "passes": []}.items():
+        patch.setattr(Watched, name, value)
+    patch.setattr(trial, "clock", lambda: Watched.now)
+
+    def build(_: str) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), Watched(64, 8), Watched(8, 8), Watched(8, 8), Watched(8, toy.CLASSES))
+
+    return trial.step_seconds(build, "watched", IMAGES, toy.CLASSES, 128, WAYS[:2])
+
+
 def test_a_long_step_is_timed_on_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 128 samples at 10 ms each, 32 take no longer than a step may."""
-    sizes: list[int] = []
-
-    def seconds(space: Workspace, size: int, steps: int = 1) -> float:
-        sizes.append(size)
-        return 0.01
-
-    monkeypatch.setattr(trial, "_seconds", seconds)
-    assert trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 128, WAYS[:2]) == pytest.approx([1.28, 1.28])
-    assert sizes == [8, 8, 8, 16, 32, 32, 32] + [32, 32] * trial.TURNS
+    assert pretended(monkeypatch, 0.0025, 0.005) == pytest.approx([1.28, 2.56])
+    assert set(Watched.passes) == {2, 32}
 
 
-def test_what_is_hopeless_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    timed: Counter[str] = Counter()
+def test_a_step_that_takes_too_long_is_stopped_at_the_next_layer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In bfloat16 the first one takes 20 seconds for two samples, and is done twice in all."""
+    caplog.set_level("INFO")
+    assert pretended(monkeypatch, 0.05, 10.0) == pytest.approx([4 * 0.05 * 128, 4 * 10.0 * 128])
+    assert Watched.passes == [2, 2]
+    assert caplog.messages == [
+        "The trial of watched in bfloat16 contiguous was stopped, as the layers that it came to took 200.0 times as "
+        "long as in the plainest arithmetic: its time is estimated from them."
+    ]
 
-    def seconds(space: Workspace, size: int, steps: int = 1) -> float:
-        timed[space.setting.compute.dtype] += 1
-        return 0.004 if space.reduced else 0.001
 
-    monkeypatch.setattr(trial, "_seconds", seconds)
-    assert trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 8, WAYS[:2]) == [0.008, 0.032]
-    assert timed == {"float32": 3 + trial.TURNS, "bfloat16": 2}
-    monkeypatch.setattr(trial, "LONG", 0.03)  # and what takes that long for a few samples, not even twice
-    timed.clear()
-    trial.step_seconds(toy.build, "linear", IMAGES, toy.CLASSES, 8, WAYS[:2])
-    assert timed == {"float32": 3 + trial.TURNS, "bfloat16": 1}
+def test_what_falls_behind_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick enough with two samples to be tried with 32, it is stopped there at the third layer."""
+    assert pretended(monkeypatch, 0.0025, 0.01) == pytest.approx([1.28, 5.12])
+    assert Watched.passes == [2] * 4 + [32] * 3
+
+
+def test_kernels_that_are_made_first_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pretended(monkeypatch, 0.05, 0.05, cold=5.0) == pytest.approx([4 * 0.05 * 128] * 2)
 
 
 @pytest.mark.parametrize("like", [IMAGES, torch.zeros(4, 8, 8)], ids=["images", "features"])

@@ -1,5 +1,10 @@
-"""How long a training step takes on this machine in several arithmetics, measured in turns for a second or two."""
+"""How long a training step takes on this machine in several arithmetics, measured in turns for a second or two.
 
+What is hopeless is not measured to its end: a step that takes several times as long as the first arithmetic's is
+stopped at the next layer, and its time estimated from the layers that it came to, as long as those took the first.
+"""
+
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -11,11 +16,19 @@ from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining, Setting
+from ktpfl_pipeline.core.weights import Params
 
-FEW = 8  # samples: no batch is halved below
+FEW = 2  # samples of the first steps, which show what is hopeless; BatchNorm needs two
 LONG = 0.4  # seconds of a step; a longer one is timed on half the batch, or half of that
 TURNS = 2
-HOPELESS = 3.0  # times as long as the first arithmetic, and it is not timed again
+HOPELESS = 3.0  # times as long as the first arithmetic: such a step is stopped, and not timed again
+SLACK = 0.2  # seconds more, for kernels that are made
+clock = time.perf_counter
+logger = logging.getLogger(__name__)
+
+
+class Stopped(Exception):
+    """A step took too long."""
 
 
 def step_seconds(
@@ -28,9 +41,8 @@ def step_seconds(
 ) -> list[float]:
     """Return the seconds of one step of plain local training in each of `computes`, the least of some turns.
 
-    Steps are the engine's own, on drawn inputs. Where a whole batch takes long, a part of it is timed, and of what is
-    far behind a few samples: times are then in proportion. Neither torch's generators nor its number of threads are
-    changed.
+    Steps are the engine's own, on drawn inputs. Where a whole batch takes long, a part of it is timed; times are then
+    in proportion. What was stopped is logged. Neither torch's generators nor its number of threads are changed.
 
     Args:
         build: makes a module from an architecture's name.
@@ -59,30 +71,86 @@ def step_seconds(
 
 def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
     """Return for each workspace the least seconds of a step of `sizes[0]` samples, on as many of them as are quick."""
-    few, size, each = sizes[-1], sizes[-1], list[float]()
-    first = [_seconds(space, few) for space in spaces]  # makes kernels too
-    for size in reversed(sizes):  # twice as many, while a step of these is short
-        each.append(_seconds(spaces[0], size))
-        if 2 * size * each[-1] > LONG:
+    (plain, *others), size = spaces, sizes[-1]
+    params = plain.setting.initial_models()[size]
+    _marks(plain, params, size)  # makes kernels
+    marks = _marks(plain, params, size)
+    behind = {space: ratio for space in others if (ratio := _hopeless(space, params, size, marks))}
+    for larger in reversed(sizes[:-1]):  # twice as many, while a step of these is short
+        if 2 * marks[-1] > LONG:
             break
-    steps = max(1, min(10, int(LONG / 4 / (size * each[-1]))))
-    slow = max(LONG / few, HOPELESS * each[0])
-    found = [math.inf if own > slow else _seconds(space, size) for own, space in zip(first, spaces, strict=True)]
-    for _ in range(TURNS):
-        for place, space in enumerate(spaces):
-            if found[place] < HOPELESS * found[0]:
-                found[place] = min(found[place], _seconds(space, size, steps))
-    ratios = [seconds / each[0] for seconds in first]  # of few samples, for what is far behind
-    return [sizes[0] * (ratio * found[0] if own == math.inf else own) for own, ratio in zip(found, ratios, strict=True)]
+        size, marks = larger, _marks(plain, params, larger)
+    steps = max(1, min(10, int(LONG / 4 / marks[-1])))
+    found = dict.fromkeys(spaces, math.inf)
+    for _ in range(TURNS if 2 * marks[-1] < LONG else 1):
+        marks = _marks(plain, params, size, steps)
+        found[plain] = min(found[plain], marks[-1])
+        for space in others:
+            if space not in behind:
+                own = _marks(space, params, size, steps, marks)
+                if len(own) < len(marks):
+                    behind[space] = own[-1] / marks[len(own) - 1]
+                found[space] = min(found[space], own[-1])
+    for space, ratio in behind.items():
+        found[space] = ratio * found[plain]
+        _say(space, ratio)
+    return [seconds * sizes[0] / size / steps for seconds in found.values()]
 
 
-def _seconds(space: Workspace, size: int, steps: int = 1) -> float:
-    """Return the seconds that a step of the client with `size` samples takes for each, the mean of so many `steps`."""
+def _hopeless(space: Workspace, params: Params, size: int, plain: list[float]) -> float | None:
+    """Return how many times as long as `plain` a step takes that is stopped; None where it can be done.
+
+    It is tried again as long as it gets further: layers that were reached have their kernels then.
+    """
+    reached = 0
+    while len(marks := _marks(space, params, size, plain=plain)) > reached:
+        if len(marks) == len(plain):
+            return None
+        reached = len(marks)
+    return marks[-1] / plain[len(marks) - 1]
+
+
+def _marks(space: Workspace, params: Params, size: int, steps: int = 1, plain: Sequence[float] = ()) -> list[float]:
+    """Return the seconds after which each layer's output, and its gradient, was there, and at last all `steps`.
+
+    Of the client with `size` samples. On a CPU it is stopped at the layer where it is `HOPELESS` beside `plain`, the
+    marks of the first arithmetic: the marks of all later layers are missing.
+    """
     space.setting.claim()
-    params = space.setting.initial_models()[size]
-    space.module(size, params)  # made before the clock starts
-    start = time.perf_counter()
-    operations.train(space, size, params, 1, steps)
-    if space.device.type == "cuda":
-        torch.cuda.synchronize(space.device)
-    return (time.perf_counter() - start) / steps / size
+    module, marks = space.module(size, params), list[float]()
+    here = space.device.type == "cpu"  # a GPU has not done what it was told
+
+    def mark(*_: object) -> None:
+        marks.append(clock() - start)
+        if plain and marks[-1] > HOPELESS * plain[len(marks) - 1] + SLACK:
+            raise Stopped
+
+    def passed(_: nn.Module, inputs: object, output: object) -> None:
+        mark()
+        if isinstance(output, Tensor) and output.requires_grad:
+            output.register_hook(mark)
+
+    layers = [part for part in module.modules() if here and not any(part.children())]
+    hooks = [part.register_forward_hook(passed) for part in layers]
+    start = clock()
+    try:
+        operations.train(space, size, params, 1, steps)
+        if not here:
+            torch.cuda.synchronize(space.device)
+        marks.append(clock() - start)
+    except Stopped:
+        pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return marks
+
+
+def _say(space: Workspace, ratio: float) -> None:
+    """Log that an arithmetic was stopped."""
+    compute, (client, *_) = space.setting.compute, space.setting.clients
+    logger.info(
+        "The trial of %s in %s %s was stopped, as the layers that it came to took %.1f times as long as in %s: "
+        "its time is estimated from them.",
+        *(client.architecture, compute.dtype, compute.memory_format, ratio, "the plainest arithmetic"),
+    )
