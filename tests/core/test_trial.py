@@ -65,7 +65,7 @@ def pretended(patch: pytest.MonkeyPatch, *cost: float, cold: float = 0.0) -> lis
     """Return the trial's seconds for four such layers in float32 and bfloat16, batches of 128."""
     for name, value in {"now": 0.0, "cost": cost, "cold": cold, "passes": []}.items():
         patch.setattr(Watched, name, value)
-    patch.setattr(trial, "clock", lambda: Watched.now)
+    patch.setattr(trial, "clock_of", lambda _: lambda: Watched.now)
 
     def build(_: str) -> nn.Module:
         return nn.Sequential(nn.Flatten(), Watched(64, 8), Watched(8, 8), Watched(8, 8), Watched(8, toy.CLASSES))

@@ -23,7 +23,6 @@ LONG = 0.4  # seconds of a step; a longer one is timed on half the batch, or hal
 TURNS = 2
 HOPELESS = 3.0  # times as long as the first arithmetic: such a step is stopped, and not timed again
 SLACK = 0.2  # seconds more, for kernels that are made
-clock = time.perf_counter
 logger = logging.getLogger(__name__)
 
 
@@ -97,6 +96,12 @@ def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
     return [seconds * sizes[0] / size / steps for seconds in found.values()]
 
 
+def clock_of(space: Workspace) -> Callable[[], float]:
+    """Return what tells seconds: those that the thread computes, where it is one on a CPU, however busy that is."""
+    alone = space.device.type == "cpu" and space.setting.compute.threads == 1
+    return time.thread_time if alone else time.perf_counter
+
+
 def _hopeless(space: Workspace, params: Params, size: int, plain: list[float]) -> float | None:
     """Return how many times as long as `plain` a step takes that is stopped; None where it can be done.
 
@@ -119,6 +124,7 @@ def _marks(space: Workspace, params: Params, size: int, steps: int = 1, plain: S
     space.setting.claim()
     module, marks = space.module(size, params), list[float]()
     here = space.device.type == "cpu"  # a GPU has not done what it was told
+    clock = clock_of(space)
 
     def mark(*_: object) -> None:
         marks.append(clock() - start)

@@ -79,6 +79,9 @@ class Workspace:
                 grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
                 for part in grouped if self.device.type == "cpu" else ():  # oneDNN's; a GPU would only cast more
                     part.forward = _trained_in_float32(part.forward, self.device.type)
+                for part in built.modules() if self.device.type == "cpu" else ():
+                    if isinstance(part, nn.LSTM):  # which oneDNN has not without the instructions
+                        part.forward = _in_float32(part.forward)
                 built.forward = _in_bfloat16(built.forward, self.device.type)
             self._modules[name, role] = built
         module = self._modules[name, role]
@@ -180,5 +183,15 @@ def _trained_in_float32(forward: Callable[[Tensor], Tensor], device: str) -> Cal
             return forward(inputs)
         with torch.autocast(device, enabled=False):
             return forward(inputs.float())
+
+    return whole
+
+
+def _in_float32(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `forward` of a recurrent layer on a CPU in float32: of its inputs, and of states that it was given."""
+
+    def whole(inputs: Tensor, state: tuple[Tensor, ...] | None = None) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return forward(inputs.float(), state if state is None else tuple(part.float() for part in state))
 
     return whole
