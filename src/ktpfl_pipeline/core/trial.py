@@ -134,7 +134,7 @@ def _marks(space: Workspace, params: Params, size: int, steps: int = 1, plain: S
     def passed(_: nn.Module, inputs: object, output: object) -> None:
         mark()
         if isinstance(output, Tensor) and output.requires_grad:
-            output.register_hook(mark)
+            output.register_hook(mark)  # type: ignore[no-untyped-call]
 
     layers = [part for part in module.modules() if here and not any(part.children())]
     hooks = [part.register_forward_hook(passed) for part in layers]

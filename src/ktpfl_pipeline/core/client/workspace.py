@@ -79,9 +79,9 @@ class Workspace:
                 grouped: list[Any] = [part for part in built.modules() if getattr(part, "groups", 1) > 1]
                 for part in grouped if self.device.type == "cpu" else ():  # oneDNN's; a GPU would only cast more
                     part.forward = _trained_in_float32(part.forward, self.device.type)
-                for part in built.modules() if self.device.type == "cpu" else ():
-                    if isinstance(part, nn.LSTM):  # which oneDNN has not without the instructions
-                        part.forward = _in_float32(part.forward)
+                recurrent: list[Any] = [part for part in built.modules() if isinstance(part, nn.LSTM)]
+                for part in recurrent if self.device.type == "cpu" else ():  # oneDNN has none without the instructions
+                    part.forward = _in_float32(part.forward)
                 built.forward = _in_bfloat16(built.forward, self.device.type)
             self._modules[name, role] = built
         module = self._modules[name, role]
