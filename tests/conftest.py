@@ -5,16 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest_plugins = ["finished_runs"]
+pytest_plugins = ["finished_runs", "empty_store"]
 gc.disable()  # until all is imported and collected: looking for garbage among it took a quarter of the whole time
 
 LONGEST = [
-    "test_cluster.py",
+    "test_methods.py",
     "test_contract.py",
+    "test_cluster.py",
+    "test_waits.py",
     "test_campaign.py",
     "test_end_to_end.py",
-    "test_sweep.py",
     "test_tune.py",
+    "test_sweep.py",
 ]
 
 
@@ -29,8 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but no more among what was there before the first test, and less often."""
-    gc.collect()
+    """Look for garbage again, but never among what was there before the first test, and less often."""
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()

@@ -6,8 +6,8 @@ import click
 import pytest
 from click.globals import pop_context
 from click.testing import CliRunner
+from registered import pipelines
 
-from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.terminal import TerminalHooks
 
@@ -42,7 +42,7 @@ def test_outside_of_a_command_ctrl_c_is_what_it_is(caplog: pytest.LogCaptureFixt
 
 
 def test_methods_are_counted() -> None:
-    pipeline = register_pipelines()["compare_hetero_digits"]
+    pipeline = pipelines()["compare_hetero_digits"]
     methods = len({name for name in pipeline.outputs() | pipeline.all_outputs() if name.endswith("/result")})
     TerminalHooks().before_pipeline_run(pipeline)
     plan = progress._plan.get()

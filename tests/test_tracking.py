@@ -40,14 +40,6 @@ RUN: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty store: making one takes seconds, copying it none. The tests of the pipelines use the same."""
-    file = tmp_path_factory.getbasetemp() / "empty_store.db"
-    MlflowTracker(f"sqlite:///{file}", file.parent).experiments()
-    return file
-
-
 @pytest.fixture
 def tracker(tmp_path: Path, empty_store: Path) -> MlflowTracker:
     shutil.copy(empty_store, tmp_path / "mlflow.db")

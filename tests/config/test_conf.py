@@ -11,12 +11,13 @@ import pytest
 import yaml
 from kedro.config import OmegaConfigLoader
 from kedro.io import DataCatalog, MemoryDataset
+from project_copy import quick_yaml
+from registered import pipelines
 
 from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipeline_registry import register_pipelines
 
 CONF = Path(__file__).parents[2] / "conf"
 HETERO_EXPERIMENTS, HOMO_EXPERIMENTS = (
@@ -80,13 +81,15 @@ MEMORY = {
     "runs",
     "resolved",
     "settled",
+    "paper_failures",
 }  # rebuilt in seconds, so never on disk
 
 
 @cache
 def _loaded(environment: str, kind: str) -> dict[str, Any]:
     loader = OmegaConfigLoader(conf_source=str(CONF), env=environment, **settings.CONFIG_LOADER_ARGS)
-    return dict(loader[kind])
+    with quick_yaml():
+        return dict(loader[kind])
 
 
 def load(environment: str, kind: str = "parameters") -> dict[str, Any]:
@@ -109,11 +112,6 @@ def sweeps(environment: str) -> dict[str, Sweep]:
 def tunings(environment: str) -> dict[str, Tune]:
     sections = parsing.merged(load(environment), {})
     return {name: parsing.parse_tune(name, sections[name], sections) for name in sections if name.startswith("tune_")}
-
-
-@cache
-def pipelines() -> dict[str, Any]:
-    return register_pipelines()
 
 
 def value_at(experiment: Experiment, path: str) -> Any:

@@ -19,7 +19,7 @@ TUNE: dict[str, Any] = {
 }
 PARAMETERS = {"mine": EXPERIMENT, "sweep_x": SWEEP, "tune_mine": TUNE}
 
-check = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+check = settings(derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 scalars = (
     st.none()
     | st.booleans()

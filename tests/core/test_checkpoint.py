@@ -192,7 +192,7 @@ class TestStamp:
         assert torch.load(file, weights_only=True)["state"]["models"][3]["w"].min() == -5
         assert "its checksum is not that of its content" in refused(file)
 
-    @settings(derandomize=True, max_examples=150, deadline=None)
+    @settings(derandomize=True, max_examples=75, deadline=None)
     @given(data=st.data())
     def test_any_damage_is_refused(self, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
         """A flipped bit, a cut, bytes in between: never another exception, and never loaded."""
@@ -213,7 +213,7 @@ class TestStamp:
         assert "delete it to start the run anew" in message or VERSION in message
         assert file.read_bytes() == damaged
 
-    @settings(derandomize=True, max_examples=100, deadline=None)
+    @settings(derandomize=True, max_examples=60, deadline=None)
     @given(content=st.binary(max_size=300))
     def test_any_bytes_with_a_right_sum_are_refused(
         self, tmp_path_factory: pytest.TempPathFactory, content: bytes

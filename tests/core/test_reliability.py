@@ -1,5 +1,6 @@
 """Clients that drop out, come late or train less: who, what happens then, and that nothing else changes."""
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,13 +167,7 @@ def test_resumed_and_with_workers_all_is_as_in_one_go(name: str, tmp_path: Path)
     assert any(record.absent for record in whole.history)
     assert any(record.late for record in whole.history)
     file = tmp_path / "checkpoint.pt"
-    engine.run(method, toy.again(fed), Schedule(2), checkpoint_file=file)
+    with closing(WorkersExecutor(2)) as workers:
+        engine.run(method, toy.again(fed, executor=workers), Schedule(2), checkpoint_file=file)
     resumed = engine.run(method, toy.again(fed), Schedule(rounds), checkpoint_file=file)
     assert toy.same(timeless(resumed), timeless(whole))
-    workers = WorkersExecutor(2)
-    try:
-        assert toy.same(
-            timeless(engine.run(method, toy.again(fed, executor=workers), Schedule(rounds))), timeless(whole)
-        )
-    finally:
-        workers.close()

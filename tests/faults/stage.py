@@ -20,7 +20,7 @@ from project_copy import EXPERIMENT, Project, timeless
 from toy import same
 
 SEED, ROUNDS = 0, 3
-IMAGES = 600
+IMAGES = 300
 DISK = 64  # MiB of the small disk, where one can be mounted
 SETTINGS: dict[str, Any] = {
     "seeds": [SEED],

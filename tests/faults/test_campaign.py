@@ -20,11 +20,9 @@ UNTIL = ("--to-outputs=hetero_digits/kt_pfl/result",)
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Stage]:
     forked_runs.prepare()
-    base = tmp_path_factory.getbasetemp()
-    empty = base / "empty_store.db"  # the tests of the pipelines make the same
-    made = Stage.build(tmp_path_factory.mktemp("faults").resolve() / "stage", empty if empty.exists() else None, UNTIL)
+    made = Stage.build(tmp_path_factory.mktemp("faults").resolve() / "stage", empty_store, UNTIL)
     yield made
     made.close()
 

@@ -16,16 +16,6 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first im
 
 from project_copy import Project
 
-from ktpfl_pipeline.tracking import MlflowTracker
-
-
-@pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty MLflow store. Making one takes seconds, copying it none."""
-    file = tmp_path_factory.getbasetemp() / "empty_store.db"
-    MlflowTracker(f"sqlite:///{file}", file.parent).experiments()
-    return file
-
 
 @pytest.fixture
 def untracked(tmp_path: Path) -> Iterator[Project]:
@@ -35,6 +25,6 @@ def untracked(tmp_path: Path) -> Iterator[Project]:
 
 
 @pytest.fixture(scope="session")
-def tracked(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Callable[[], Project]:
+def tracked(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Callable[[], Project]:
     """Make fresh projects with an empty MLflow store."""
-    return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", database)
+    return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", empty_store)

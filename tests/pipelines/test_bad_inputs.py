@@ -101,7 +101,7 @@ class TestCommandLine:
                 "--params hetero_digit=... names no experiment and no sweep; did you mean 'hetero_digits'?",
             ),
             ("homo_digits.rounds=0", "homo_digits.rounds is 0;"),  # another experiment, and still a mistake
-            ("hetero_digits.public.batch=600", "lower public.batch to 539 or less"),
+            ("hetero_digits.public.batch=600", "lower public.batch to 135 or less"),
             ("hetero_digits.private.source=npz:nowhere/my.npz", "nowhere/my.npz: correct the path"),
         ],
     )

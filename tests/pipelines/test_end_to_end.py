@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import plotly.io
 import pytest
 import torch
-from project_copy import EXPERIMENT, Project, timeless
-from sklearn.datasets import load_digits
+from project_copy import EXPERIMENT, SAMPLES, Project, timeless
 from toy import same
 
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.pipelines import compared
+from ktpfl_pipeline.pipelines.download.nodes import load_private
 
 METHODS = ("kt_pfl", "fedmd", "local")
 COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")
@@ -105,12 +106,13 @@ class TestPartition:
     def test_no_image_is_at_two_places(self, first: Snapshot, seed: int) -> None:
         rows = first.partition[seed]
         indices = [int(row["index"]) for row in rows]
-        assert len(indices) == len(set(indices)) == 1797 - 539  # 30 % are public
+        assert len(indices) == len(set(indices)) == SAMPLES[EXPERIMENT] - 135  # 30 % are public
         assert {int(row["client"]) for row in rows} == set(range(CLIENTS))
         assert {row["split"] for row in rows} == {"train", "validation", "test"}
 
     def test_labels_are_those_of_the_images(self, first: Snapshot) -> None:
-        target = load_digits().target
+        own = SimpleNamespace(source="digits", classes=None, samples=SAMPLES[EXPERIMENT], shape=None)
+        target = load_private(SimpleNamespace(private=own, image=None), Path()).labels
         assert all(int(row["label"]) == target[int(row["index"])] for rows in first.partition.values() for row in rows)
 
     def test_two_labels_each_and_a_quarter_to_test_on(self, first: Snapshot) -> None:

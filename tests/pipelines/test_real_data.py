@@ -6,13 +6,13 @@ are skipped.
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from project_copy import ROOT, Project
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -75,7 +75,9 @@ def write_some(folder: Path, name: str, number: int, target: Path) -> None:
     ("experiment", "architectures"), [("hetero_cifar", PAPER), ("hetero_fashion_mnist", ["lenet", "cnn_bn"])]
 )
 def test_a_run(folder: Path, untracked: Project, experiment: str, architectures: list[str]) -> None:
-    shutil.copytree(ROOT / "conf", untracked.folder / "conf", dirs_exist_ok=True)
+    for environment in ("base", "test"):  # the copy has no experiment on such images
+        sections = yaml.safe_load((ROOT / "conf" / environment / "parameters_hetero.yml").read_text())
+        untracked.configure("parameters_real", environment, **{experiment: sections[experiment]})
     raw = untracked.folder / "data" / "01_raw"
     private, public = PAIRS[experiment]
     write_some(folder, private, 60, raw / "private.npz")

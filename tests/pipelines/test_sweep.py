@@ -139,7 +139,7 @@ class TestPublicSource:
     def test_what_cannot_be_is_refused_before_anything_is_trained(self, project: Project) -> None:
         with pytest.raises(
             ClickException,
-            match=r"^sweep_public_batch cannot set public\.batch to 600: .* lower public\.batch to 539 or less",
+            match=r"^sweep_public_batch cannot set public\.batch to 600: .* lower public\.batch to 135 or less",
         ):
             project.run("sweep_public_batch", experiment="sweep_public_batch", values=[60, 600])
         with pytest.raises(

@@ -350,7 +350,7 @@ FILES: dict[str, tuple[str, Make, str]] = {
     ),
     "folder: a comment of 256 MiB in 256 kB": (
         FOLDER,
-        image(png(8, 8, chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(2**28))))),
+        lambda raw: in_class(raw, content=png(8, 8, chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(2**28))))),
         "1.png cannot be read",
     ),
     "folder: an image file of 1 TiB": (FOLDER, lambda raw: sparse(in_class(raw, "1.webp"), HUGE), "256 MiB allowed"),

@@ -65,7 +65,7 @@ class Dtype(nn.Module):
         return images
 
 
-WITHOUT_DROPOUT = ("lenet", "cnn_bn", "mcmahan_cnn")
+WITHOUT_DROPOUT = ("lenet", "cnn_bn")
 
 
 class TestTrain:

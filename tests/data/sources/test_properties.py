@@ -20,7 +20,7 @@ from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 check = settings(
     derandomize=True,
     deadline=None,
-    max_examples=75,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 DTYPES = ["u1", "u1", "u1", "i1", "<i2", ">i4", "i8", "u8", "f4", "f8", "c8", "?", "U3", "S2", "M8[s]", "m8[D]", "V4"]
@@ -100,7 +100,7 @@ def test_any_header_in_an_npz(tmp_path: Path, text: str, version: tuple[int, int
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-@settings(parent=check, max_examples=50)
+@settings(parent=check, max_examples=25)
 @given(data=st.data())
 def test_any_damage_to_an_npz(tmp_path: Path, method: int, data: st.DataObject) -> None:
     buffer = io.BytesIO()
@@ -112,7 +112,7 @@ def test_any_damage_to_an_npz(tmp_path: Path, method: int, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
-@settings(parent=check, max_examples=40)
+@settings(parent=check, max_examples=20)
 @given(data=st.data(), colour=st.booleans())
 def test_any_damage_to_an_image(tmp_path: Path, suffix: str, data: st.DataObject, colour: bool) -> None:
     place = tmp_path / "any" / "cats"
