@@ -74,7 +74,7 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {
         in_store("insert into runs (run_uuid, name, status, lifecycle_stage) values ('x', 'y', 'FINISHED', 'active')"),
         "2 MLflow runs",
     ),
-    "another number in the result": (change("data/07*/*/*/result.json", b'"round": 2', b'"round": 4'), "the result"),
+    "another number in the result": (change("data/07*/*/*/result.json", b'"round": 2,', b'"round": 4,'), "the result"),
     "another partition": (change("data/03*/*/partition.csv", b"0,0,train", b"0,1,train"), "the partition"),
     "a figure cut short": (change("mlruns/*/*/artifacts/coefficients.png", b"IEND", b""), "the tracked runs"),
     "a file left over": (lambda folder: (folder / "data/x.partial").touch(), "the files"),
