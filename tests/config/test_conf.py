@@ -75,6 +75,8 @@ METHODS = dict.fromkeys(HETERO_EXPERIMENTS, compared(one_architecture=False)) | 
     HOMO_EXPERIMENTS, compared(one_architecture=True)
 )
 MEMORY = {
+    "paper_failures",
+    "paper_plan",
     "private",
     "public_images",
     "public_set",
