@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.knowledge.channel import Delivery, decode
 from ktpfl_pipeline.core.knowledge.encodings import Buffers
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params
-from ktpfl_pipeline.flower import encoded, operations
+from ktpfl_pipeline.flower import TRIED, encoded, operations
 from ktpfl_pipeline.flower.attendance import Attendance, absent
 from ktpfl_pipeline.flower.handles import Drawn, Held, named, stored_model
 from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
@@ -124,7 +124,7 @@ class RealExecutor(SerialExecutor):
         if name is None:
             raise InputError(
                 f"{self._method}'s {phase} is nothing that real clients offer: choose a method from "
-                f"{', '.join(operations.TRIED)}."
+                f"{', '.join(TRIED)}."
             )
         operations.check_leaves(name, self._method)
         self.start(setting)
