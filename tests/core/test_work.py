@@ -4,8 +4,10 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import torch
 import toy
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from ktpfl_pipeline.core import engine, work
 from ktpfl_pipeline.core.engine import Schedule
@@ -90,3 +92,24 @@ class TestCost:
         fed, before = toy.federation(), toy.global_generators()
         assert len(fed.training_memory()) == 5
         assert toy.same(toy.global_generators(), before)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (
+            nn.Sequential(nn.Conv2d(4, 6, 3, stride=2), nn.ConvTranspose2d(6, 4, 2), nn.Flatten(), nn.Linear(64, 3)),
+            (4, 8, 8),
+        ),
+        (nn.Sequential(nn.Conv1d(4, 8, 3, groups=2, bias=False), nn.Flatten(), nn.Linear(48, 3, bias=False)), (4, 8)),
+        (nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Flatten(), nn.Linear(40, 3)), (5, 8)),
+    ],
+    ids=["images", "series", "attention"],
+)
+def test_products_are_counted_as_torch_counts_them(module: nn.Module, shape: tuple[int, ...]) -> None:
+    inputs = torch.randn(2, *shape)
+    with FlopCounterMode(display=False) as torchs:
+        module(inputs)
+    with work.Products() as own:
+        module(inputs)
+    assert own.flops == torchs.get_total_flops() > 0

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
@@ -16,6 +17,10 @@ BACKPROPAGATION = 3
 """Operations of a training step in units of a forward pass: the backward pass takes twice as many."""
 MOMENTS = {"sgd": 0, "adam": 2, "adamw": 2}
 """Numbers that an optimizer keeps for each parameter; SGD one with momentum."""
+
+
+FACTORS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
+"""Where the left one of two matrices stands among the arguments."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +45,43 @@ class Cost:
         return self.weights + (1 + moments) * self.parameters + batch * self.activations
 
 
+class Products(TorchDispatchMode):
+    """Counts the operations of products of matrices and of convolutions, as torch's `FlopCounterMode` does.
+
+    That takes two seconds to import, for torch's compiler; it is asked about attention alone.
+
+    Attributes:
+        flops: so far.
+    """
+
+    def __init__(self) -> None:
+        """Start at 0."""
+        super().__init__()
+        self.flops = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call `func`, and count."""
+        found, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+        if name in FACTORS:
+            self.flops += 2 * found.numel() * args[FACTORS[name]].shape[-1]
+        elif name == "convolution":
+            inputs, weight, transposed = args[0], args[1], args[6]
+            pixels = (inputs if transposed else found).shape[2:].numel()
+            self.flops += 2 * len(inputs) * pixels * weight.numel()
+        elif "attention" in name:
+            from torch.utils.flop_counter import flop_registry
+
+            self.flops += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=found)
+        return found
+
+
 def cost(module: nn.Module, shape: Shape) -> Cost:
-    """Measure a module by torch's own counter and autograd's hooks, in one forward pass of two samples on its device.
+    """Measure a module by what is dispatched and autograd's hooks, in one forward pass of two samples on its device.
 
     Operations that are no products of matrices and no convolutions count nothing. BatchNorm needs the second sample.
     """
-    from torch.utils.flop_counter import FlopCounterMode  # a second to import
-
     own = [*module.parameters(), *module.buffers()]
     weights = {tensor.untyped_storage().data_ptr() for tensor in own}
     saved: dict[int, int] = {}
@@ -61,11 +96,11 @@ def cost(module: nn.Module, shape: Shape) -> Cost:
 
     inputs = torch.zeros(2, *shape, dtype=own[0].dtype)
     hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-    with rng.seeded(0), FlopCounterMode(display=False) as counter, hooks:
+    with rng.seeded(0), Products() as products, hooks:
         F.cross_entropy(module.train()(inputs), torch.zeros(2, dtype=torch.int64))
     parameters = sum(tensor.nbytes for tensor in module.parameters())
     return Cost(
-        flops=counter.get_total_flops() // 2,
+        flops=products.flops // 2,
         weights=sum(tensor.nbytes for tensor in own),
         parameters=parameters,
         activations=sum(saved.values()) // 2,

@@ -8,6 +8,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.models import shapes
+from ktpfl_pipeline.models.pooling import MaxPool
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
@@ -20,10 +21,10 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(channels, 6, kernel_size=5),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool(),
         nn.Conv2d(6, 16, kernel_size=5),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool(),
         nn.Flatten(),
         nn.Linear(16 * height * width, 120),
         nn.ReLU(),

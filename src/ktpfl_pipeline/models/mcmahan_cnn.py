@@ -8,6 +8,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.models import shapes
+from ktpfl_pipeline.models.pooling import MaxPool
 
 
 def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
@@ -19,10 +20,10 @@ def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=5, padding=2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool(),
         nn.Conv2d(32, 64, kernel_size=5, padding=2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool(),
         nn.Flatten(),
         nn.Linear(64 * (height // 4) * (width // 4), 512),
         nn.ReLU(),

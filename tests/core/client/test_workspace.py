@@ -8,7 +8,7 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client.workspace import Workspace, load
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.setting import Compute
@@ -95,3 +95,29 @@ def test_depthwise_convolutions_train_in_float32_on_a_cpu_alone(device: str, rem
     fed = toy.federation(build=lambda name: nn.Sequential(nn.Conv2d(2, 2, 3, groups=2)), compute=compute)
     module: Any = Workspace(fed).module("linear", fed.initial_model("linear"))
     assert ("forward" in vars(module[0])) == remedied
+
+
+class TestLoad:
+    """A module's tensors are written without torch's walk over its parts, and with its messages."""
+
+    def test_takes_every_tensor_in_place(self) -> None:
+        module, other = (nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)) for _ in range(2))
+        other(torch.randn(3, 1, 4, 4))  # its statistics and its counter move
+        own = module.state_dict()
+        load(module, own, other.state_dict())
+        assert toy.same(dict(module.state_dict()), dict(other.state_dict()))
+        assert module.state_dict()["0.weight"].data_ptr() == own["0.weight"].data_ptr()
+
+    @pytest.mark.parametrize(
+        "params",
+        [
+            {"weight": torch.ones(1, 2)},
+            {"weight": torch.ones(1, 1), "bias": torch.ones(1)},
+            {"other": torch.ones(1, 2)},
+        ],
+        ids=["missing", "broadcast", "name"],
+    )
+    def test_what_does_not_fit_is_refused(self, params: dict[str, torch.Tensor]) -> None:
+        module = nn.Linear(2, 1)
+        with pytest.raises(RuntimeError, match="Error"):
+            load(module, module.state_dict(), params)

@@ -25,7 +25,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
     """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
     settings, own = space.setting.training_of(n), PrivateSamples(space, n, t, n)
     settings = settings if epochs is None else replace(settings, epochs=epochs)
-    module = space.module(n, params).train()
+    module = switched(space.module(n, params), training=True)
     loss = own.objective(module)
     with rng.seeded(rng.derive(space.setting.seed, "dropout", t, n), space.device):
         value = descend(space, module, loss, len(own), settings, t, space.setting.stream("private shuffle", t, n))
@@ -35,7 +35,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
     """Train R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
     settings, inputs = space.setting.distillation, space.public(batch)
-    module = space.module(n, params).train(settings.batch_norm == "train")
+    module = switched(space.module(n, params), training=settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
 
     def read(batch: Tensor) -> Tensors:
@@ -84,7 +84,12 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
 def predict(space: Workspace, module: nn.Module, inputs: Tensor) -> Tensor:
     """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, some at a time."""
-    module.eval()
+    switched(module, training=False)
     return torch.cat(
         [module(space.numbers(part)) for part in torch.split(inputs, space.setting.compute.prediction_batch)]
     )
+
+
+def switched(module: nn.Module, *, training: bool) -> nn.Module:
+    """Return the module in training or in eval mode; where it is there already, its parts are not visited."""
+    return module if module.training == training else module.train(training)

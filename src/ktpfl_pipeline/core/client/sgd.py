@@ -41,12 +41,12 @@ def descend(
         total.zero_()
         for batch in batches(samples, recipe.batch_size, shuffle, device):
             value, gradients = space.graphs.gradients(loss, batch, parameters, recipe.batch_size)
-            space.count(models, len(batch))
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:
                 optimizers.step(optimizer, models, gradients, recipe.clip)
             total += value * len(batch)
+        space.count(models, samples)
     if optimizer is not None and space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(optimizer)
     return total / samples

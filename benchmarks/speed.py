@@ -1,0 +1,147 @@
+"""CPU time of a round at an earlier commit and now, in turn: KT-pFL with the paper's networks, and with light ones.
+
+    python benchmarks/speed.py <commit> [paper] [light]
+
+writes benchmarks/results/<date>-speed.md. One client after another in one thread of a process each, so that the seconds
+of the processor, the system's among them, mean something where others use the machine too; the ratio is the median of
+those of neighbouring turns.
+
+| workload | what a turn is |
+| --- | --- |
+| paper | a round in bfloat16, channels last: the four networks, a client each, 3x28x28, eight images of each kind |
+| light | two rounds of `--env=quick` on images like its digits: float32, 20 clients, four light models, batches of 16 |
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import measure
+import torch
+from workloads import CLASSES, PAPER, SIZE, samples
+
+from ktpfl_pipeline import methods, models
+from ktpfl_pipeline.core import engine, executors, resources
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+
+ROOT = Path(__file__).parents[1]
+LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5
+TURNS = {"paper": 3, "light": 5}
+
+
+def build(channels: int, name: str) -> torch.nn.Module:
+    """Return a model of the registry."""
+    return models.build(name, (channels, SIZE, SIZE), CLASSES)
+
+
+def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, ...], **settings: Any) -> Federation:
+    """Return clients with so many images to train, validate and test on, and so many public ones for all."""
+    *own, public = sizes
+    clients = tuple(
+        Client(n, name, *(samples(size, channels, 100 * n + part) for part, size in enumerate(own)))
+        for n, name in enumerate(architectures)
+    )
+    images = samples(public, channels, 1).inputs
+    executor = executors.create(1, 1, "cpu", 1, None)
+    return Federation(clients, images, len(images), CLASSES, partial(build, channels), executor=executor, **settings)
+
+
+def rounds(name: str) -> Any:
+    """Prepare the rounds of a turn."""
+    rate = 0.01 if name == "paper" else 0.05
+    recipes = {
+        "paper": (LocalTraining(1, 8, rate), Distillation(1, 8, rate)),
+        "light": (LocalTraining(5, 16, rate), Distillation(1, 32, rate)),
+    }
+    training, distillation = recipes[name]
+    compute = Compute("cpu", "bfloat16", "channels_last") if name == "paper" else Compute("cpu")
+    given = {"training": training, "distillation": distillation, "compute": compute}
+    fed = (
+        federation(PAPER, 3, (8, 0, 8, 8), **given)
+        if name == "paper"
+        else federation(LIGHT, 1, (28, 3, 31, 200), **given)
+    )
+    schedule = engine.Schedule(1) if name == "paper" else engine.Schedule(2, adapt_epochs=(1,))
+    return lambda: engine.run(methods.create("kt_pfl"), fed, schedule)
+
+
+def serve(name: str) -> None:
+    """Do a turn for each line that comes in, and print the seconds of the processor."""
+    torch.set_num_threads(1)
+    resources.keep_freed_memory()  # as workers do
+    run = rounds(name)
+    for _ in sys.stdin:
+        start = time.process_time()
+        run()
+        print(time.process_time() - start, flush=True)
+
+
+def process(tree: Path, name: str) -> "subprocess.Popen[str]":
+    """Start the process that does a workload's turns with the source of `tree`."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(ROOT / "benchmarks")])}
+    command = [sys.executable, __file__, "--here", name]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+
+def turn(way: "subprocess.Popen[str]") -> float:
+    """Let a process do a turn; return its seconds."""
+    assert way.stdin is not None and way.stdout is not None
+    way.stdin.write("\n")
+    way.stdin.flush()
+    return float(way.stdout.readline())
+
+
+def row(name: str, earlier: Path) -> str:
+    """Measure a workload at both places; the first turn of each, in which kernels are made, does not count."""
+    ways = [process(tree, name) for tree in (earlier, ROOT)]
+    for way in ways:
+        turn(way)
+    taken = [[turn(way) for way in ways] for _ in range(TURNS[name])]
+    for way in ways:
+        way.communicate()
+    ratios = sorted(before / after for before, after in taken)
+    before, after = (statistics.median(each) for each in zip(*taken, strict=True))
+    spread = f"{statistics.median(ratios):.2f} | {ratios[0]:.2f} to {ratios[-1]:.2f}"
+    return f"| {name} | {before:.2f} | {after:.2f} | {spread} |"
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", help="what is compared with")
+    parser.add_argument("workloads", nargs="*", default=[*TURNS], help="paper, light; both by default")
+    parser.add_argument("--here", action="store_true", help="do turns of the workload with the imported source")
+    given = parser.parse_args()
+    if given.here:
+        serve(given.commit)
+        return
+    lines = [
+        f"# A round before and now, {measure.today()}",
+        "",
+        f"{measure.hardware()}; one thread, seconds of the processor in a turn, medians; before is {given.commit}.",
+        "",
+        "| workload | before | now | × as fast, median | of single turns |\n| --- | --- | --- | --- | --- |",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", f"{folder}/earlier", given.commit], check=True)
+        try:
+            for name in given.workloads:
+                lines.append(row(name, Path(folder) / "earlier"))
+                print(lines[-1], flush=True)
+        finally:
+            subprocess.run([*git, "remove", "--force", f"{folder}/earlier"], check=True)
+    measure.write("speed", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Products of matrices and convolutions in bfloat16, all else in float32: autocast, and two remedies on CPUs.
+
+A product in bfloat16 takes factors of 8 significant bits, adds up in float32, and rounds the sum to 8 bits. Processors
+have instructions for it. Where they have none, torch takes 5 to 18 times as long as in float32; the same factors in
+float32, their products exact, and the same rounding of the sum cost a few casts.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+PRODUCTS = (F.conv1d, F.conv2d, F.linear, torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__)
+
+
+def reduce(module: nn.Module, device: str) -> None:
+    """Let the module take its products in bfloat16, forward and backward; it returns float32.
+
+    A depthwise convolution is no product of matrices: backward, oneDNN takes several times as long in bfloat16. Those
+    are in float32 on a CPU while they train; on a GPU they would only cast more.
+    """
+    grouped: list[Any] = [part for part in module.modules() if getattr(part, "groups", 1) > 1]
+    for part in grouped if device == "cpu" else ():
+        part.forward = _trained_in_float32(part.forward, device)
+    recurrent: list[Any] = [part for part in module.modules() if isinstance(part, nn.LSTM)]
+    for part in recurrent if device == "cpu" else ():  # oneDNN has none without the instructions
+        part.forward = _in_float32(part.forward)
+    built: Any = module
+    built.forward = _in_bfloat16(built.forward, device)
+
+
+def has_instructions(device: str) -> bool:
+    """Say whether torch has quick products in bfloat16 on this machine's `device`."""
+    return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+class ByFloat32(TorchFunctionMode):
+    """Takes products in float32 of factors that are rounded to bfloat16, where autocast would take them in bfloat16."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call `func`, which returns bfloat16 where it is a product."""
+        kwargs = kwargs or {}
+        if func not in PRODUCTS or not torch.is_autocast_enabled("cpu"):
+            return func(*args, **kwargs)
+        with torch.autocast("cpu", enabled=False):
+            found = func(*map(_rounded, args), **{name: _rounded(value) for name, value in kwargs.items()})
+            return found.bfloat16()
+
+
+def _rounded(value: Any) -> Any:
+    return value.bfloat16().float() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
+    emulated = not has_instructions(device)
+
+    def reduced(inputs: Tensor) -> Tensor:
+        with ExitStack() as around:
+            around.enter_context(torch.autocast(device, torch.bfloat16))
+            if emulated:
+                around.enter_context(ByFloat32())
+            return forward(inputs).float()
+
+    return reduced
+
+
+def _trained_in_float32(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
+    """Return `forward` of a grouped convolution, in float32 where a gradient is taken."""
+
+    def whole(inputs: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return forward(inputs)
+        with torch.autocast(device, enabled=False):
+            return forward(inputs.float())
+
+    return whole
+
+
+def _in_float32(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `forward` of a recurrent layer on a CPU in float32: of its inputs, and of states that it was given."""
+
+    def whole(inputs: Tensor, state: tuple[Tensor, ...] | None = None) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return forward(inputs.float(), state if state is None else tuple(part.float() for part in state))
+
+    return whole

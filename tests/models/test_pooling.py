@@ -1,0 +1,34 @@
+import pytest
+import torch
+from torch import nn
+
+from ktpfl_pipeline.models.pooling import MaxPool
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 6, 7, 5), (1, 1, 2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_is_torchs_max_pooling_to_the_bit(
+    shape: tuple[int, ...], dtype: torch.dtype, order: torch.memory_format
+) -> None:
+    """With a gradient and without; a NaN in one window, and many equal numbers."""
+    images = torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    images[0, 0, 1, 1] = torch.nan
+    images = images.contiguous(memory_format=order)
+    expected = nn.MaxPool2d(2)(images)
+    for found in (MaxPool()(images), torch.no_grad()(MaxPool())(images)):
+        assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0))
+        assert found.dtype == dtype
+
+
+def test_gradient_is_torchs() -> None:
+    images = torch.randint(-1, 2, (2, 3, 8, 8)).float().requires_grad_()
+    weights = torch.randn(2, 3, 4, 4)
+    one, other = (torch.autograd.grad(pool(images), images, weights)[0] for pool in (MaxPool(), nn.MaxPool2d(2)))
+    assert torch.equal(one, other)
+
+
+def test_images_of_several_models_at_once() -> None:
+    images = torch.randn(3, 2, 4, 8, 8)
+    with torch.inference_mode():
+        assert torch.equal(torch.func.vmap(MaxPool())(images), torch.func.vmap(nn.MaxPool2d(2))(images))
