@@ -141,14 +141,15 @@ class Workspace:
 
 @torch.no_grad()
 def load(module: nn.Module, own: Params, params: Params) -> None:
-    """Write `params` into a module's own tensors, as `load_state_dict` does and in a tenth of its time.
+    """Write `params` into a module's own tensors, as `load_state_dict` does; on a CPU in a tenth of its time.
 
     Raises:
         RuntimeError: if names or shapes differ, as torch says it.
     """
     given = [params.get(name) for name in own]
     fits = len(params) == len(own) and all(
-        new is not None and new.shape == old.shape for new, old in zip(given, own.values(), strict=True)
+        new is not None and new.shape == old.shape and new.device.type == old.device.type == "cpu"
+        for new, old in zip(given, own.values(), strict=True)
     )
     if fits:
         torch._foreach_copy_([*own.values()], given)
