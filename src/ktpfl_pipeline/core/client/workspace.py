@@ -146,13 +146,12 @@ def load(module: nn.Module, own: Params, params: Params) -> None:
     Raises:
         RuntimeError: if names or shapes differ, as torch says it.
     """
-    given = [params.get(name) for name in own]
-    fits = len(params) == len(own) and all(
-        new is not None and new.shape == old.shape and new.device.type == old.device.type == "cpu"
-        for new, old in zip(given, own.values(), strict=True)
+    fits = params.keys() == own.keys() and all(
+        params[name].shape == tensor.shape and params[name].device.type == tensor.device.type == "cpu"
+        for name, tensor in own.items()
     )
     if fits:
-        torch._foreach_copy_([*own.values()], given)
+        torch._foreach_copy_([*own.values()], [params[name] for name in own])
     else:
         module.load_state_dict(params)
 
