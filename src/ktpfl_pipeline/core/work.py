@@ -17,8 +17,6 @@ BACKPROPAGATION = 3
 """Operations of a training step in units of a forward pass: the backward pass takes twice as many."""
 MOMENTS = {"sgd": 0, "adam": 2, "adamw": 2}
 """Numbers that an optimizer keeps for each parameter; SGD one with momentum."""
-
-
 FACTORS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 """Where the left one of two matrices stands among the arguments."""
 
@@ -45,7 +43,7 @@ class Cost:
         return self.weights + (1 + moments) * self.parameters + batch * self.activations
 
 
-class Products(TorchDispatchMode):
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations of products of matrices and of convolutions, as torch's `FlopCounterMode` does.
 
     That takes two seconds to import, for torch's compiler; it is asked about attention alone.
@@ -56,7 +54,7 @@ class Products(TorchDispatchMode):
 
     def __init__(self) -> None:
         """Start at 0."""
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
 
     def __torch_dispatch__(
