@@ -6,31 +6,38 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from project_copy import Project
+from project_copy import PowerCut, Project
 from real_clients import COMPARED, NoLink, deal_out, in_one_process
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.flower import experiment as real
+from ktpfl_pipeline.flower.wire import Packet
 from ktpfl_pipeline.pipelines.compared import methods_of
 
 NAME = "mine"
 
 
-@pytest.fixture(scope="module")
-def project(tracked: Callable[[], Project]) -> Project:
-    """A project with an experiment on two real clients, compared."""
-    project = tracked()
+def prepared(project: Project) -> list[Path]:
+    """Give a project an experiment on two real clients, and return their files."""
     raw = project.folder / "data" / "01_raw"
     files = deal_out(raw, "kt_pfl", ("mlp", "cnn_bn"))
     asked = yaml.safe_load((raw / "federation.yml").read_text())
     given = {name: asked[name] for name in ("clients", "rounds", "public", "training", "distillation")}
     section = {**given, "compare": ["fedmd"], "compute": {"flower": "127.0.0.1:1", "device": "cpu"}}
     project.configure("parameters_mine", **{NAME: {**section, "evaluation": {"adapt_epochs": [0]}}})
-    link = NoLink(files)
+    return files
+
+
+@pytest.fixture(scope="module")
+def project(tracked: Callable[[], Project]) -> Project:
+    """A project whose clients were compared."""
+    project = tracked()
+    link = NoLink(prepared(project))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(real, "link_of", lambda place: link)
         project.run(f"compare_{NAME}")
@@ -74,6 +81,37 @@ def test_the_report_tells_what_is_known_and_what_went_over_the_wire(project: Pro
     assert "On the wire" in text and "Secure aggregation" in text
     assert min(run["wire"]["received"]) > sum(sum(r["traffic"]["knowledge_up"]) for r in run["history"]) / 2
     assert run["label_counts"] == [[80], [80]]
+
+
+def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
+    untracked: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, folder = prepared(untracked), untracked.folder / "data"
+
+    def cut(kind: str, n: int, answer: Packet) -> Packet:
+        if any((folder / "06_models").rglob("checkpoint.pt")):
+            raise PowerCut
+        return answer
+
+    monkeypatch.setattr(real, "link_of", lambda place: NoLink(files, changes=cut))
+    with pytest.raises(PowerCut):
+        untracked.run(NAME)
+    link = NoLink(files)
+    monkeypatch.setattr(real, "link_of", lambda place: link)
+    untracked.run(NAME)
+    result = json.loads((folder / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
+    here, _ = in_one_process(folder / "01_raw")
+    assert result["runs"][0]["coefficients"] == here.coefficients[-1].tolist()
+    asked = len(link.seen)
+    untracked.run(NAME)
+    assert {kind for kind, *_ in link.seen[asked:]} == {"hello"}  # finished before
+    data = folder / "01_raw" / "clients" / "0" / "data.npz"
+    with np.load(data) as found:
+        images, labels = found["images"], found["labels"]
+    np.savez(data, images=255 - images, labels=labels)
+    link = NoLink(files)
+    untracked.run(NAME)
+    assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 2
 
 
 @pytest.mark.parametrize(
