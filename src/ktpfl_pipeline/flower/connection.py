@@ -34,7 +34,7 @@ from flwr.superlink.grid import HttpGrid
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower.app import GridLink
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds in which a SuperLink must be there, and give this process the run that it submitted."""
 PULSE = 0.2
 """Seconds between two looks for either."""
