@@ -101,7 +101,7 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
     untracked.run(NAME)
     result = json.loads((folder / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
     here, _ = in_one_process(folder / "01_raw")
-    assert result["runs"][0]["coefficients"] == here.coefficients[-1].tolist()
+    assert here.coefficients is not None and result["runs"][0]["coefficients"] == here.coefficients[-1].tolist()
     asked = len(link.seen)
     untracked.run(NAME)
     assert {kind for kind, *_ in link.seen[asked:]} == {"hello"}  # finished before
