@@ -45,6 +45,13 @@ class Job:
     parent: str | None = None
     label: str = ""
 
+    @property
+    def samples(self) -> FederatedData:
+        """All that clients have, who are in this process and not real."""
+        if isinstance(self.data, RealData):
+            raise TypeError("Real clients keep their samples.")
+        return self.data
+
     def create(self) -> Any:
         """Return the method with its hyperparameters."""
         return method_of(self.experiment, self.method)
@@ -72,7 +79,7 @@ def identity(job: Job, seed: int, told: str = "") -> dict[str, Any]:
         "method": job.method,
         "seed": seed,
         "compute.device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "data": job.data.seeds[seed].fingerprint if isinstance(job.data, FederatedData) else told,
+        "data": told or job.samples.seeds[seed].fingerprint,
         "code": code_version(type(made), experiment),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
         **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.data.pretrained) else {}),

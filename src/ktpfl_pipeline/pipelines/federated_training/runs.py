@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
 from ktpfl_pipeline.core.weights import opened
-from ktpfl_pipeline.data.federated import Facts, FederatedData, SeedData
+from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.executor import RealFederation
@@ -72,7 +72,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         if isinstance(fed, RealFederation) and shown.trained:  # each client keeps its own model, and nobody else does
             serve.end(made, result.state, fed)
         counts, known = facts.label_counts, facts.label_counts.shape[1] > 1
-        held = clients(experiment, job.data, seed, held=True) if isinstance(job.data, FederatedData) else ()
+        real = isinstance(job.data, RealData)
+        held = () if real else clients(experiment, job.samples, seed, held=True)
         matrices = result.coefficients  # (rounds, N, N)
         finished = FinishedRun(
             experiment=job.name,
@@ -106,8 +107,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
                 *(job.method, seed, 100 * finished.covered),
             )
         if not tracked.complete:
-            ours = isinstance(job.data, FederatedData) and job.parent is None and seed == experiment.seeds[0]
-            with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as folder:
+            ours = not real and job.parent is None and seed == experiment.seeds[0]
+            with kept_models(made, result, fed, job.samples.seeds[seed]) if ours else nullcontext() as folder:
                 log_end(tracked, finished, asdict(made), folder)
     return finished
 
@@ -122,8 +123,8 @@ def federation(job: Job, seed: int) -> tuple[Federation, Facts]:
     """Return the federation of one seed, in this process or of real clients, and what is told of its data."""
     if isinstance(job.data, RealData):
         return meet(job.experiment, job.method, job.data, seed)
-    fed = assemble(job.experiment, job.data, seed)
-    return fed, job.data.seeds[seed].facts(list(fed.by_id))
+    fed = assemble(job.experiment, job.samples, seed)
+    return fed, job.samples.seeds[seed].facts(list(fed.by_id))
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:
