@@ -16,6 +16,7 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.flower import experiment as real
+from ktpfl_pipeline.flower.member import Member
 from ktpfl_pipeline.flower.wire import Packet
 from ktpfl_pipeline.pipelines.compared import methods_of
 
@@ -102,6 +103,7 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
     result = json.loads((folder / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
     here, _ = in_one_process(folder / "01_raw")
     assert here.coefficients is not None and result["runs"][0]["coefficients"] == here.coefficients[-1].tolist()
+    assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 1  # it went on with what was there
     asked = len(link.seen)
     untracked.run(NAME)
     assert {kind for kind, *_ in link.seen[asked:]} == {"hello"}  # finished before
@@ -109,9 +111,15 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
     with np.load(data) as found:
         images, labels = found["images"], found["labels"]
     np.savez(data, images=255 - images, labels=labels)
-    link = NoLink(files)
-    untracked.run(NAME)
-    assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 2
+    hello = Packet({"seed": 0, "run": "0"})
+    seals = [[Member(file).answer("hello", hello).values["seal"] for file in files] for _ in range(2)]
+    assert seals[0] == seals[1]
+    assert [said["seal"] == seal for said, seal in zip(_hellos(link), seals[0], strict=True)] == [False, True]
+
+
+def _hellos(link: NoLink) -> list[dict[str, Any]]:
+    """Return what each client said of itself last."""
+    return list({n: answer.values for kind, n, _, answer in link.seen if kind == "hello"}.values())
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,7 @@ class RealExecutor(SerialExecutor):
         name = operations.name_of(operation)
         if name is None:
             raise InputError(
-                f"{self._method}'s {phase} is nothing that real clients offer: choose a method from "
-                f"{', '.join(TRIED)}."
+                f"{self._method}'s {phase} is nothing that real clients offer: choose a method from {', '.join(TRIED)}."
             )
         operations.check_leaves(name, self._method)
         self.start(setting)

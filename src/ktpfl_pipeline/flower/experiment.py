@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.config.parsing import method_of
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.flower import operations, serve
@@ -91,7 +92,7 @@ def link_of(place: schema.Flower) -> Link:
     try:
         from ktpfl_pipeline.flower import connection
     except ModuleNotFoundError as error:
-        raise serve.InputError(
+        raise InputError(
             f"compute.flower meets real clients by flwr, which is not installed here ({error.name}): run `make "
             "flower`, and give the command in .venv-flower."
         ) from error
