@@ -83,7 +83,6 @@ MEMORY = {
     "runs",
     "resolved",
     "settled",
-    "paper_failures",
 }  # rebuilt in seconds, so never on disk
 
 
