@@ -42,14 +42,14 @@ COMMAND = re.compile(r"^kedro run\b.*$", re.MULTILINE)
 
 
 NEAREST = '"""Nearest teacher'
-PROMISES = {  # those that need nothing but a method and a federation, of so many clients
-    "test_learns": 3,
-    "test_round_leaves_its_arguments_as_they_were": 3,
-    "test_another_seed_differs": 3,
-    "test_reports_exactly_the_cohort_and_what_its_class_exchanges": 5,
-    "test_an_absent_client_is_left_alone": 5,
-    "test_a_client_that_diverges_and_is_skipped_was_not_sampled": 3,
-}
+PROMISES = (  # those that need nothing but a method, federations, and a run that is recorded
+    "test_learns",
+    "test_round_leaves_its_arguments_as_they_were",
+    "test_another_seed_differs",
+    "test_reports_exactly_the_cohort_and_what_its_class_exchanges",
+    "test_an_absent_client_is_left_alone",
+    "test_a_client_that_diverges_and_is_skipped_was_not_sampled",
+)
 
 
 def by_path(page: Path) -> str:
@@ -89,13 +89,17 @@ class TestGuide:
                 where = module.__dict__
             exec(compile(block["code"], f"{page.name}: {block['module'] or 'a block'}", "exec"), where)
 
-    def test_the_method_is_one_file_and_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_method_is_one_file_and_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """With them it keeps the promises of every method, and joins the comparisons."""
-        Contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))["TestContract"]
+        contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))
         register(monkeypatch)
         method = methods.create("nearest", {"own": 0.4})
-        for promise, clients in PROMISES.items():
-            getattr(Contract(), promise)(method, toy.federation(clients))
+        straight, rounds = contract["recorded"](method, tmp_path)
+        given = {"method": method, "straight": straight, "rounds": rounds}
+        for promise in PROMISES:
+            check = getattr(contract["TestContract"](), promise)
+            feds = {"fed": toy.federation(), "three": toy.federation(3), "exact": toy.federation(3, dtype="float64")}
+            check(**{name: {**given, **feds}[name] for name in inspect.signature(check).parameters})
         assert methods.title("nearest") == "Nearest teacher"
         assert "nearest" in methods.compared(one_architecture=False)
         with pytest.raises(InputError, match=r"^nearest\.own is 2\.0; it must lie between 0 and 1\.$"):

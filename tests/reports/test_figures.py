@@ -331,7 +331,7 @@ class TestTraffic:
 
     def test_accuracy_upward_and_megabytes_across(self, three):
         (axes,) = figures.accuracy_by_traffic(three).axes
-        assert list(line(axes, marker="D").get_xydata()[0]) == [2.0, 0.7]
+        assert list(line(axes, marker="X").get_xydata()[0]) == [2.0, 0.7]
         assert list(line(axes, color=style.BLUE).get_xydata()[0]) == [6.0, 0.5]
         assert sorted(texts(axes.figure)) == ["FedMD, 2.00", "KT-pFL, 6.00"]
         assert axes.get_xscale() == "log"

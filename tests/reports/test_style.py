@@ -16,5 +16,5 @@ def test_what_a_report_is_about_is_blue_and_local_only_grey():
     """Colours go by the registry's order: a method that is put before others changes theirs."""
     assert (look("kt_pfl"), look("kt_pfl_params")) == (Look(BLUE, "o"), Look(BLUE, "D"))
     assert look("local") == Look(NEUTRAL, "o")
-    assert look("fedmd") == Look("#d55e00", "D")
+    assert look("fedmd") == Look("#e69f00", "X")
     assert {look(name).colour for name in METHODS if name.startswith("local")} == {NEUTRAL}

@@ -8,7 +8,6 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,9 +65,15 @@ def build(name: str) -> nn.Module:
     return nn.Sequential(*layers[name])
 
 
-@cache
 def samples(number: int, seed: int, favourite: int = 0) -> LabelledDataset:
     """Return images that are brightest in the top, middle or bottom third; half of them of the class `favourite`."""
+    key = (number, seed, favourite)
+    if key not in _SAMPLES:
+        _SAMPLES[key] = _drawn(*key)
+    return _SAMPLES[key]
+
+
+def _drawn(number: int, seed: int, favourite: int) -> LabelledDataset:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(number) % CLASSES
     labels[: number // 2] = favourite
@@ -89,7 +94,9 @@ class Toy(Federation):
         return _COSTS[key]
 
 
+# Not functools.cache: what it makes cannot go to Ray's workers, which get this module by value.
 _COSTS: dict[Any, Cost] = {}
+_SAMPLES: dict[tuple[int, int, int], LabelledDataset] = {}
 
 
 def federation(

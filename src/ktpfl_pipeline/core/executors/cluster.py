@@ -121,6 +121,7 @@ class ClusterExecutor(SerialExecutor):
                 ask(asked.position)
                 continue
             if isinstance(answer, BaseException):
+                ray.get(asked.taken)  # a worker that could not read its calls knows only those of before
                 raise answer
             assert self._session is not None
             outcomes[asked.n] = replace(answer, value=_attached(answer.value, asked.models, self._session))
