@@ -8,7 +8,7 @@ import shlex
 import sys
 import types
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ NEAREST = '"""Nearest teacher'
 PROMISES = (  # those that need nothing but a method, federations, and a run that is recorded
     "test_learns",
     "test_round_leaves_its_arguments_as_they_were",
-    "test_another_seed_differs",
+    "test_another_seed_differs_and_a_cohort_may_be_one_client",
     "test_reports_exactly_the_cohort_and_what_its_class_exchanges",
     "test_an_absent_client_is_left_alone",
     "test_a_client_that_diverges_and_is_skipped_was_not_sampled",
@@ -96,9 +96,10 @@ class TestGuide:
         method = methods.create("nearest", {"own": 0.4})
         straight, rounds = contract["recorded"](method, tmp_path)
         given = {"method": method, "straight": straight, "rounds": rounds}
+        made = partial(toy.federation, training=contract["TRAINING"])
         for promise in PROMISES:
             check = getattr(contract["TestContract"](), promise)
-            feds = {"fed": toy.federation(), "three": toy.federation(3), "exact": toy.federation(3, dtype="float64")}
+            feds = {"fed": made(), "three": made(3), "exact": made(3, dtype="float64")}
             check(**{name: {**given, **feds}[name] for name in inspect.signature(check).parameters})
         assert methods.title("nearest") == "Nearest teacher"
         assert "nearest" in methods.compared(one_architecture=False)
