@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
+from flwr.supercore.run import RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
@@ -35,7 +38,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower.app import GridLink
 
 PATIENCE = 300.0
-"""Seconds in which a SuperLink must be there, and give this process the run that it submitted."""
+"""Seconds in which a SuperLink must be there or back, and give this process the run that it submitted."""
 PULSE = 0.2
 """Seconds between two looks for either."""
 APP = {
@@ -54,6 +57,32 @@ clientapp = "ktpfl_pipeline.flower.app:client"
 """
 }
 """What is submitted: names of code that both ends have installed."""
+
+
+class Patient:
+    """Calls of a SuperLink, tried again until it has been away for longer than PATIENCE; Flower itself waits for ever."""
+
+    def __init__(self, superlink: str) -> None:
+        """Call nothing yet."""
+        self._superlink = superlink
+        self._invoker: RetryInvoker = make_simple_http_retry_invoker()
+
+    def invoke(self, call: Callable[[], httpx.Response]) -> httpx.Response:
+        """Return what a call returns.
+
+        Raises:
+            InputError: if the SuperLink stays away, or has ended the run.
+        """
+        self._invoker.max_time = PATIENCE
+        try:
+            answer: httpx.Response = self._invoker.invoke(call)
+        except (httpx.HTTPError, RunNotRunningException) as error:
+            raise InputError(
+                f"The SuperLink at {self._superlink} was away for {PATIENCE:g} seconds, or has ended the "
+                f"run ({error or type(error).__name__}): start it, and the same command again, which goes on at the "
+                "checkpoint."
+            ) from error
+        return answer
 
 
 @cache
@@ -94,17 +123,26 @@ def _entered(superlink: str, certificate: str | None, stack: ExitStack) -> HttpG
     control.close()
     runtime = RuntimeHttpClient.from_server_address(**way, interceptors=said)
     stack.callback(runtime.close)
-    grid = HttpGrid(superlink, authority is None, authority, token=_token(runtime, run, superlink))
-    client = grid._runtime_client
-    given = client.PullTaskInput(PullTaskInputRequest())
+    token = _token(runtime, run, superlink)
+    grid = HttpGrid(superlink, authority is None, authority, token=token)
+    grid._retry_invoker = Patient(superlink)
+    given = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = given.task_id, run, given.context.node_id
     grid.set_run(run_from_proto(given.run))
-    heart = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    alive = RuntimeHttpClient.from_server_address(**way, interceptors=[*said, RuntimeTokenHttpInterceptor(token=token)])
+    stack.callback(alive.close)
+    heart = HeartbeatSender(make_task_heartbeat_fn_http(alive))
     heart.start()
     stack.callback(grid.close)
     stack.callback(heart.stop)
-    stack.callback(client.PushTaskOutput, PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
+    stack.callback(_farewell, alive)
     return grid
+
+
+def _farewell(alive: RuntimeHttpClient) -> None:
+    """Say that the run has ended, to a SuperLink that may be gone."""
+    with suppress(httpx.HTTPError):
+        alive.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
 
 
 def _token(runtime: RuntimeHttpClient, run: int, superlink: str) -> str:
