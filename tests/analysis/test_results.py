@@ -11,7 +11,6 @@ from ktpfl_pipeline.analysis.results import (
     Curve,
     FinishedRun,
     MethodResult,
-    comparable,
     compared,
     comparison,
     local_only,
@@ -159,23 +158,6 @@ class TestComparison:
         assert subject([local]) is local
         assert local_only(study) is local
         assert local_only(study[:2]) is None
-
-    def test_results_of_other_settings_are_refused(self, study):
-        made = [replace(result, settings={"rounds": 1, "training": {"epochs": 5}}) for result in study]
-        assert comparable(made, {"rounds": 1, "training": {"epochs": 5}}) == made
-        with pytest.raises(InputError, match=r"kt_pfl was made with other settings \(training.epochs=5, now 20\)"):
-            comparable(made, {"rounds": 1, "training": {"epochs": 20}})
-
-    def test_results_on_other_data_are_refused(self, study):
-        seen = [
-            replace(result, runs=[replace(run, data=f"images of seed {run.seed}") for run in result.runs])
-            for result in study
-        ]
-        assert comparable(seen, {}) == seen
-        fedmd = seen[1]
-        seen[1] = replace(fedmd, runs=[replace(fedmd.runs[0], data="other images"), *fedmd.runs[1:]])
-        with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
-            comparable(seen, {})
 
     @pytest.mark.parametrize("spoil", ["runs", "curve", "final", "method"])
     @pytest.mark.parametrize("value", [None, 5, "text", [5], {"after_local": 5}])

@@ -15,7 +15,6 @@ import torch
 from project_copy import EXPERIMENT, Project
 
 from ktpfl_pipeline import in_memory, tracking
-from ktpfl_pipeline.analysis.results import as_chosen
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.identity import digest
@@ -203,11 +202,6 @@ class TestIdentity:
         assert tried == []
         assert caplog.messages == [f"mine.compute is {LAST}, as auto chose when its runs were begun."]
         assert settled(asked, data, "other").compute.memory_format == "contiguous"
-
-    def test_reports_take_what_auto_chose(self, data: FederatedData) -> None:
-        made = experiment(memory_format="channels_last").settings()
-        assert as_chosen(experiment(memory_format="auto").settings(), made) == made
-        assert as_chosen(experiment().settings(), made) == experiment().settings()
 
 
 @pytest.mark.parametrize(("workers", "chosen"), [(1, "contiguous"), (2, "channels_last")])

@@ -15,14 +15,8 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis.statistics import (
-    Final,
-    final,
-    mean_by_place,
-    mean_over_clients,
-)
+from ktpfl_pipeline.analysis.statistics import Final, final, mean_by_place, mean_over_clients
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, Newcomers, RoundRecord
 
 HEADLINE = "after_transfer"
@@ -334,48 +328,6 @@ def parse(content: Any) -> MethodResult:
             f"A result under data/07_model_output does not read as one ({error}): delete it and run the comparison "
             "again."
         ) from error
-
-
-def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that something was made `then` with the settings of `now`; `what` is the beginning of the message.
-
-    Raises:
-        InputError: naming what differs.
-    """
-    if changes := differences(then, now):
-        raise InputError(
-            f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
-        )
-
-
-def as_chosen(now: dict[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of `now` with what `auto` chose then for dtype and memory format, where `now` leaves it."""
-    asked, chosen = now.get("compute", {}), then.get("compute", {})
-    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
-    return {**now, "compute": {**asked, **{name: chosen[name] for name in left}}} if left else now
-
-
-def comparable(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[MethodResult]:
-    """Return the results if all were made with these settings, and saw the same data with each seed.
-
-    Args:
-        results: of one comparison.
-        settings: what all its methods share, now.
-
-    Raises:
-        InputError: naming the method and what differs.
-    """
-    seen: dict[int, str] = {}
-    settings = as_chosen(settings, results[0].settings) if results else settings
-    for result in results:
-        check_settings(f"The result of {result.method} was", result.settings, settings)
-    for run in (run for result in results for run in result.runs):
-        if run.data != seen.setdefault(run.seed, run.data):
-            raise InputError(
-                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the samples or the "
-                "partition changed between their runs; run the whole comparison again."
-            )
-    return list(results)
 
 
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:

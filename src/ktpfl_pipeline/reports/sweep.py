@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ktpfl_pipeline.analysis import results
+from ktpfl_pipeline.analysis import agreement
 from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, parse
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust
@@ -76,12 +76,12 @@ def comparable(
     Raises:
         InputError: naming what differs.
     """
-    results.check_settings(f"The results of {name} were", content["sweep"], sweep)
+    agreement.check_settings(f"The results of {name} were", content["sweep"], sweep)
     points = []
     for point, asked in zip(content["points"], settings, strict=True):
-        made = [results.parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
-        now = results.as_chosen(asked, point["settings"])
-        points.append(Point(point["value"], now, {result.method: result for result in results.comparable(made, now)}))
+        made = [parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
+        methods = {result.method: result for result in agreement.comparable(made, asked)}
+        points.append(Point(point["value"], point["settings"], methods))
     return points
 
 

@@ -18,7 +18,7 @@ def train(experiment: Experiment, federation: Any, *, name: str, method: str) ->
     Raises:
         InputError: if the data were made with other settings.
     """
-    from ktpfl_pipeline.analysis.results import check_settings
+    from ktpfl_pipeline.analysis.agreement import check_settings
     from ktpfl_pipeline.pipelines.federated_training.identity import Job
     from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 

@@ -13,15 +13,16 @@ def report(experiment: Experiment, *results: Any, name: str) -> Any:
     Raises:
         InputError: if a result was made with other settings.
     """
+    from ktpfl_pipeline.analysis.agreement import comparable
     from ktpfl_pipeline.analysis.contrasts import paired_difference
     from ktpfl_pipeline.analysis.provenance import here_and_now
-    from ktpfl_pipeline.analysis.results import HEADLINE, as_chosen, comparable, local_only
+    from ktpfl_pipeline.analysis.results import HEADLINE, local_only
     from ktpfl_pipeline.methods import slug
     from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.reports.comparison import build, identity
 
     methods = comparable(results, experiment.settings())
-    made = build(name, methods, as_chosen(experiment.settings(), methods[0].settings), here_and_now())
+    made = build(name, methods, methods[0].settings, here_and_now())
     local = local_only(methods)
     metrics = {f"headline/{slug(each.method)}": each.final[HEADLINE].mean for each in methods}
     for each in methods:

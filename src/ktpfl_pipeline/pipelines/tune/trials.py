@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import VALIDATION, as_chosen, check_settings, summarise
+from ktpfl_pipeline.analysis.agreement import check_settings
+from ktpfl_pipeline.analysis.results import VALIDATION, summarise
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
@@ -95,7 +96,7 @@ def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experim
     """
     methods = {method: [Trial(**trial) for trial in trials] for method, trials in content["methods"].items()}
     made = Tuning(**{**content, "methods": methods})
-    now = {"tune": tune.model_dump(), **as_chosen(tune.applied(experiment).shared(), made.settings)}
+    now = {"tune": tune.model_dump(), **tune.applied(experiment).shared()}
     check_settings(f"The trials of {name} were", {"tune": made.tune, **made.settings}, now)
     return made
 

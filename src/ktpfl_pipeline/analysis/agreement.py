@@ -1,0 +1,52 @@
+"""What may stand together: results made with the settings of now, and methods that saw the same data.
+
+Where `auto` is asked for, of dtype or memory format, what it chose then counts as asked.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import differences
+
+
+def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that something was made `then` with the settings of `now`; `what` is the beginning of the message.
+
+    Raises:
+        InputError: naming what differs.
+    """
+    if changes := differences(then, _as_chosen(now, then)):
+        raise InputError(
+            f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
+        )
+
+
+def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
+    """Return the results if all were made with these settings, and saw the same data with each seed.
+
+    Args:
+        results: of one comparison.
+        settings: what all its methods share, now.
+
+    Raises:
+        InputError: naming the method and what differs.
+    """
+    seen: dict[int, str] = {}
+    for result in results:
+        check_settings(f"The result of {result.method} was", result.settings, settings)
+        settings = result.settings  # what auto chose for the first, it must have chosen for all
+    for run in (run for result in results for run in result.runs):
+        if run.data != seen.setdefault(run.seed, run.data):
+            raise InputError(
+                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the samples or the "
+                "partition changed between their runs; run the whole comparison again."
+            )
+    return list(results)
+
+
+def _as_chosen(now: Mapping[str, Any], then: Mapping[str, Any]) -> Mapping[str, Any]:
+    asked, chosen = now.get("compute", {}), then.get("compute", {})
+    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
+    return {**now, "compute": {**asked, **{name: chosen[name] for name in left}}} if left else now
