@@ -23,7 +23,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
 from ktpfl_pipeline.analysis.statistics import difference, mean_over_clients
-from ktpfl_pipeline.config import parsing, schema
+from ktpfl_pipeline.config import parsing, schema, studies
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.sweep.runs import run_all
 from ktpfl_pipeline.reports import style
@@ -54,8 +54,8 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
         changes = {**asked["changes"], "seeds": SEEDS, "theorem_samples": 0, "adversaries": {"kind": kind}}
         parameters = parsing.merged(loader["parameters"], {name: changes})
         values = SHARES if found else [0.0, *SHARES]
-        sweep = schema.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
-        points = schema.points("robustness", sweep, parameters)
+        sweep = studies.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
+        points = parsing.points("robustness", sweep, parameters)
         results = run_all("robustness", sweep, points, raw_folder)
         for point in results["points"]:
             for method, result in point["methods"].items():

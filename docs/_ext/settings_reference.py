@@ -1,4 +1,4 @@
-"""Tables of every setting: types and bounds from config/schema.py, meanings from the comments of conf/base.
+"""Tables of every setting: types and bounds from config/, meanings from the comments of conf/base.
 
 In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts`` or ``methods`` stands in a
 block named ``{settings}``.
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from ktpfl_pipeline.config import augmentations, schema
+from ktpfl_pipeline.config import augmentations, schema, studies
 from ktpfl_pipeline.methods import METHODS, create, title
 
 BASE = Path(__file__).parents[2] / "conf" / "base"
@@ -120,10 +120,10 @@ def page(what: str) -> str:
     model, file = {
         "experiments": (schema.Experiment, "parameters_hetero.yml"),
         "augmentations": (augmentations.Change, "parameters_hetero.yml"),
-        "sweeps": (schema.Sweep, "parameters_sweep.yml"),
-        "tunings": (schema.Tune, "parameters_tune.yml"),
-        "paper": (schema.Paper, "parameters_paper.yml"),
-        "parts": (schema.Part, "parameters_paper.yml"),
+        "sweeps": (studies.Sweep, "parameters_sweep.yml"),
+        "tunings": (studies.Tune, "parameters_tune.yml"),
+        "paper": (studies.Paper, "parameters_paper.yml"),
+        "parts": (studies.Part, "parameters_paper.yml"),
     }[what]
     said = meanings(model) | comments(BASE / file)
     if what == "augmentations":
@@ -147,7 +147,7 @@ class SettingsTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return them as the page would parse them."""
-        for file in (schema.__file__, augmentations.__file__, *BASE.glob("parameters_*.yml")):
+        for file in (schema.__file__, studies.__file__, augmentations.__file__, *BASE.glob("parameters_*.yml")):
             self.env.note_dependency(str(file))
         return self.parse_text_to_nodes(page(self.arguments[0]))
 

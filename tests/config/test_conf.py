@@ -16,7 +16,8 @@ from registered import pipelines
 
 from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.config.schema import Experiment, Range, Sweep, Tune
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import Range, Sweep, Tune
 from ktpfl_pipeline.methods import compared
 
 CONF = Path(__file__).parents[2] / "conf"

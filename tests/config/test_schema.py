@@ -9,7 +9,7 @@ import torch
 from bad_settings import IMPOSSIBLE_WITH_PRIVACY, MISSPELT, OUT_OF_RANGE, UNKNOWN
 from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 
-from ktpfl_pipeline.config import checks, parsing, schema
+from ktpfl_pipeline.config import checks, parsing, studies
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -404,14 +404,14 @@ class TestTune:
         },
     }
 
-    def parsed(self, **changes: Any) -> schema.Tune:
+    def parsed(self, **changes: Any) -> studies.Tune:
         return parsing.parse_tune("tune_mine", {**self.TUNE, **changes}, self.PARAMETERS)
 
     def test_what_is_given(self) -> None:
         tune = self.parsed()
         assert (tune.trials, tune.seeds) == (8, [100])
         assert tune.space("kt_pfl") == {
-            "rho": schema.Range(low=0.1, high=10.0, log=True),
+            "rho": studies.Range(low=0.1, high=10.0, log=True),
             "order": ["paper", "coefficients_first"],
         }
         assert tune.space("fedmd") == {}

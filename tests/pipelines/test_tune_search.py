@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ktpfl_pipeline.config.schema import Range
+from ktpfl_pipeline.config.studies import Range
 from ktpfl_pipeline.pipelines.tune.search import RANDOM, search, stream
 
 LISTS: dict[str, Any] = {"weights": ["minmax", "direct"], "temperature": [1.0, 3.0]}

@@ -10,13 +10,13 @@ from experiment import ONE_ARCHITECTURE
 from written import column, records
 
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
-from ktpfl_pipeline.config import parsing, schema
+from ktpfl_pipeline.config import parsing, studies
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines.tune import trials
 from ktpfl_pipeline.reports import tuning as report
 
 EXPERIMENT = parsing.parse("homo_mine", ONE_ARCHITECTURE)
-TUNE = schema.Tune(
+TUNE = studies.Tune(
     trials=3, seeds=[100, 101], spaces={"ditto": {"coupling": {"low": 0.05, "high": 2.0}}, "topk_pfl": {"k": [1, 2, 5]}}
 )
 

@@ -27,7 +27,7 @@ UNREADABLE = "The files parameters*.yml under conf/ cannot be read ("
 TOO_MUCH = "parameters.yml stands for more than 1,000,000 values"
 YAML: dict[str, tuple[str, str]] = {
     "a tag that runs code": (f"x: !!python/object/apply:os.mkdir [{TRACE}]", UNREADABLE),
-    "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.config.schema.Sweep {}", UNREADABLE),
+    "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.config.studies.Sweep {}", UNREADABLE),
     "a tag that imports a module": ("x: !!python/module:antigravity", UNREADABLE),
     "a tag that evaluates": ("x: !!python/object/new:eval ['1+1']", UNREADABLE),
     "a resolver that evaluates": ("x: ${eval:1+1}", UNREADABLE),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktpfl_pipeline.config import checks
-from ktpfl_pipeline.config.schema import SWEEP, TUNE
+from ktpfl_pipeline.config.studies import SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError
 
 LIKE = "like"

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from ktpfl_pipeline.config import checks
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
-from ktpfl_pipeline.config.schema import ALL, PAPER, SWEEP, TUNE, Experiment, Paper, Range, Sweep, Tune
+from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from ktpfl_pipeline.config.parsing import create_method, method_of
-from ktpfl_pipeline.config.schema import TUNE, Experiment
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import TUNE
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.config.schema import Experiment, Tune
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import Tune
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.identity import digest, flat
 from ktpfl_pipeline.pipelines.federated_training import progress

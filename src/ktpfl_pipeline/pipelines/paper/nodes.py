@@ -6,7 +6,7 @@ Arguments that they share: `paper`, the section; `planned`, what there is to run
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Paper
+from ktpfl_pipeline.config.studies import Paper
 
 
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, paper_runs: Path) -> Any:

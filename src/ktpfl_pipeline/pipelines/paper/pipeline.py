@@ -2,7 +2,7 @@
 
 from kedro.pipeline import Pipeline
 
-from ktpfl_pipeline.config.schema import PAPER
+from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.pipelines.paper.nodes import plan, report, train
 from ktpfl_pipeline.pipelines.step import step
 

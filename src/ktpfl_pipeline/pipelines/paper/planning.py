@@ -10,7 +10,7 @@ from typing import Any
 from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.config.parsing import paper_columns
-from ktpfl_pipeline.config.schema import PAPER, Paper
+from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.config.schema import PAPER
+from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.pipelines.federated_training import progress

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.config.parsing import points
-from ktpfl_pipeline.config.schema import Sweep
+from ktpfl_pipeline.config.studies import Sweep
 
 
 def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:

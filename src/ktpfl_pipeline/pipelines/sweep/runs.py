@@ -10,7 +10,8 @@ from typing import Any
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.config.checks import saying
-from ktpfl_pipeline.config.schema import Experiment, Sweep
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import Sweep
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled

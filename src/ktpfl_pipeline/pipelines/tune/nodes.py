@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.config.schema import TUNE, Experiment, Tune
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import TUNE, Tune
 
 
 def run_trials(

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Range
+from ktpfl_pipeline.config.studies import Range
 from ktpfl_pipeline.core.rng import derive
 
 Space = Mapping[str, list[Any] | Range]

@@ -1,0 +1,111 @@
+"""What may stand under a sweep, a tuning or the paper in conf/: sections that run experiments in several settings.
+
+Each setting is documented where it stands, in `conf/base/parameters_{sweep,tune,paper}.yml`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.config.values import Count, Names, OneOrMore, Seeds, Settings
+
+SWEEP, TUNE = "sweep_", "tune_"
+"""What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
+PAPER = "paper"
+"""The section, and the pipeline, of the KT-pFL paper's tables and figures."""
+
+
+class Sweep(Settings):
+    """One setting of an experiment at several values, each with the same methods."""
+
+    experiment: str
+    parameter: str
+    values: Annotated[list[Any], OneOrMore, Field(min_length=1)]
+    methods: Names
+
+    def label(self, value: Any) -> str:
+        """Return the setting at a value in short: ``rho=0.3``."""
+        if isinstance(value, Mapping):
+            return ",".join(f"{name}={each}" for name, each in value.items())
+        return f"{self.parameter.rpartition('.')[2]}={value}"
+
+    def touches(self, method: str) -> bool:
+        """Say whether the setting is one that the method's runs depend on.
+
+        Another method's hyperparameter is not, nor is how predictions travel where none do.
+        """
+        from ktpfl_pipeline.methods import find
+
+        group, _, path = self.parameter.partition(".")
+        if group == "knowledge":
+            return "predictions" in find(method).kind.exchanges
+        return group != "methods" or path.partition(".")[0] == method
+
+
+class Range(Settings):
+    """Numbers from `low` to `high`, both included; whole numbers where both are. With `log`, equal by ratio."""
+
+    low: int | float
+    high: int | float
+    log: bool = False
+
+
+class Tune(Settings):
+    """What is searched for the hyperparameters of an experiment's methods.
+
+    Attributes:
+        trials: at most so many candidates for each method.
+        seeds: of every candidate's runs.
+        spaces: of each method, hyperparameters with a list of values or a `Range`. A method without one is run once.
+    """
+
+    trials: Count
+    seeds: Seeds
+    spaces: dict[str, dict[str, Annotated[Any, OneOrMore]]]
+
+    def space(self, method: str) -> dict[str, list[Any] | Range]:
+        """Return the method's hyperparameters with what is tried for them; none for a method without a space."""
+        return {
+            name: values if isinstance(values, list) else Range.model_validate(values)
+            for name, values in self.spaces.get(method, {}).items()
+        }
+
+    def applied(self, experiment: Experiment) -> Experiment:
+        """Return the experiment as its trials run it: with the tuning's seeds, and nothing that only a report shows."""
+        judged = experiment.evaluation.model_copy(update={"adapt_epochs": [0], "global_samples": 0})
+        return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0, "evaluation": judged})
+
+
+class Part(Settings):
+    """A table or a figure of the KT-pFL paper: experiments, each in several settings, with the same methods.
+
+    Attributes:
+        title: what it shows.
+        experiments: sections of conf/.
+        columns: by what a setting is called, what it changes in each experiment; one that is null is left out.
+        methods: names in the registry of methods, or dotted paths.
+        shows: a table of accuracies, accuracy by round, or accuracy against bytes.
+    """
+
+    title: str
+    experiments: Names
+    columns: Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
+    methods: Names
+    shows: Literal["table", "curves", "traffic"] = "table"
+
+
+class Paper(Settings):
+    """The tables and figures of the KT-pFL paper, at one scale."""
+
+    scale: str
+    only: Names = [ALL]
+    train: bool = True
+    seeds: Seeds
+    parts: dict[str, Part | None]
+
+    def chosen(self) -> dict[str, Part]:
+        """Return the parts that are asked for, in the order of the configuration; those that are null are none."""
+        parts = {name: part for name, part in self.parts.items() if part is not None}
+        return {name: part for name, part in parts.items() if ALL in self.only or name in self.only}
