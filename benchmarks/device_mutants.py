@@ -78,7 +78,7 @@ MUTANTS = [
     ),
     (
         "autocast of the other device",
-        f"{CLIENT}/workspace.py",
+        f"{CLIENT}/reduced.py",
         "torch.autocast(device, torch.bfloat16)",
         'torch.autocast("cpu", torch.bfloat16)',
         PRODUCTS,

@@ -35,7 +35,7 @@ class Stage:
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """Start a SuperLink and three clients."""
         self.folder = folder
-        self.files = deal_out(folder, "kt_pfl", ("mlp",) * 3, 3, deadline=60, evaluate_every=3)
+        self.files = deal_out(folder, "kt_pfl", ("mlp",) * 3, 3, deadline=60)
         self.stack = stack
         stack.enter_context(loopback.federation(folder, []))
         config = tomllib.loads((folder / "flwr" / "config.toml").read_text())
@@ -106,7 +106,7 @@ def row(name: str, stage: Stage) -> str:
     history = [RoundRecord(**record) for record in found["history"]]
     matrix = torch.tensor(json.loads((stage.folder / "results" / "coefficients.json").read_text()))
     out = [f"{n} of {r.round}: {r.reasons[str(n)]}" for r in history for n in {*r.absent, *r.late}]
-    done = SimpleNamespace(history=history, coefficients=matrix)
+    done = SimpleNamespace(history=history, coefficients=[matrix])
     said = [line.strip() for line in log.splitlines() if "Client" in line]
     return " | ".join(["", name, "; ".join(out), ", ".join(differences(stage.folder, done)) or "in nothing", *said, ""])
 

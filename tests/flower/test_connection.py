@@ -11,16 +11,19 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import connection
 
 
-def test_a_superlink_that_is_gone_is_given_up_and_the_process_can_end(tmp_path, monkeypatch):
+def test_a_superlink_that_is_gone_or_new_is_given_up_and_the_process_can_end(monkeypatch):
     address = f"127.0.0.1:{loopback.free_port()}"
     with ExitStack() as stack:
         link = connection._started(address, None)
         stack.callback(link.kill)
-        closing = stack.enter_context(ExitStack())
-        grid = connection._entered(address, None, closing)
+        grid = connection._entered(address, None, stack.enter_context(ExitStack()))
         assert grid.get_node_ids() == []
         link.kill()
         link.wait()
-        monkeypatch.setattr(connection, "PATIENCE", 0.5)
-        with pytest.raises(InputError, match=rf"{address} was away for 0.5 seconds.*goes on at the checkpoint"):
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "PATIENCE", 0.5)
+            with pytest.raises(InputError, match=rf"{address} was away for 0.5 seconds.*goes on at the checkpoint"):
+                grid.get_node_ids()
+        stack.callback(connection._started(address, None).kill)
+        with pytest.raises(InputError, match=rf"{address} was started anew, or has ended the run: .*the same command"):
             grid.get_node_ids()

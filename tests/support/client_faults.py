@@ -194,9 +194,11 @@ def differences(folder: Path, done: engine.Run) -> list[str]:
             one, other = (without(getattr(record, name), theirs.stale) for record in (ours, theirs))
             if one != other:
                 found.append(f"{name} of round {ours.round}")
-    if here.coefficients is not None and not torch.equal(here.coefficients, done.coefficients):
+    if here.coefficients is not None and not torch.equal(here.coefficients[-1], done.coefficients[-1]):
         found.append("the matrix")
     for n, params in models.items():
+        if n in done.history[-1].absent and not kept_model(folder, n).exists():
+            continue  # it went before it had one
         kept = torch.load(kept_model(folder, n), weights_only=True)
         if not all(torch.equal(kept[name], params[name]) for name in params):
             found.append(f"client {n}'s model")

@@ -22,14 +22,18 @@ from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import StartRunRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import RetryInvoker, make_simple_http_retry_invoker
-from flwr.supercore.run import RunNotRunningException
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
@@ -60,7 +64,7 @@ clientapp = "ktpfl_pipeline.flower.app:client"
 
 
 class Patient:
-    """Calls of a SuperLink, tried again until it has been away for longer than PATIENCE; Flower itself waits for ever."""
+    """Calls of a SuperLink, tried again until it was away for longer than PATIENCE; Flower itself waits for ever."""
 
     def __init__(self, superlink: str) -> None:
         """Call nothing yet."""
@@ -71,18 +75,27 @@ class Patient:
         """Return what a call returns.
 
         Raises:
-            InputError: if the SuperLink stays away, or has ended the run.
+            InputError: if the SuperLink stays away, or does not know the run any more.
         """
+
+        def known() -> httpx.Response:
+            try:
+                return call()
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+                    raise self._lost("was started anew, or has ended the run") from error
+                raise
+
         self._invoker.max_time = PATIENCE
         try:
-            answer: httpx.Response = self._invoker.invoke(call)
-        except (httpx.HTTPError, RunNotRunningException) as error:
-            raise InputError(
-                f"The SuperLink at {self._superlink} was away for {PATIENCE:g} seconds, or has ended the "
-                f"run ({error or type(error).__name__}): start it, and the same command again, which goes on at the "
-                "checkpoint."
-            ) from error
+            answer: httpx.Response = self._invoker.invoke(known)
+        except httpx.HTTPError as error:
+            raise self._lost(f"was away for {PATIENCE:g} seconds ({error})") from error
         return answer
+
+    def _lost(self, what: str) -> InputError:
+        again = "see that it is there, and give the same command again, which goes on at the checkpoint"
+        return InputError(f"The SuperLink at {self._superlink} {what}: {again}.")
 
 
 @cache
@@ -131,12 +144,23 @@ def _entered(superlink: str, certificate: str | None, stack: ExitStack) -> HttpG
     grid.set_run(run_from_proto(given.run))
     alive = RuntimeHttpClient.from_server_address(**way, interceptors=[*said, RuntimeTokenHttpInterceptor(token=token)])
     stack.callback(alive.close)
-    heart = HeartbeatSender(make_task_heartbeat_fn_http(alive))
+    heart = HeartbeatSender(lambda: _beat(alive))
     heart.start()
     stack.callback(grid.close)
     stack.callback(heart.stop)
     stack.callback(_farewell, alive)
     return grid
+
+
+def _beat(alive: RuntimeHttpClient) -> bool:
+    """Say that this process lives, and return whether that was heard; what is refused, the next message says."""
+    try:
+        alive.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+    except httpx.TransportError:
+        return False
+    except httpx.HTTPStatusError:
+        pass
+    return True
 
 
 def _farewell(alive: RuntimeHttpClient) -> None:

@@ -23,8 +23,8 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         "Ledger": "what the method has to exchange in its rounds, MB of 10⁶ bytes up from the clients and down to "
         f"them{over_seeds(len(main.seeds))}.",
         "Wire": "all messages of the run: beside the ledger's the questions themselves, evaluations, and the public "
-        "set, which a ledger counts a batch each round and which travels whole, once for each method and seed. What "
-        "the transport adds is not in it.",
+        "set, which a ledger counts a batch each round and which travels whole, once for each method and seed. Not in "
+        "it is what Flower adds: a request for each record and array, of some 1.2 kB, and those that ask for messages.",
         "By client": f"the same of {main.title}'s clients.",
         "Secure aggregation": "none: it hides uploads in their sum, and a server that weighs each client's predictions "
         "must see each. Models that are averaged alone would allow it; this does not do it.",
