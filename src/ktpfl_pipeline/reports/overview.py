@@ -161,7 +161,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
             row[f"{column} (%)"] = None if result is None else accuracy(result.final[HEADLINE], result is best)
             if cited and any(numbers.values()):
                 row[f"{column}: paper (%)"] = numbers.get(method)
-    return Table.of(name, list(rows.values()), f"Accuracy: {words.HEADLINE} {words.averaged(2)} Bold: {words.BOLD}")
+    return Table.of(name, list(rows.values()), f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}")
 
 
 def difference_table(columns: Columns, name: str = "differences") -> Table:
@@ -263,7 +263,7 @@ def notes(columns: Columns) -> dict[str, str]:
     differing = {name: why for name, each in columns.items() if (why := paper.differences(each.settings))}
     every = "all comparisons" if len(differing) == len(columns) else " and ".join(differing)
     return {
-        "Accuracy": f"{words.HEADLINE} {words.averaged(2)}",
+        "Accuracy": f"{words.HEADLINE} {words.averaged(None)}",
         "Bold": words.BOLD,
         "Differences": words.CORRECTED,
         "Columns": "comparisons may have other settings than each other, see below. Compare methods within a column.",

@@ -36,8 +36,7 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     ),
 }
 NOTES = {
-    "Accuracy": f"{words.HEADLINE} mean over clients of the mean of the last five evaluations, then over seeds; ± is "
-    "the sample standard deviation over seeds. A cell is empty until all of its seeds are finished.",
+    "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished.",
     "Bold": words.BOLD,
     "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. Where no "
     "column of the paper's stands beside ours, none of its numbers is known here. It states no seeds: no intervals.",

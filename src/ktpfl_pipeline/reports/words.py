@@ -70,9 +70,10 @@ def over_seeds(seeds: int) -> str:
     return f", mean over {seeds} seeds" if seeds > 1 else ""
 
 
-def averaged(seeds: int) -> str:
-    """Say of what an accuracy is the mean."""
-    over = f", then over {seeds} seeds; ± is the sample standard deviation over seeds" if seeds > 1 else "; one seed"
+def averaged(seeds: int | None) -> str:
+    """Say of what an accuracy is the mean; None stands for comparisons with seeds of their own."""
+    over = ", then over {}; ± is the sample standard deviation over seeds"
+    over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
     return f"mean over clients of the mean of the last five evaluations{over}."
 
 
