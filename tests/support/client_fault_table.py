@@ -1,4 +1,4 @@
-"""The faults of real clients that are injected, and what must come of each; see `client_faults`."""
+"""The faults of real clients that are injected, and what must come of each; see `client_fault_acts`."""
 
 import os
 import shutil
@@ -8,9 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from client_faults import (
-    Fault,
-    Outcome,
+from client_fault_acts import (
     all_gone,
     answers,
     beside,
@@ -30,9 +28,9 @@ from client_faults import (
     server_killed,
     server_killed_writing,
     tensor,
-    undergo,
     value,
 )
+from client_faults import Fault, Outcome, undergo
 
 from ktpfl_pipeline.flower.wire import Packet
 
