@@ -32,7 +32,7 @@ def federation(*changes: dict[str, dict[str, Any]], **settings: Any) -> Federati
 
 def shown(fed: Federation, n: int = N, t: int = 1, batches: int = 1) -> list[Tensor]:
     """Return the images that a training of client n sees, some batches of the same indices."""
-    own = PrivateSamples(Workspace(fed), n, t, n)
+    own = PrivateSamples(Workspace(fed), n, t)
     return [own.inputs(BATCH.clone()) for _ in range(batches)]
 
 
@@ -58,7 +58,7 @@ class TestDraws:
     def test_are_each_images_own(self) -> None:
         """Of one image many times, some are flipped and others are not."""
         fed = federation({"flip": {"p": 0.5}})
-        own = PrivateSamples(Workspace(fed), N, 1, N)
+        own = PrivateSamples(Workspace(fed), N, 1)
         images = own.inputs(torch.zeros(16, dtype=torch.int64))
         plain = shown(federation())[0][0]
         flipped = [torch.equal(image, plain.flip(-1)) for image in images]
@@ -66,7 +66,7 @@ class TestDraws:
         assert all(turned or torch.equal(image, plain) for turned, image in zip(flipped, images, strict=True))
 
     def test_the_same_batch_again_is_the_same(self) -> None:
-        own = PrivateSamples(Workspace(federation(EACH[0])), N, 1, N)
+        own = PrivateSamples(Workspace(federation(EACH[0])), N, 1)
         assert torch.equal(own.inputs(BATCH), own.inputs(BATCH))
 
     def test_come_in_their_order(self) -> None:

@@ -11,10 +11,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -100,7 +98,7 @@ def train_client(
         The trained model; its mean probabilities by class, (K, K) float64, over all forward passes of this training;
         and which classes there were, (K,) bool.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    setting, own = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, params).train()
     targets, counted = teacher.to(space.device, space.dtype), known.to(space.device, space.dtype)
     sums = torch.zeros(setting.classes, setting.classes, dtype=torch.float64, device=space.device)
@@ -115,8 +113,5 @@ def train_client(
         listened = -(targets[labels] * spoken).sum(dim=1)  # (b,) cross-entropy with the mean
         return own.loss(logits, batch) + weight * (listened * counted[labels]).mean()
 
-    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        value = descend(
-            space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)
-        )
+    value = own.descend(module, loss)
     return Outcome((params_of(module), sums / counts.clamp_min(1.0)[:, None], counts > 0), value)

@@ -100,7 +100,7 @@ def learn_weights(
         first: whether the client learns W for the first time.
         t: the round, which names the streams.
     """
-    setting, samples = space.setting, PrivateSamples(space, n, t, n, "aggregation")
+    setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
     drawn = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))]
     chosen = sent(drawn, space.device)

@@ -19,7 +19,6 @@ from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -130,7 +129,7 @@ def train_pair(
     Returns:
         The mentor, W^h, and the mentee's update as it is sent.
     """
-    setting, samples = space.setting, PrivateSamples(space, n, t, n)
+    setting, samples = space.setting, PrivateSamples(space, n, t)
     mentor = space.module(n, own).train()
     mentee = space.module(method.architecture(setting), common, "common").train()
     between, weight = nn.Module(), nn.Parameter(own_map["weight"].clone())
@@ -152,9 +151,7 @@ def train_pair(
             )
             return fits[0] + fits[1] + learned / (fits[0] + fits[1]).detach()
 
-        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-            everything, shuffle = nn.ModuleList([mentor, mentee, between]), setting.stream("private shuffle", t, n)
-            value = descend(space, everything, loss, len(samples), setting.training_of(n), t, shuffle)
+        value = samples.descend(nn.ModuleList([mentor, mentee, between]), loss)
     update = {name: tensor - common[name] for name, tensor in params_of(mentee).items()}
     return Outcome((params_of(mentor), params_of(between), encoded(update, energy)), value)
 

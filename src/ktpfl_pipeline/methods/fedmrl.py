@@ -19,7 +19,6 @@ from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.joint import projector_name
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
@@ -123,12 +122,10 @@ def train_client(space: Workspace, n: int, params: Params, head: Params, t: int)
 
     Of the fused features, (b, d₂), the own head reads all and the common head the first d₁.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    setting, own = space.setting, PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
     loss = Objective(nested, (space.numbers, module, common, setting.training.label_smoothing), own.read)
-    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        both, shuffle = nn.ModuleList([module, common]), setting.stream("private shuffle", t, n)
-        value = descend(space, both, loss, len(own), setting.training_of(n), t, shuffle)
+    value = own.descend(nn.ModuleList([module, common]), loss)
     return Outcome((params_of(module), params_of(common)), value)
 
 

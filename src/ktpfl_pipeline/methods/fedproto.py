@@ -13,12 +13,11 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import common_head, rng
+from ktpfl_pipeline.core import common_head
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
@@ -135,8 +134,7 @@ def train_client(
         t: the round, which names the streams.
         epochs: in place of E.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t, n)
-    recipe = setting.training_of(n) if epochs is None else replace(setting.training, epochs=epochs)
+    setting, own = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, params).train()
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
@@ -145,8 +143,7 @@ def train_client(
         return *own.read(batch), targets[labels], counted[labels]
 
     loss = Objective(drawn, (space.numbers, module, setting.training.label_smoothing, weight), read)
-    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        value = descend(space, module, loss, len(own), recipe, t, setting.stream("private shuffle", t, n))
+    value = own.descend(module, loss, epochs)
     return Outcome(params_of(module), value)
 
 

@@ -12,12 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
@@ -85,7 +84,7 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
         head: the personal head, by the names of the model's.
         t: the round, which names the streams.
     """
-    setting, samples = space.setting, PrivateSamples(space, n, t, n)
+    setting, samples = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, model).train()
     own = space.linear({key.rpartition(".")[2]: tensor for key, tensor in head.items()})
     counts = F.one_hot(samples.labels, setting.classes).sum(dim=0)  # `bincount` would wait for a GPU
@@ -95,9 +94,7 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
         return prior, *samples.read(batch)
 
     loss = Objective(balanced, (space.numbers, module, own, setting.training.label_smoothing), read)
-    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        both, shuffle = nn.ModuleList([module, own]), setting.stream("private shuffle", t, n)
-        value = descend(space, both, loss, len(samples), setting.training_of(n), t, shuffle)
+    value = samples.descend(nn.ModuleList([module, own]), loss)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
 

@@ -16,7 +16,6 @@ from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -88,7 +87,7 @@ def train_pair(
         architecture: of the common model.
         t: the round, which names the streams.
     """
-    setting, samples = space.setting, PrivateSamples(space, n, t, n)
+    setting, samples = space.setting, PrivateSamples(space, n, t)
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
     step = count()
 
@@ -105,7 +104,5 @@ def train_pair(
             + (1.0 - method.beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
         )
 
-    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        both, shuffle = torch.nn.ModuleList([module, companion]), setting.stream("private shuffle", t, n)
-        value = descend(space, both, loss, len(samples), setting.training_of(n), t, shuffle)
+    value = samples.descend(torch.nn.ModuleList([module, companion]), loss)
     return Outcome((params_of(module), params_of(companion)), value)

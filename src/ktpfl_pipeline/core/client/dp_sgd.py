@@ -33,7 +33,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     from opacus.grad_sample import GradSampleHooks
     from opacus.optimizers import DPOptimizer
 
-    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    setting, own = space.setting, PrivateSamples(space, n, t)
     settings, privacy = setting.training_of(n), setting.training.privacy
     assert privacy is not None
     module = space.module(n, params).train()

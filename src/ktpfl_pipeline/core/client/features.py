@@ -12,13 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
-from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import Params, params_of
@@ -95,7 +93,7 @@ def train_wearing(
     Returns:
         The model with the head as it is then, and that head.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t, n)
+    setting, own = space.setting, PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
     name, _ = head_of(module)
 
@@ -103,10 +101,8 @@ def train_wearing(
         return own.read(batch) if generate is None else (*own.read(batch), *generate(len(batch)))
 
     loss = Objective(worn, (space.numbers, module, common, setting.training.label_smoothing, weight), read)
-    with wearing(module, common), rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device):
-        value = descend(
-            space, module, loss, len(own), setting.training_of(n), t, setting.stream("private shuffle", t, n)
-        )
+    with wearing(module, common):
+        value = own.descend(module, loss)
         trained = params_of(common)
     return Outcome((fitted(params_of(module), name, trained), trained), value)
 

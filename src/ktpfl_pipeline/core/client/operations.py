@@ -3,8 +3,6 @@
 Batches, devices, dtypes and optimizers exist only here.
 """
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -23,12 +21,8 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
     """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
-    settings, own = space.setting.training_of(n), PrivateSamples(space, n, t, n)
-    settings = settings if epochs is None else replace(settings, epochs=epochs)
-    module = switched(space.module(n, params), training=True)
-    loss = own.objective(module)
-    with rng.seeded(rng.derive(space.setting.seed, "dropout", t, n), space.device):
-        value = descend(space, module, loss, len(own), settings, t, space.setting.stream("private shuffle", t, n))
+    own, module = PrivateSamples(space, n, t), switched(space.module(n, params), training=True)
+    value = own.descend(module, own.objective(module), epochs)
     return Outcome(params_of(module), value)
 
 

@@ -1,16 +1,21 @@
 """A client's training data as any training of it sees them: batches of samples, changed at random, and their loss."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import augmentation, rng
+from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 
 
 class PrivateSamples:
-    """Client n's training split in one training, whose streams are called `names`: the round, the client, a part.
+    """Client n's training split in one training, whose streams are called by the round t, the client, and a part.
 
     All training on private data goes through here, so that augmentation and label smoothing are in all of it.
 
@@ -18,10 +23,10 @@ class PrivateSamples:
         labels: (D_n,) all labels, in the order of the indices of a batch.
     """
 
-    def __init__(self, space: Workspace, n: int, *names: int | str) -> None:
+    def __init__(self, space: Workspace, n: int, t: int, part: str = "") -> None:
         """Find the data."""
-        self._space, self._split, self._names = space, space.split(n, "train"), names
-        self._recipe = space.setting.training
+        self._space, self._split, self._names = space, space.split(n, "train"), (t, n, part) if part else (t, n)
+        self._t, self._recipe = t, space.setting.training_of(n)
         self._augment = augmentation.make(self._recipe.augmentation, self._split.inputs.shape[1:])
         self._batch = self._images = torch.empty(0)  # the last batch, and its images as they were changed
         self._drawn = 0
@@ -58,6 +63,19 @@ class PrivateSamples:
     def objective(self, module: nn.Module) -> Objective:
         """Return the mean cross-entropy of a module, as a graph can hold it: that of `inputs` and `loss`."""
         return Objective(cross_entropy, (self._space.numbers, module, self._recipe.label_smoothing), self.read)
+
+    def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Tensor:
+        """Train a module for E epochs, or `epochs`, by local training's recipe; see `sgd.descend`."""
+        recipe = self._recipe if epochs is None else replace(self._recipe, epochs=epochs)
+        with self.streams() as shuffle:
+            return sgd.descend(self._space, module, loss, len(self), recipe, self._t, shuffle)
+
+    @contextmanager
+    def streams(self) -> Iterator[torch.Generator]:
+        """Yield the stream that orders the samples; dropout draws from one of its own."""
+        setting = self._space.setting
+        with rng.seeded(rng.derive(setting.seed, "dropout", *self._names), self._space.device):
+            yield setting.stream("private shuffle", *self._names)
 
 
 def cross_entropy(numbers: Numbers, module: nn.Module, smoothing: float, inputs: Tensor, labels: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.graphs import kept
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
@@ -77,8 +76,8 @@ def train(
     Returns:
         The trained model, the other vectors after the last step, and the mean loss of the last epoch's gradients.
     """
-    setting, names = space.setting, (t, n, part) if part else (t, n)
-    own, rate = PrivateSamples(space, n, *names), setting.training.rate(t, setting.rounds)
+    setting, own = space.setting, PrivateSamples(space, n, t, part)
+    rate = setting.training.rate(t, setting.rounds)
     module = space.module(n, params).train()
     parameters, objective = list(module.parameters()), own.objective(module)
     losses: list[Tensor] = []
@@ -93,8 +92,7 @@ def train(
         return vector(parts)
 
     vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
-    shuffle = setting.stream("private shuffle", *names)
-    with rng.seeded(rng.derive(setting.seed, "dropout", *names), space.device):
+    with own.streams() as shuffle:
         for _ in range(epochs):
             losses.clear()
             order = batches(len(own), setting.training.batch_size, shuffle, space.device)
