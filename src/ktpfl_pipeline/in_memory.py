@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.analysis import matrix
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import engine
@@ -26,10 +25,10 @@ from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.pipelines.federated_training.runs import finished_run
 from ktpfl_pipeline.pipelines.prepare import prepare
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -117,19 +116,5 @@ def _name(kind: type) -> str:
 def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:
     with closing(fed.executor):
         done = engine.run(method, replace(fed, rounds=rounds), engine.Schedule(rounds))
-    counts = label_counts(fed)
-    kept: dict[str, Any] = {}
-    if (weights := done.coefficients) is not None:
-        kept = {"matrices": matrix.snapshots(weights), "attention": matrix.attention(weights, label_similarity(counts))}
-    return FinishedRun(
-        **{"experiment": "in memory", "partition": "", "run_id": "", "key": "", **kept},
-        method=name,
-        seed=fed.seed,
-        architectures=[client.architecture for client in fed.clients],
-        names=[client.name for client in fed.clients if client.name],
-        ids=list(fed.by_id),
-        label_counts=counts.tolist(),
-        history=done.history,
-        coefficients=None if weights is None else weights[-1].tolist(),
-        adversaries=fed.positions(fed.adversary_ids).tolist(),
-    )
+    nowhere = {"experiment": "in memory", "partition": "", "run_id": "", "key": ""}
+    return finished_run(name, fed, done, label_counts(fed), **nowhere)

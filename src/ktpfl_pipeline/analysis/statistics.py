@@ -146,18 +146,14 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
     so it excludes zero exactly where Holm's test does. p is the smallest error rate at which the test would succeed.
     What has no interval is returned as it is.
     """
-    tested = sorted(((each, name) for name, each in found.items() if each and each.p is not None), key=_by_p)
+    tested = [(each.p, each, name) for name, each in found.items() if each and each.p is not None]
     corrected, rate, largest, failed = dict(found), 1 - CONFIDENCE, 0.0, False
-    for place, (each, name) in enumerate(tested):
-        left, p = len(tested) - place, each.p or 0.0
+    for place, (p, each, name) in enumerate(sorted(tested, key=lambda entry: entry[0])):
+        left = len(tested) - place
         rate = rate if failed else (1 - CONFIDENCE) / left
         largest, failed = max(largest, min(1.0, left * p)), failed or p > rate
         corrected[name] = replace(_at(each, 1 - rate), p=largest, family=len(tested))
     return corrected
-
-
-def _by_p(entry: tuple[Difference, object]) -> float:
-    return entry[0].p or 0.0
 
 
 def seeds_to_decide(found: Difference, most: int = 100) -> int | None:

@@ -16,6 +16,7 @@ from ktpfl_pipeline.config.values import (
     LearningRate,
     Names,
     OneOrMore,
+    OrWord,
     Positive,
     Seeds,
     Settings,
@@ -116,10 +117,6 @@ class Schedule(Settings):
     floor: Chance = 0.0
 
 
-def _as_schedule(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
-
-
 class Recipe(Settings):
     """How steps are taken."""
 
@@ -131,7 +128,7 @@ class Recipe(Settings):
     nesterov: bool = False
     weight_decay: LearningRate = 0.0
     optimizer_state: Literal["reset", "kept"] = "reset"
-    schedule: Annotated[Schedule, BeforeValidator(_as_schedule)] = Schedule()
+    schedule: Annotated[Schedule, OrWord("kind")] = Schedule()
     clip: Positive | None = None
 
 
@@ -168,10 +165,6 @@ class Knowledge(Settings):
     k: Count = 3
     cache: Epochs = 0
     select: Annotated[float, Field(gt=0, le=1)] = 1.0
-
-
-def _as_knowledge(value: Any) -> Any:
-    return {"encoding": value} if isinstance(value, str) else value
 
 
 def _as_epochs(value: Any) -> Any:
@@ -226,10 +219,6 @@ class Flower(Settings):
     on_unsound: Literal["skip", "stop"] = "skip"
 
 
-def _as_flower(value: Any) -> Any:
-    return {"superlink": value} if isinstance(value, str) else value
-
-
 class Compute(Settings):
     """Where and how the arithmetic is done."""
 
@@ -241,7 +230,7 @@ class Compute(Settings):
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     stacked: Count = 1
     cluster: str | None = None
-    flower: Annotated[Flower | None, BeforeValidator(_as_flower)] = None
+    flower: Annotated[Flower | None, OrWord("superlink")] = None
     prediction_batch: Count = 1000
     server_memory: Count = 512
 
@@ -281,7 +270,7 @@ class Experiment(Settings):
     partition: Partition = Partition()
     training: Training = Training()
     distillation: Distillation = Distillation()
-    knowledge: Annotated[Knowledge, BeforeValidator(_as_knowledge)] = Knowledge()
+    knowledge: Annotated[Knowledge, OrWord("encoding")] = Knowledge()
     compute: Compute = Compute()
     hyperparameters: Literal["configured", "tuned"] = "configured"
     compare: Names = [ALL]

@@ -23,6 +23,11 @@ def as_names(value: Any) -> Any:
     return value.split("+") if isinstance(value, str) else value
 
 
+def OrWord(name: str) -> BeforeValidator:
+    """Let a text stand for a group of settings that has it under `name`, and all else at its default."""
+    return BeforeValidator(lambda value: {name: value} if isinstance(value, str) else value)
+
+
 OneOrMore = BeforeValidator(as_list)
 """A single value stands for a list of one."""
 Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1)]

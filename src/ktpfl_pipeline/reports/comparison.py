@@ -79,7 +79,7 @@ def build(
         name=name,
         kind=f"Comparison · {name}",
         title=f"{plural(len(results), 'method')} on {data_title(source) or name}",
-        made=_made(identity(results), made),
+        made={"Report": identity(results), **(made.told() if made else {})},
         tiles=tiles(results),
         summary=told,
         facts=facts,
@@ -101,12 +101,6 @@ def data_title(source: str) -> str:
     """Return what a title calls a private data source: its name, or the file's."""
     kind, _, place = source.partition(":")
     return SOURCES.get(kind, PurePath(place or kind).name)
-
-
-def _made(identity: str, made: Provenance | None) -> dict[str, str]:
-    if made is None:
-        return {"Report": identity}
-    return {"Report": identity, **made.told()}
 
 
 def identity(results: Sequence[MethodResult]) -> str:

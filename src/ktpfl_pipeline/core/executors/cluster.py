@@ -7,8 +7,7 @@ Knowledge, losses and accuracies travel.
 
 A worker that dies is replaced, given its clients' samples anew, and goes on with what it had not answered. Its models
 survive it, in the memory of its machine. With the machine they are gone; `LostError` then takes the engine back to its
-checkpoint. Only this file and `ray_session.py` know of Ray, and
-they load it when needed.
+checkpoint. Only this file and `ray_session.py` know of Ray, and they load it when needed.
 """
 
 import traceback

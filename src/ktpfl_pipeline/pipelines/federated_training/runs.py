@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
@@ -71,30 +72,20 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
         if isinstance(fed, RealFederation) and shown.trained:  # each client keeps its own model, and nobody else does
             serve.end(made, result.state, fed)
-        counts, known = facts.label_counts, facts.label_counts.shape[1] > 1
         real = isinstance(job.data, RealData)
         held = () if real else clients(experiment, job.samples, seed, held=True)
-        matrices = result.coefficients  # (rounds, N, N)
-        finished = FinishedRun(
+        finished = finished_run(
+            job.method,
+            fed,
+            result,
+            facts.label_counts,
             experiment=job.name,
-            method=job.method,
-            seed=seed,
             partition=experiment.partition.scheme,
             run_id=tracked.run_id,
             key=key,
-            architectures=[client.architecture for client in fed.clients],
-            label_counts=counts.tolist(),
-            names=[client.name for client in fed.clients if client.name],
-            ids=list(fed.by_id),
             memory=fed.training_memory(),
-            history=result.history,
-            coefficients=None if matrices is None else matrices[-1].tolist(),
             data=settings["data"],
-            matrices={} if matrices is None else matrix.snapshots(matrices),
-            attention={} if matrices is None or not known else matrix.attention(matrices, label_similarity(counts)),
             theorem=check_theorem(made, result, fed, experiment.theorem_samples),
-            adversaries=adversaries,
-            trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
             shape=facts.shape,
             native=facts.native,
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
@@ -125,6 +116,35 @@ def federation(job: Job, seed: int) -> tuple[Federation, Facts]:
         return meet(job.experiment, job.method, job.data, seed)
     fed = assemble(job.experiment, job.samples, seed)
     return fed, job.samples.seeds[seed].facts(list(fed.by_id))
+
+
+def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor, **beside: Any) -> FinishedRun:
+    """Return what is kept of a run: what the federation and its rounds say of it, and what is given `beside`.
+
+    Args:
+        method: its name.
+        fed: the federation.
+        done: what its rounds came to.
+        counts: (N, K) private samples of each client by class; (N, 1) where only the clients know their labels.
+        **beside: other fields of `FinishedRun`.
+    """
+    matrices, adversaries = done.coefficients, fed.positions(fed.adversary_ids).tolist()  # (rounds, N, N)
+    known = counts.shape[1] > 1
+    return FinishedRun(
+        method=method,
+        seed=fed.seed,
+        architectures=[client.architecture for client in fed.clients],
+        label_counts=counts.tolist(),
+        names=[client.name for client in fed.clients if client.name],
+        ids=list(fed.by_id),
+        history=done.history,
+        coefficients=None if matrices is None else matrices[-1].tolist(),
+        matrices={} if matrices is None else matrix.snapshots(matrices),
+        attention={} if matrices is None or not known else matrix.attention(matrices, label_similarity(counts)),
+        adversaries=adversaries,
+        trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
+        **beside,
+    )
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:

@@ -78,10 +78,7 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     plain(axes, grid="y")
     figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
     if senders:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        _decades_across(axes, (1, 2, 5))
         axes.margins(x=0.08, y=0.1)
         _name_values(axes, {setting(p.value): fmean(predictions(p.methods[m]) for m in senders) for p in points})
     return figure
@@ -143,10 +140,8 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
             handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=(0, (4, 2.5)), zorder=2)
         handles[result.title if sent(result) else f"{result.title} (sends nothing)"] = handle
     if any(map(sent, results)):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5) if _decades(results) < 2.5 else (1,)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        some = [*filter(None, map(sent, results))]
+        _decades_across(axes, (1, 2, 5) if log10(max(some) / min(some)) < 2.5 else (1,))
         axes.margins(x=0.12, y=0.1)
     else:
         axes.set_xticks([])
@@ -158,9 +153,12 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     return handles
 
 
-def _decades(results: Sequence[MethodResult]) -> float:
-    some = [*filter(None, map(sent, results))]
-    return log10(max(some) / min(some))
+def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
+    """Make the axis across logarithmic, with ticks at so many times each power of ten."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(10, subs=ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def _name(axes: Axes, results: Sequence[MethodResult]) -> None:
