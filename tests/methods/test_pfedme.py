@@ -106,7 +106,7 @@ class TestRound:
             method = PFedMe(coupling=0.0, inner_steps=inner_steps)
             after, _ = method.round(method.init(fed), EVERYONE, 1, fed)
             start = fed.initial_model(architecture)
-            assert all(torch.equal(after.model[name], start[name]) for name in fed.trained_names)
+            assert all(torch.equal(after.common[name], start[name]) for name in fed.trained_names)
             expected, _ = fed.train_by(Repeated(inner_steps), dict.fromkeys(EVERYONE, start), 1)
             assert toy.same(after.models, expected)
             if inner_steps == 1:
@@ -118,13 +118,13 @@ class TestRound:
         method = PFedMe(coupling=3.0, inner_steps=2, server_rate=server_rate)
         state = method.init(fed)
         after, report = method.round(state, cohort, 1, fed)
-        w = vector_of(state.model, fed.trained_names)
+        w = vector_of(state.common, fed.trained_names)
         theta, ends = fed.train_by(
-            PFedMe(3.0, 2, None), dict.fromkeys(cohort, state.model), 1, dict.fromkeys(cohort, (w,))
+            PFedMe(3.0, 2, None), dict.fromkeys(cohort, state.common), 1, dict.fromkeys(cohort, (w,))
         )
         average = (16 * ends[3][0] + 9 * ends[12][0]) / 25
         expected = (1 - server_rate) * w + server_rate * average
-        assert torch.allclose(vector_of(after.model, fed.trained_names), expected, rtol=0, atol=1e-14)
+        assert torch.allclose(vector_of(after.common, fed.trained_names), expected, rtol=0, atol=1e-14)
         thetas = (16 * vector_of(theta[3], fed.trained_names) + 9 * vector_of(theta[12], fed.trained_names)) / 25
         assert float((average - thetas).abs().max()) > 1e-3
         assert toy.same(report.after_local, theta)
@@ -134,7 +134,7 @@ class TestRound:
         after, report = method.round(method.init(fed), [7, 11], 1, fed)
         found = method.personal(after, EVERYONE, fed)
         assert toy.same({n: found[n] for n in (7, 11)}, report.after_local)
-        assert toy.same({n: found[n] for n in (3, 12, 20)}, dict.fromkeys((3, 12, 20), after.model))
+        assert toy.same({n: found[n] for n in (3, 12, 20)}, dict.fromkeys((3, 12, 20), after.common))
 
     def test_theta_starts_at_the_common_model_in_every_round(self) -> None:
         fed, method = toy.alike(), PFedMe(coupling=2.0)

@@ -36,7 +36,7 @@ def test_no_number_is_invented(dataset, partition, method):
     ],
 )
 def test_what_data_are_called(source, title):
-    assert paper.title(source) == title
+    assert paper.dataset({"private": {"source": source}}) == title
 
 
 def test_names_are_the_rows_of_the_papers_tables():

@@ -15,20 +15,19 @@ from torch import Tensor
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.joining import Joined, given
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Params, average, vector_of, with_vector
+from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Params, average, vector_of, with_vector
 
 
 @dataclass(frozen=True, eq=False)
 class PFedMeState(PersonalState):
     """What crosses rounds: θ of each client that took part, which is only evaluated, and the common model w."""
 
-    model: Params
+    common: Params
 
 
 @dataclass(frozen=True)
-class PFedMe(Personal):
+class PFedMe(BesideCommon):
     """Key idea: a client fits its own data without going far from a common model.
 
     Attributes:
@@ -57,22 +56,14 @@ class PFedMe(Personal):
 
     def round(self, state: PFedMeState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedMeState, RoundReport]:
         """Send w, alternate between θ and w locally, upload w, average."""
-        w = (vector_of(state.model, fed.trained_names),)
-        theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, w))
+        w = (vector_of(state.common, fed.trained_names),)
+        theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, dict.fromkeys(cohort, w))
         uploads = [with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort]
-        model = average(uploads, fed.data_weights(cohort))
+        common = average(uploads, fed.data_weights(cohort))
         if self.server_rate != 1:
             rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
-            model = average([state.model, model], rates)
-        return PFedMeState({**state.models, **theta}, model), RoundReport(theta, exchange.both_ways(theta))
-
-    def join(self, state: PFedMeState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers the common model."""
-        return given(dict.fromkeys(newcomers, state.model))
-
-    def sent(self, state: PFedMeState, clients: list[int], fed: Federation) -> Models:
-        """Return the common model, from which θ would start."""
-        return dict.fromkeys(clients, state.model)
+            common = average([state.common, common], rates)
+        return PFedMeState({**state.models, **theta}, common), RoundReport(theta, exchange.both_ways(theta))
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ."""

@@ -83,7 +83,7 @@ def build(
         tiles=tiles(results),
         summary=told,
         facts=facts,
-        sections=[section for section in sections if section.blocks],
+        sections=[section for section in sections if section],
         brief=[
             main.without(*TERMINAL),
             *(Text(f"{term}: {said[term]}") for term in (ALERT, PARTICIPATION) if term in said),

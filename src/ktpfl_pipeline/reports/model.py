@@ -134,6 +134,10 @@ class Section:
     folded: bool = False
     files: Sequence[str] = ()
 
+    def __bool__(self) -> bool:
+        """Say whether there is anything in it."""
+        return any(not isinstance(block, Table) or block.rows for block in self.blocks)
+
 
 @dataclass(frozen=True, eq=False)
 class Content:

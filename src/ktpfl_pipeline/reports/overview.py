@@ -55,7 +55,7 @@ class Comparison:
     @property
     def dataset(self) -> str:
         """What the private data is called."""
-        return paper.title(str(self.settings["private"]["source"]))
+        return paper.dataset(self.settings)
 
     @property
     def partition(self) -> str:
@@ -114,7 +114,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         kind="Overview of comparisons",
         summary=summary(columns),
         facts=[plural(len(columns), "comparison"), plural(len(_titles(columns)), "method")],
-        sections=[s for s in sections if any(not isinstance(block, Table) or block.rows for block in s.blocks)],
+        sections=[section for section in sections if section],
         brief=[part for name, each in columns.items() for part in (Text(name), _brief(each))],
     )
 

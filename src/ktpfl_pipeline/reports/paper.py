@@ -68,7 +68,7 @@ def number(settings: dict[str, Any], method: str) -> float | None:
             its number of clients which column.
         method: registry name.
     """
-    source, name = _family(settings["private"]["source"]), names().get(method, method)
+    source, name = family(settings), names().get(method, method)
     if one_architecture(settings):
         return TABLE_2.get((source, settings["clients"], name))
     return TABLE_1.get((source, settings["partition"]["scheme"], name))
@@ -85,9 +85,9 @@ def names() -> dict[str, str]:
     return {method: name for method, preset in methods.METHODS.items() if (name := preset.kind.paper_name)}
 
 
-def title(source: str) -> str:
-    """Return what a private data source is called: as in the paper where it has that data, else by its own name."""
-    return DATASETS.get(_family(source), source)
+def dataset(settings: dict[str, Any]) -> str:
+    """Return what the private data is called: as in the paper where it has that data, else by its source."""
+    return DATASETS.get(family(settings), str(settings["private"]["source"]))
 
 
 def differences(settings: dict[str, Any]) -> list[str]:

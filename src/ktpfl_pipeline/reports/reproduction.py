@@ -79,7 +79,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
         summary=summary(cells, [beside, ordered, best]),
         facts=[plural(len(parts), "part"), plural(len(cells), "cell"), made.machine],
         made=made.told(),
-        sections=[s for s in sections if any(not isinstance(block, Table) or block.rows for block in s.blocks)],
+        sections=[section for section in sections if section],
         brief=[beside.without("Part") if beside.rows else _by_column(cells)],
     )
 
@@ -220,7 +220,7 @@ def findings(cells: Sequence[Cell]) -> Table:
             found = paired_difference(ours, max(finished, key=lambda result: result.final[HEADLINE].mean))
         rows.append(
             {
-                "Cell": f"{_named(part)}: {paper.title(str(settings['private']['source']))}",
+                "Cell": f"{_named(part)}: {paper.dataset(settings)}",
                 "Best in the paper": best,
                 "Ours there (%)": accuracy(_final(ours)),
                 "Minus our best of the others (points)": interval(found),
@@ -247,7 +247,7 @@ def settings_notes(cells: Sequence[Cell]) -> Notes:
     found: dict[str, dict[str, dict[str, None]]] = {}
     for cell in cells:
         differs = [*paper.differences(cell.settings), *paper.shorter(cell.settings)]
-        where = f"{_named(cell.part)}, {paper.title(str(cell.settings['private']['source']))}"
+        where = f"{_named(cell.part)}, {paper.dataset(cell.settings)}"
         labels = found.setdefault("; ".join(differs) or "in nothing that it states", {}).setdefault(where, {})
         labels[cell.label] = None
     named = {
@@ -288,7 +288,7 @@ def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
 
 
 def _column(cell: Cell) -> str:
-    return f"{paper.title(str(cell.settings['private']['source']))}, {cell.label}"
+    return f"{paper.dataset(cell.settings)}, {cell.label}"
 
 
 def _where(cell: Cell) -> str:
