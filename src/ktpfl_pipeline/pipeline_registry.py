@@ -22,7 +22,6 @@ class Pipelines(Mapping[str, Pipeline]):
     """Pipelines by name, each made when it is asked for."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Pipeline]]) -> None:
-        """Take what makes each of them."""
         self.makers = makers
         self.made: dict[str, Pipeline] = {}
 
@@ -41,15 +40,12 @@ class Pipelines(Mapping[str, Pipeline]):
         return self.made[name]
 
     def __contains__(self, name: object) -> bool:
-        """Say whether there is a pipeline of this name."""
         return name in self.makers
 
     def __iter__(self) -> Iterator[str]:
-        """Give the names."""
         return iter(self.makers)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self.makers)
 
 

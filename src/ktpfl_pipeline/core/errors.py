@@ -34,7 +34,6 @@ class AbsentError(InputError):
     """
 
     def __init__(self, found: Mapping[int, str]) -> None:
-        """Keep who it was."""
         super().__init__(" ".join(f"Client {n} {why}." for n, why in found.items()))
         self.found = dict(found)
 

@@ -47,7 +47,6 @@ class Handle(Mapping[str, Tensor]):
         return self.open()
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return one of its tensors."""
         return self.open()[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -55,7 +54,6 @@ class Handle(Mapping[str, Tensor]):
         return iter(self.shapes)
 
     def __len__(self) -> int:
-        """Return the number of its tensors."""
         return len(self.shapes)
 
 

@@ -53,14 +53,12 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        """Start at 0."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call `func`, and count."""
         found, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
         if name in FACTORS:
             self.flops += 2 * found.numel() * args[FACTORS[name]].shape[-1]

@@ -23,7 +23,6 @@ class MeanState(nn.Module):
     """Gated recurrent units along a series."""
 
     def __init__(self, channels: int, units: int) -> None:
-        """Draw the weights."""
         super().__init__()
         self.units = nn.GRU(channels, units, batch_first=True)
 

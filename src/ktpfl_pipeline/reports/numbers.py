@@ -41,7 +41,6 @@ class Number:
         return "" if self.spread is None else f"± {self.written(self.spread)}"
 
     def __str__(self) -> str:
-        """Return both, in plain text."""
         return f"{self.main} {self.beside}".rstrip()
 
 

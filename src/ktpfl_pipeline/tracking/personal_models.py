@@ -72,7 +72,6 @@ class PersonalModels:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Read what `save` wrote."""
         built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
         weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
         scale, shape = built["scale"], tuple(built["shape"])

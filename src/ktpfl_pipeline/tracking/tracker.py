@@ -66,7 +66,6 @@ class Tracker:
     """
 
     def __init__(self, checkpoints: Path | None = None) -> None:
-        """Remember the folder of the checkpoints."""
         self.checkpoints = checkpoints
 
     @contextlib.contextmanager

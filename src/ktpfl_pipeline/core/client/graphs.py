@@ -111,7 +111,6 @@ class Graphs:
             say(f"compute.graphs has no effect on {device.type}: graphs are CUDA's, for compute.device auto or cuda.")
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return sum(graph is not None for graph in self._graphs.values())
 
     def gradients(

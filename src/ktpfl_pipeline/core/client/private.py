@@ -24,7 +24,6 @@ class PrivateSamples:
     """
 
     def __init__(self, space: Workspace, n: int, t: int, part: str = "") -> None:
-        """Find the data."""
         self._space, self._split, self._names = space, space.split(n, "train"), (t, n, part) if part else (t, n)
         self._t, self._recipe = t, space.setting.training_of(n)
         self._augment = augmentation.make(self._recipe.augmentation, self._split.inputs.shape[1:])

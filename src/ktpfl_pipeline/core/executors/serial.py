@@ -10,7 +10,6 @@ class SerialExecutor(Executor):
     """Runs an operation for one client after another, in the order of the calls."""
 
     def __init__(self) -> None:
-        """Start with nothing loaded."""
         self._space: Workspace | None = None
 
     def outcomes(

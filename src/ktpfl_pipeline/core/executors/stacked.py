@@ -21,7 +21,6 @@ class StackedExecutor(SerialExecutor):
     """
 
     def __init__(self, clients: int) -> None:
-        """Start with nothing loaded."""
         super().__init__()
         self.clients = clients
 

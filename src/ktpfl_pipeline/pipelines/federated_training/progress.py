@@ -74,7 +74,6 @@ class Progress(Display):
     """The progress of one method over its seeds, below that of all; shown in its context, and only in a terminal."""
 
     def __init__(self, method: str, experiment: Experiment) -> None:
-        """Prepare the display."""
         console = Console(stderr=True)
         width = max(8, min(40, console.width - BESIDE))
         where = TextColumn("{task.fields[where]}", table_column=Column(no_wrap=True, overflow="ellipsis"))
@@ -117,7 +116,6 @@ class SeedProgress:
     """The progress of one run."""
 
     def __init__(self, parent: Progress, seed: int) -> None:
-        """Start at nothing."""
         self.parent, self.seed = parent, seed
         self.rounds, self.accuracy, self.trained = 0, "not evaluated yet", False
         self.seconds = 0.0  # of the rounds trained here
