@@ -74,8 +74,8 @@ def predict(
         before: models of the round before, by client; a straggler predicts with its own until it has a late one.
         models: the cohort's.
         t: the round.
-        batch: (B,) indices of the samples, where they are not the round's public batch.
-        chosen: (|S|, B) which of them each client sends; None leaves it to ``knowledge.select``.
+        batch: as of `train_and_predict`, like
+        chosen: which of the samples each client sends.
     """
     batch = fed.public_batch(t) if batch is None else batch
     arriving = _arriving(fed, before, models)
@@ -175,6 +175,19 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
     after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t)
     shown = among(weights, fed.positions(list(upload.models)), len(fed.clients))
     return after, RoundReport(report.after_local, report.traffic, shown)
+
+
+def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
+    """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
+
+    Args:
+        cohort: who took part.
+        owned: (|S|, K) bool, of which classes each has one.
+        numbers: that a prototype has.
+    """
+    counts, size = owned.sum(dim=1).tolist(), 4 * numbers
+    down = size * owned.shape[1]
+    return {n: Traffic(prototypes_up=size * own, prototypes_down=down) for n, own in zip(cohort, counts, strict=True)}
 
 
 def both_ways(models: Models) -> dict[int, Traffic]:

@@ -11,12 +11,12 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Params, params_of
 
 
@@ -70,11 +70,7 @@ class FD(Personal):
         means, owned = state.means.clone(), state.owned.clone()
         means[rows] = torch.stack([found[n][1] for n in cohort])
         owned[rows] = torch.stack([found[n][2] for n in cohort])
-        vector = 4 * fed.classes
-        traffic = {
-            n: Traffic(prototypes_up=own * vector, prototypes_down=fed.classes * vector)
-            for n, own in zip(cohort, owned[rows].sum(dim=1).tolist(), strict=True)
-        }
+        traffic = exchange.prototypes(cohort, owned[rows], fed.classes)
         return FDState({**state.models, **trained}, means, owned), RoundReport(trained, traffic)
 
 

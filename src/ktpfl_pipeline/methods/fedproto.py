@@ -13,7 +13,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import common_head
+from ktpfl_pipeline.core import common_head, exchange
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -68,11 +68,7 @@ class FedProto(Personal):
         means, counts = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0
         after = self.aggregate(state, means, owned, t, fed)
-        vector = 4 * self.dimension
-        traffic = {
-            n: Traffic(prototypes_up=own * vector, prototypes_down=fed.classes * vector)
-            for n, own in zip(cohort, owned.sum(dim=1).tolist(), strict=True)
-        }
+        traffic = exchange.prototypes(cohort, owned, self.dimension)
         return replace(after, models={**state.models, **trained}), RoundReport(trained, traffic)
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
