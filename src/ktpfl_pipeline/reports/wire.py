@@ -1,6 +1,7 @@
 """What went over the wire between the server and real clients, beside what a method's ledger counts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
@@ -34,14 +35,7 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
 
 def by_method(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: MB by ledger and on the wire, all clients together, mean over seeds."""
-    rows: list[dict[str, Entry]] = []
-    for result in results:
-        row: dict[str, Entry] = {"Method": result.title}
-        for way, (ending, name) in WAYS.items():
-            row[f"{way}, ledger (MB)"] = small_megabytes(fmean(sum(ledger(run, ending)) for run in result.runs))
-            row[f"{way}, wire (MB)"] = small_megabytes(fmean(sum(run.wire[name]) for run in result.runs))
-        rows.append(row)
-    return Table.of("wire", rows)
+    return Table.of("wire", [{"Method": result.title, **_both_ways(result, sum)} for result in results])
 
 
 def by_client(result: MethodResult) -> Table:
@@ -49,12 +43,18 @@ def by_client(result: MethodResult) -> Table:
     first, rows = result.runs[0], list[dict[str, Entry]]()
     for place, architecture in enumerate(first.architectures):
         name = (first.names or list(map(str, first.ids or range(result.clients))))[place]
-        row: dict[str, Entry] = {"Client": name, "Architecture": architecture_title(architecture)}
-        for way, (ending, kind) in WAYS.items():
-            row[f"{way}, ledger (MB)"] = small_megabytes(fmean(ledger(run, ending)[place] for run in result.runs))
-            row[f"{way}, wire (MB)"] = small_megabytes(fmean(run.wire[kind][place] for run in result.runs))
-        rows.append(row)
+        own = _both_ways(result, itemgetter(place))
+        rows.append({"Client": name, "Architecture": architecture_title(architecture), **own})
     return Table.of("wire_by_client", rows)
+
+
+def _both_ways(result: MethodResult, of: Callable[[list[int]], int]) -> dict[str, Entry]:
+    """Return MB by ledger and on the wire, up and down, mean over seeds; `of` takes bytes by client, (N,), to a sum."""
+    row: dict[str, Entry] = {}
+    for way, (ending, name) in WAYS.items():
+        row[f"{way}, ledger (MB)"] = small_megabytes(fmean(of(ledger(run, ending)) for run in result.runs))
+        row[f"{way}, wire (MB)"] = small_megabytes(fmean(of(run.wire[name]) for run in result.runs))
+    return row
 
 
 def ledger(run: FinishedRun, ending: str) -> list[int]:
