@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import gc
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -31,7 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but never among what was there before the first test, and less often."""
+    """Look for garbage again, but never among what was there before the first test, and less often.
+
+    Loggers that pass nothing on get a handler of pytest's six times in each test, and torch has fifty of them.
+    """
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("torch.") and isinstance(logger, logging.Logger):
+            logger.propagate = True
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
