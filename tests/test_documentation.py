@@ -17,6 +17,7 @@ import torch
 import toy
 import yaml
 from kedro.config import OmegaConfigLoader
+from project_copy import quick_yaml
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.config import inheritance, parsing, reading
@@ -181,7 +182,8 @@ def configured(environment: str) -> dict[str, Any]:
     """Return the parameters of an environment."""
     assert (PROJECT / "conf" / environment).is_dir(), environment
     arguments = {**CONFIG_LOADER_ARGS, "default_run_env": "base"}  # conf/local is the reader's own
-    return dict(OmegaConfigLoader(str(PROJECT / "conf"), env=environment, **arguments)["parameters"])
+    with quick_yaml():
+        return dict(OmegaConfigLoader(str(PROJECT / "conf"), env=environment, **arguments)["parameters"])
 
 
 def check(environment: str | None, parameters: dict[str, Any], written: dict[str, Any] | None = None) -> None:

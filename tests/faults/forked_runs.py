@@ -77,12 +77,17 @@ def prepare() -> None:
 
 
 def _save_time() -> None:
-    """Let figures be blank, and written as ever; take the pipelines that are made; look for no package in vain."""
+    """Let figures be blank, and written as ever; take the pipelines that are made; look for no package in vain.
+
+    And let libyaml read YAML.
+    """
+    import yaml
     from matplotlib.figure import Figure
 
     from ktpfl_pipeline import pipeline_registry
 
     Figure.draw, Figure.savefig = blank.draw, blank.save  # type: ignore[method-assign]
+    yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # type: ignore[misc]
     pipeline_registry.register_pipelines = lambda: _prepared["pipelines"]
     for name in ABSENT:
         if importlib.util.find_spec(name) is None:

@@ -15,7 +15,7 @@ from bad_data import CASES, IMAGES, LABELS, MINE, Prepare, data_box
 from click.testing import CliRunner
 from kedro.framework.cli.project import run as kedro_run
 from kedro.framework.project import configure_project
-from project_copy import EXPERIMENT, Project
+from project_copy import EXPERIMENT, Project, quick_yaml
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
@@ -78,7 +78,8 @@ class TestCommandLine:
         configure_project("ktpfl_pipeline")
 
         def command(*arguments: str) -> tuple[int, str]:
-            done = CliRunner().invoke(kedro_run, ["--env=test", "--pipelines=hetero_digits", *arguments])
+            with quick_yaml():
+                done = CliRunner().invoke(kedro_run, ["--env=test", "--pipelines=hetero_digits", *arguments])
             assert not isinstance(done.exception, Exception), "kedro would print a traceback"
             return done.exit_code, done.output
 

@@ -2,7 +2,6 @@
 
 import importlib
 from dataclasses import asdict, replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from kedro.config import OmegaConfigLoader
-from project_copy import EXPERIMENT, ROOT
+from project_copy import EXPERIMENT, ROOT, configuration
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.analysis.results import summarise
@@ -36,13 +34,6 @@ from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.nodes import resolve
 from ktpfl_pipeline.reports import words
-from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
-
-
-@cache
-def configuration() -> dict[str, Any]:
-    """Return what stands in conf/test."""
-    return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
 
 
 def experiment(**changes: Any) -> Experiment:

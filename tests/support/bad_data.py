@@ -1,30 +1,21 @@
 """Settings and image files that do not go together, and the data nodes that they are given to."""
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kedro.config import OmegaConfigLoader
-from project_copy import EXPERIMENT, ROOT
+from project_copy import EXPERIMENT, configuration
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.prepare import prepare
-from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 rng = np.random.default_rng(0)
 IMAGES = rng.integers(0, 256, (400, 28, 28), dtype=np.uint8)
 LABELS = np.arange(400) % 10
 MINE = {"private": {"source": "npz:mine.npz"}}
 Prepare = Callable[[Path], Any]
-
-
-@cache
-def configuration() -> dict[str, Any]:
-    """Return what stands in conf/test."""
-    return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
 
 
 def data_box(raw: Path, settings: dict[str, Any]) -> FederatedData:

@@ -24,10 +24,13 @@ import pytest
 import torch
 import yaml
 from blank import blank_figures
+from kedro.config import OmegaConfigLoader
 from kedro.framework.cli.cli import main
 from kedro.framework.project import configure_project
 from kedro.framework.session import KedroSession
 from kedro.runner import SequentialRunner
+
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = "hetero_digits"
@@ -156,6 +159,13 @@ def quick_yaml() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "SafeLoader", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         yield
+
+
+@cache
+def configuration() -> dict[str, Any]:
+    """Return what stands in conf/test and conf/base."""
+    with quick_yaml():
+        return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
 
 
 def _be_the_command(folder: Path, streams: tuple[int, int], arguments: tuple[str, ...]) -> None:
