@@ -56,7 +56,8 @@ def test_freed_memory_is_taken_again() -> None:
 
 
 BLOCKS = """
-import resource
+import resource, sys, types
+sys.modules["torch"] = types.SimpleNamespace(device=object)  # it takes seconds, and has no part in this
 from ktpfl_pipeline.core import resources
 
 def faults(count):
