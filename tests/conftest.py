@@ -10,14 +10,17 @@ pytest_plugins = ["finished_runs", "empty_store"]
 gc.disable()  # until all is imported and collected: looking for garbage among it took a quarter of the whole time
 
 LONGEST = [
-    "test_methods.py",
     "test_contract.py",
-    "test_cluster.py",
-    "test_waits.py",
+    "test_methods.py",
     "test_campaign.py",
-    "test_end_to_end.py",
+    "test_cluster.py",
     "test_tune.py",
+    "test_figures.py",
+    "test_end_to_end.py",
+    "test_real_faults.py",
     "test_sweep.py",
+    "test_notebooks.py",
+    "test_resume.py",
 ]
 
 
