@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
 from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, open_client
-from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Entry, TrackedRun, Tracker
 
 CLIENTS = "clients.json"
 """The table with one row a client."""
@@ -37,19 +37,11 @@ class MlflowTracker(Tracker):
         self.store, self.artifacts = store, artifacts
 
     @contextlib.contextmanager
-    def run(
-        self,
-        experiment: str,
-        name: str,
-        key: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str],
-        dataset: Dataset | None = None,
-    ) -> Iterator["MlflowRun"]:
-        """Yield the run with this key; see `Tracker.run`."""
+    def opened(self, entry: Entry, dataset: Dataset | None = None) -> Iterator["MlflowRun"]:
+        """Yield the run of an entry; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
         with store.use() as client:
-            tracked = MlflowRun(store, self._find_or_create(client, experiment, name, key, params, tags))
+            tracked = MlflowRun(store, self._find_or_create(client, entry))
             tracked.start(dataset)
         try:
             yield tracked
@@ -59,26 +51,6 @@ class MlflowTracker(Tracker):
             with contextlib.suppress(Exception):  # what ended the run is told, and may be that the store is gone
                 tracked.stop("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
-
-    def log_report(
-        self,
-        experiment: str,
-        name: str,
-        key: str,
-        folder: Path,
-        *,
-        note: str = "",
-        metrics: Mapping[str, float] | None = None,
-        children: Sequence[str] = (),
-    ) -> None:
-        """Log a report to the run with this key; see `Tracker.log_report`."""
-        tags = {"kind": "comparison" if children else "report"}
-        with self.run(experiment, name, key, {}, tags) as tracked, tracked.store.use() as client:
-            for child in filter(None, children):
-                _set_parent(client, client.get_run(child), tracked.run_id)
-            client.set_tag(tracked.run_id, MLFLOW_NOTE, note)
-            client.log_artifacts(tracked.run_id, str(folder))
-            tracked.finish(metrics or {}, {}, {})
 
     def experiments(self) -> dict[str, str]:
         """Return the ids of the store's experiments by name, without MLflow's own empty default."""
@@ -104,11 +76,10 @@ class MlflowTracker(Tracker):
             client.set_experiment_tag(experiment_id, view.TAG, view.tag(shown, groups, sorted(found)))
         return parent
 
-    def _find_or_create(
-        self, client: Any, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> str:
+    def _find_or_create(self, client: Any, entry: Entry) -> str:
         from mlflow.entities import Param
 
+        experiment, name, key, params, tags = entry
         found = client.get_experiment_by_name(experiment)
         if found and found.lifecycle_stage == "deleted":
             number = found.experiment_id
@@ -180,6 +151,15 @@ class MlflowRun(TrackedRun):
                 self._log_model(client, model)
             if clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
                 client.log_table(self.run_id, dict(clients), CLIENTS)  # adds rows to a table that is there
+
+    def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
+        """Log a report; see `TrackedRun.report`."""
+        with self.store.use() as client:
+            for child in filter(None, children):
+                _set_parent(client, client.get_run(child), self.run_id)
+            client.set_tag(self.run_id, MLFLOW_NOTE, note)
+            client.log_artifacts(self.run_id, str(folder))
+            self.finish(metrics, {}, {})
 
     def _log_model(self, client: Any, folder: Path) -> None:
         """Log a model of MLflow, unless it was logged before."""

@@ -1,7 +1,7 @@
 """What a tracker does, and the one that does nothing."""
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,34 @@ class TrackedRun:
             model: the folder of a model of MLflow, kept under its name.
         """
 
+    def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
+        """Log a report.
+
+        Args:
+            folder: with its files.
+            note: what the run's page says first, in Markdown.
+            metrics: what came out, logged once.
+            children: ids of the runs that the report compares: from now on they are below this run.
+        """
+
+
+class Entry(NamedTuple):
+    """What a store has of a run before it goes.
+
+    Attributes:
+        experiment: MLflow's experiment.
+        name: what the run is called in lists.
+        key: identifies the run; equal settings have equal keys.
+        params: what is logged as parameters.
+        tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
+    """
+
+    experiment: str
+    name: str
+    key: str
+    params: Mapping[str, Any]
+    tags: Mapping[str, str]
+
 
 class Tracker:
     """Tracks runs; this one, without a store, does nothing.
@@ -68,7 +96,6 @@ class Tracker:
     def __init__(self, checkpoints: Path | None = None) -> None:
         self.checkpoints = checkpoints
 
-    @contextlib.contextmanager
     def run(
         self,
         experiment: str,
@@ -77,17 +104,16 @@ class Tracker:
         params: Mapping[str, Any],
         tags: Mapping[str, str],
         dataset: Dataset | None = None,
-    ) -> Iterator[TrackedRun]:
-        """Yield the run with this key: the one that was begun before, or a new one.
+    ) -> AbstractContextManager[TrackedRun]:
+        """Give the run with this key, while it goes: the one that was begun before, or a new one.
 
-        Args:
-            experiment: MLflow's experiment.
-            name: what the run is called in lists.
-            key: identifies the run; equal settings have equal keys.
-            params: what is logged as parameters.
-            tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
-            dataset: what it sees.
+        Arguments are those of `Entry`, and the `dataset` that it sees.
         """
+        return self.opened(Entry(experiment, name, key, params, tags), dataset)
+
+    @contextmanager
+    def opened(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
+        """Yield the run of an entry; see `run`."""
         yield TrackedRun()
 
     def log_report(
@@ -103,12 +129,8 @@ class Tracker:
     ) -> None:
         """Log a report to the run with this key, begun before or new; what it held under these names is replaced.
 
-        Args:
-            experiment: as of `run`, like `name` and `key`.
-            name: what the run is called in lists.
-            key: identifies the run.
-            folder: with its files.
-            note: what the run's page says first, in Markdown.
-            metrics: what came out, logged once.
-            children: ids of the runs that the report compares: from now on they are below this run.
+        Arguments are those of `Entry`, and of `TrackedRun.report`.
         """
+        tags = {"kind": "comparison" if children else "report"}
+        with self.run(experiment, name, key, {}, tags) as tracked:
+            tracked.report(folder, note, metrics or {}, children)
