@@ -50,9 +50,9 @@ MUTANTS = [
     ("the device's generator not seeded", "core/rng.py", "torch.cuda.manual_seed(seed)", "pass", RUN),
     (
         "dropout drawn from the global generator",
-        f"{CLIENT}/operations.py",
-        '"dropout", t, n), space.device)',
-        '"dropout", t, n))',
+        f"{CLIENT}/private.py",
+        '"dropout", *self._names), self._space.device)',
+        '"dropout", *self._names))',
         RUN,
     ),
     (
