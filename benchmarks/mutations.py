@@ -22,7 +22,7 @@ MUTATIONS = [
     # A sign in each objective and its gradient.
     (OBJECTIVES, "self.weights[rows] * divergence + penalty", "self.weights[rows] * divergence - penalty", 1),
     (OBJECTIVES, "self.weights[rows] * divergence +", "-self.weights[rows] * divergence +", 1),
-    (OBJECTIVES, "mixed.clamp_min(TINY).log() - log_soft", "mixed.clamp_min(TINY).log() + log_soft", 1),
+    (OBJECTIVES, "clamp_min(SMALLEST).log() - self.log_soft", "clamp_min(SMALLEST).log() + self.log_soft", 1),
     (OBJECTIVES, "self.weights[rows, None] * products + 2.0", "self.weights[rows, None] * products - 2.0", 1),
     (OBJECTIVES, "= self.weights[rows, None] * products", "= -self.weights[rows, None] * products", 1),
     (OBJECTIVES, "mix_teachers(c, self.soft) - self.soft", "mix_teachers(c, self.soft) + self.soft", 1),
