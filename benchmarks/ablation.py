@@ -111,10 +111,10 @@ class PFedDFChoosing(PFedDF):
         return stepping.step(prototypes, tuned, stepping.none_yet(fed), KTpFLJoint.pooling, fed)[0]
 
 
-class WithoutParameters(KTpFLJoint):
-    """Predictions alone, with the choice."""
+class Confident(KTpFLJoint):
+    """Predictions alone: KT-pFL, with teachers in which who is sure says more."""
 
-    title = "joint without parameters"
+    title = "KT-pFL, confident"
 
     def mix(self, mixing: torch.Tensor, trained: Models, fed: Federation) -> tuple[Models, torch.Tensor]:
         """Mix nothing."""
@@ -136,8 +136,7 @@ PARTS: dict[str, Any] = {
     "sim_pfl, choosing": SimPFLChoosing(),
     "fedmd, choosing": FedMDChoosing(),
     "pfeddf, choosing": PFedDFChoosing(),
-    "kt_pfl, choosing": WithoutParameters(confidence=0.0),
-    "joint without parameters": WithoutParameters(),
+    "kt_pfl, confident": Confident(),
     "joint without confidence": KTpFLJoint(confidence=0.0),
     "joint without the choice": WithoutChoice(),
 }

@@ -1,4 +1,4 @@
-"""How far a client goes from its own model toward what it was taught: as far as validation samples agree.
+"""How far a client goes from a model of its own toward another that was made with others': as validation agrees.
 
 A client with a dozen validation samples knows little alone, and twenty of them know much together. So a step is judged
 by samples, a client's own and a part of everybody's, of all rounds so far: those that only the longer step classifies
@@ -43,8 +43,8 @@ def step(own: Models, taught: Models, tally: Tensor, pooling: float, fed: Federa
     """Let each client of the cohort choose a length, and return its model there and the tally after this round.
 
     Args:
-        own: w_n, the cohort's models after local training.
-        taught: u_n, after all that they learned from others.
+        own: the models that the cohort's clients have where they go nowhere.
+        taught: those that they go toward.
         tally: of the rounds before; see `none_yet`.
         pooling: how much everybody's samples count beside a client's own.
         fed: the federation.

@@ -1,15 +1,17 @@
 """KT-pFL on parameters and predictions together: the paper's two halves in one round; ours, from no paper.
 
-Clients of one architecture share parameters as in `kt_pfl_params`, by a second learned matrix whose rows stay within
-an architecture; the mixed models then teach each other by predictions as in `kt_pfl`, across architectures; and each
-client follows only as far as validation samples agree (`core/stepping.py`). docs/kt_pfl.md derives it and says what
-leaves a client; docs/results.md has the ablation. Beside the symbols of `kt_pfl`:
+A round is KT-pFL's, with teachers in which who is sure says more. Beside it clients of one architecture share
+parameters as in `kt_pfl_params`, by a second learned matrix whose rows stay within an architecture, and the mixed
+models teach each other too; each client goes from KT-pFL's model toward the mixed one only as far as validation samples
+agree (`core/stepping.py`). docs/kt_pfl.md derives it and says what leaves a client; docs/results.md has the ablation.
+Beside the symbols of `kt_pfl`:
 
+    p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
+    h_n   taught     w_n after distillation of p_n: KT-pFL's model
     d_nm  mixing     how much of m's parameters n takes: a second knowledge coefficient matrix, 0 across architectures
     v_n   mixed      Σ_m d_nm w_m, n's model after parameters were mixed
-    p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
-    u_n   taught     v_n after distillation
-    s_n              how far n goes from w_n to u_n
+    u_n   beside     v_n after distillation of its own teacher, made as p_n of predictions of all v_m
+    s_n              how far n goes from h_n to u_n
 """
 
 from collections.abc import Sequence
@@ -26,6 +28,7 @@ from ktpfl_pipeline.core.joining import average_of
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.teachers import mix_confident
 from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, gram, mix, select, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_params import mean_distance
@@ -46,7 +49,7 @@ class KTpFLJointState(KTpFLState):
 
 @dataclass(frozen=True)
 class KTpFLJoint(KTpFL):
-    """Key idea: share parameters where they fit, predictions everywhere, and both only as far as they help.
+    """Key idea: predictions everywhere, and parameters beside them only as far as they help.
 
     Attributes:
         confidence: γ, how much more a client says about public samples of which it is sure; 0 treats all alike.
@@ -78,30 +81,38 @@ class KTpFLJoint(KTpFL):
     ) -> tuple[KTpFLJointState, RoundReport]:
         """Run one communication round."""
         assert isinstance(state, KTpFLJointState)
-        # 1. Each client trains on its private samples, and uploads w_n.
         before = select({**fed.initial_models(), **state.models}, cohort)
-        trained = fed.train(before, t)
-        # 2. The server moves d down the gradient of its objective and sends each client v_n = Σ_m d_nm w_m.
-        mixed, mixing = self.mix(state.mixing, trained, fed)
-        # 3. Each client predicts D_r with v_n; the server learns c from that, and mixes the teachers p_n.
-        upload = exchange.predict(fed, before, mixed, t)
+        # 1. A round of KT-pFL, with teachers in which the sure say more: w_n, trained, becomes h_n.
+        upload = exchange.train_and_predict(fed, before, cohort, t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
         teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
-        # 4. Each client distils p_n into v_n, which becomes u_n.
-        after, report = exchange.teach(fed, state, upload, teachers, t)
-        # 5. Each client goes from w_n to w_n + s_n (u_n - w_n).
-        models, tally = self.follow(trained, select(after.models, cohort), state.tally, fed)
-        sizes = {n: wire_bytes(params) for n, params in trained.items()}
-        travelled = {"coefficients_up": stepping.TALLY_BYTES, "coefficients_down": 4}
-        traffic = {
-            n: replace(one, parameters_up=sizes[n], parameters_down=sizes[n], **travelled)
-            for n, one in report.traffic.items()
-        }
+        taught, report = exchange.teach(fed, state, upload, teachers, t)
+        # 2. Each client uploads w_n; the server moves d down the gradient of its objective, and sends v_n = Σ d_nm w_m.
+        mixed, mixing = self.mix(state.mixing, upload.models, fed)
+        # 3. The same exchange with v_n, by the same c: it becomes u_n.
+        with fed.client_states.apart("mixed"):
+            second = exchange.predict(fed, before, mixed, t)
+            beside, there = exchange.teach(fed, state, second, mix_confident(c, second.soft, self.confidence), t)
+        # 4. Each client goes from h_n to h_n + s_n (u_n - h_n).
+        models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
-        return state, RoundReport(trained, traffic, coefficients)
+        traffic = {n: self.traffic(one, there.traffic[n], upload.models[n]) for n, one in report.traffic.items()}
+        return state, RoundReport(upload.models, traffic, coefficients)
+
+    def traffic(self, first: Traffic, second: Traffic, model: Params) -> Traffic:
+        """Return what a client sent and received: two exchanges on one public batch, a model, and the choice."""
+        return replace(
+            first,
+            predictions_up=first.predictions_up + second.predictions_up,
+            predictions_down=first.predictions_down + second.predictions_down,
+            parameters_up=wire_bytes(model),
+            parameters_down=wire_bytes(model),
+            coefficients_up=stepping.TALLY_BYTES,
+            coefficients_down=4,
+        )
 
     def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
-        """Return w_n + s_n (u_n - w_n), s_n as validation samples agree, and the tally that says so; see `stepping`."""
+        """Return h_n + s_n (u_n - h_n), s_n as validation samples agree, and the tally that says so; see `stepping`."""
         return stepping.step(own, taught, tally, self.pooling, fed)
 
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
