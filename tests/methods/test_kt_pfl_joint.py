@@ -11,6 +11,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine, stepping
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.reliability import Stragglers
 from ktpfl_pipeline.core.weights import Params, average, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
@@ -50,13 +51,10 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
         expected = softmin_rows(vectors, d, fed.data_weights(group), 0.5, method.steps)
         assert torch.allclose(after.mixing[at[:, None], at], expected, rtol=0, atol=1e-12)
         assert (d - 1 / len(group)).abs().max() > 1e-3
-    batch = fed.public_batch(2)
-    soft = fed.logits({n: mixed[n] for n in EVERYONE}, batch, 2).softmax(dim=-1)
-    votes = before.coefficients[:, :, None] * soft.max(dim=-1).values[None] ** 2  # student, teacher, sample
-    teachers = torch.einsum("nmb,mbk->nbk", votes / votes.sum(1, keepdim=True), soft)
-    taught = fed.distill({n: mixed[n] for n in EVERYONE}, teachers, batch, 2)
+    mixed = {n: mixed[n] for n in EVERYONE}
+    kept, taught = (learned(fed, before.coefficients, models) for models in (trained, mixed))
     right = {
-        length: torch.cat([answers(fed, n, stepping.between(trained[n], taught[n], length)) for n in EVERYONE])
+        length: torch.cat([answers(fed, n, stepping.between(kept[n], taught[n], length)) for n in EVERYONE])
         for length in (0.0, *stepping.LENGTHS)
     }
     tally = before.tally.clone()
@@ -66,8 +64,17 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     assert torch.equal(tally, after.tally)
     assert tally.any()
     lengths = stepping.choose(tally, 0.25)
-    expected = {n: stepping.between(trained[n], taught[n], s) for n, s in zip(EVERYONE, lengths, strict=True)}
+    expected = {n: stepping.between(kept[n], taught[n], s) for n, s in zip(EVERYONE, lengths, strict=True)}
     assert toy.distance(after.models, expected) < 1e-12
+
+
+def learned(fed: Federation, c: Tensor, models: dict[int, Params]) -> dict[int, Params]:
+    """Return the models after each distilled, in round 2, what they all say, the sure ones squarely more."""
+    batch = fed.public_batch(2)
+    soft = fed.logits(models, batch, 2).softmax(dim=-1)
+    votes = c[:, :, None] * soft.max(dim=-1).values[None] ** 2  # student, teacher, sample
+    teachers = torch.einsum("nmb,mbk->nbk", votes / votes.sum(1, keepdim=True), soft)
+    return fed.distill(models, teachers, batch, 2)
 
 
 def answers(fed: Federation, n: int, params: Params) -> Tensor:
@@ -76,15 +83,38 @@ def answers(fed: Federation, n: int, params: Params) -> Tensor:
     return by_hand.module(fed, n, params).eval()(by_hand.pixels(samples)).argmax(dim=1) == samples.labels
 
 
-def test_nobody_to_share_an_architecture_with_and_all_steps_whole_is_kt_pfl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepping, "choose", lambda tally, pooling: [1.0] * len(tally))
-    fed = toy.federation(3, dtype="float64")
+def test_who_goes_nowhere_has_the_model_of_kt_pfl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "choose", lambda tally, pooling: [0.0] * len(tally))
+    fed = toy.federation(architectures=("linear", "mlp"), dtype="float64")
     joint, plain = (
         engine.run(method, toy.again(fed), Schedule(rounds=2)).state for method in (KTpFLJoint(confidence=0.0), KTpFL())
     )
     assert toy.distance(joint.models, plain.models) < 1e-14
     assert torch.allclose(joint.coefficients, plain.coefficients, rtol=0, atol=1e-14)
+
+
+def test_nobody_to_share_an_architecture_with_is_kt_pfl() -> None:
+    fed = toy.federation(3, dtype="float64")
+    joint, plain = (
+        engine.run(method, toy.again(fed), Schedule(rounds=2)).state for method in (KTpFLJoint(confidence=0.0), KTpFL())
+    )
+    assert toy.distance(joint.models, plain.models) < 1e-14
     assert torch.equal(joint.mixing, torch.eye(3, dtype=torch.float64))
+
+
+def test_what_both_models_keep_of_a_round_is_kept_apart() -> None:
+    """The late predictions of a straggler, and what its optimizer remembers."""
+    fed = toy.federation(architectures=("linear", "mlp"))
+    late = replace(fed.reliability, stragglers=Stragglers(share=0.2, delay=1))
+    recipe = replace(fed.distillation, momentum=0.9, optimizer_state="kept")
+    fed = toy.again(fed, reliability=late, distillation=recipe)
+    found = KTpFLJoint().round(KTpFLJoint().init(fed), EVERYONE, 1, fed)[1]
+    fed.client_states.end_round()
+    kept, (slow,) = fed.client_states.kept, fed.straggler_ids
+    assert toy.same({slow: kept["late 1"][slow]}, {slow: found.after_local[slow]})
+    assert not toy.same({slow: kept["mixed late 1"][slow]}, {slow: kept["late 1"][slow]})
+    assert kept["distill"].keys() == kept["mixed distill"].keys() == set(EVERYONE)
+    assert not any(toy.same({0: kept["distill"][n]}, {0: kept["mixed distill"][n]}) for n in EVERYONE)
 
 
 def test_of_one_architecture_d_is_the_matrix_of_kt_pfl_on_parameters() -> None:
@@ -133,4 +163,6 @@ def test_bytes_are_those_of_both_halves_and_of_the_choice() -> None:
     for n, traffic in report.traffic.items():
         size = wire_bytes(report.after_local[n])
         beside = {"parameters_up": size, "parameters_down": size, "coefficients_up": 32, "coefficients_down": 4}
-        assert traffic == replace(plain.traffic[n], **beside)
+        once = plain.traffic[n]
+        twice = {"predictions_up": 2 * once.predictions_up, "predictions_down": 2 * once.predictions_down}
+        assert traffic == replace(once, **beside, **twice)
