@@ -91,6 +91,7 @@ Formula = Callable[[Sizes], int]
 FORMULAS: dict[str, dict[str, Formula]] = {
     "predictions": {
         "4BK": lambda s: 4 * s.public * s.classes,
+        "8BK": lambda s: 8 * s.public * s.classes,
         "4BK + B/8": lambda s: 4 * s.public * s.classes + -(-s.public // 8),
     },
     "prototypes": {

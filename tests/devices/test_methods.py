@@ -13,7 +13,7 @@ from ktpfl_pipeline.methods import METHODS
 
 WAITS = {
     "kt_pfl": 10,
-    "kt_pfl_joint": 17,
+    "kt_pfl_joint": 25,
     "kt_pfl_likelihood": 14,
     "kt_pfl_paper_literal": 10,
     "kt_pfl_authors": 10,
