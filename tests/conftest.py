@@ -27,6 +27,9 @@ LONGEST = [
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let ``pytest tests/devices --device=cuda`` try the real GPU in the place of the pretended one."""
     parser.addoption("--device", choices=["pretended", "cuda"], default="pretended", help="what tests/devices run on")
+    parser.addoption(
+        "--all-ways", action="store_true", help="let all methods there meet each precision serial and stacked"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
 """Every method on a device, by executor and precision: equal to the CPU, all there, and nobody waits for long.
 
 One run is looked at in all ways: its numbers, what draws, which products are taken in what, how often the host waits.
-A method meets every precision and both executors, KT-pFL and FedAvg each of them with each.
+A method meets every precision and both executors, KT-pFL and FedAvg each of them with each; with ``--all-ways`` all do.
 """
 
 import devices
@@ -66,16 +66,22 @@ PLAIN = ("apfl", "apple", "fedgen", "fedgh", "fedkd", "fedmrl", "fedrod", "lg_fe
 """Methods with products of their own, beside the models', that stay in float32 where bfloat16 is asked for."""
 
 IN_ALL_WAYS = ("kt_pfl", "fedavg")
-WAYS = [
-    (name, executor, precision)
-    for place, name in enumerate(METHODS)
-    for which, precision in enumerate(devices.PRECISIONS)
-    for turn, executor in enumerate(devices.EXECUTORS)
-    if name in IN_ALL_WAYS or (place + which + turn) % 2 == 0
-]
 
 
-@pytest.mark.parametrize(("name", "executor", "precision"), WAYS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let each method meet every precision and both executors, and with ``--all-ways`` each of them with each."""
+    if {"name", "executor", "precision"} <= {*metafunc.fixturenames}:
+        all_ways = metafunc.config.getoption("--all-ways")
+        ways = [
+            (name, executor, precision)
+            for place, name in enumerate(METHODS)
+            for which, precision in enumerate(devices.PRECISIONS)
+            for turn, executor in enumerate(devices.EXECUTORS)
+            if all_ways or name in IN_ALL_WAYS or (place + which + turn) % 2 == 0
+        ]
+        metafunc.parametrize(("name", "executor", "precision"), ways)
+
+
 def test_a_run_there_equals_one_on_the_cpu(device: devices.Device, name: str, executor: str, precision: str) -> None:
     """Stacked without dropout, whose masks are drawn for all clients at once in another order there.
 
