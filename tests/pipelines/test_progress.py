@@ -9,9 +9,16 @@ from rich.console import Console
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.pipelines.federated_training import progress as module
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, duration, expect
 
 EXPERIMENT = parsing.parse("mine", {**SECTION, "seeds": [0, 1], "rounds": 2})
+
+
+@pytest.fixture(autouse=True)
+def nothing_announced() -> None:
+    """Forget what a test of this process has announced and did not come to."""
+    module._plan.set(None)
 
 
 def record(t: int = 1, seconds: float = 1.0) -> RoundRecord:

@@ -94,9 +94,18 @@ class Toy(Federation):
         return _COSTS[key]
 
 
-# Not functools.cache: what it makes cannot go to Ray's workers, which get this module by value.
-_COSTS: dict[Any, Cost] = {}
-_SAMPLES: dict[tuple[int, int, int], LabelledDataset] = {}
+class _Known(dict[Any, Any]):
+    """What was computed before; goes to Ray's workers, which get this module by value, without what it holds.
+
+    Keys are of tests that these cannot import. What functools.cache makes cannot go there at all.
+    """
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return dict, ()
+
+
+_COSTS: dict[Any, Cost] = _Known()
+_SAMPLES: dict[tuple[int, int, int], LabelledDataset] = _Known()
 
 
 def federation(
