@@ -55,7 +55,7 @@ class TestEpsilon:
 
     def test_it_counts_the_rounds_in_which_a_client_trained(self) -> None:
         """Batches of 8 and two epochs: 16, 17, 20, 9 and 14 images are in 2, 3, 3, 2 and 2 steps an epoch."""
-        found = privacy.spent(Privacy(1.0), toy.SIZES, rounds=[3, 1, 1, 0, 1], epochs=2, batch_size=8)
+        found = privacy.spent(Privacy(1.0), toy.SIZES, epochs=[6, 2, 2, 0, 2], batch_size=8)
         expected = [(2, 12), (3, 6), (3, 6), (2, 0), (2, 4)]
         assert found == [privacy.epsilon(Privacy(1.0), 1 / steps, taken) for steps, taken in expected]
 

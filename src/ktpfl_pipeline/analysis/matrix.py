@@ -7,17 +7,17 @@ from torch import Tensor
 
 ALIKE = 0.5
 """Clients whose label distributions have a cosine similarity above this count as alike."""
+KEPT = 5
+"""Rounds of a run whose matrices are kept."""
 
 
-def snapshots(coefficients: Tensor, number: int = 5) -> dict[int, list[list[float]]]:
-    """Return the matrix after a few rounds, spread evenly on a logarithmic scale, the first and the last among them.
+def snapshots(coefficients: Tensor) -> dict[int, list[list[float]]]:
+    """Return the matrix, (rounds, N, N), after `KEPT` rounds at most, the first and the last among them.
 
-    Args:
-        coefficients: (rounds, N, N), the matrix after each round.
-        number: how many at most.
+    They are spread evenly on a logarithmic scale.
     """
     rounds = len(coefficients)
-    chosen = sorted({round(rounds ** (step / (number - 1))) for step in range(number)})
+    chosen = sorted({round(rounds ** (step / (KEPT - 1))) for step in range(KEPT)})
     return {t: coefficients[t - 1].tolist() for t in chosen}
 
 

@@ -19,6 +19,8 @@ from ktpfl_pipeline.core.rng import stream
 
 MIXTURES = ("fitted", "own", "average", "learned")
 """The best mixture, the client's own model, the average of all, and the method's own row of coefficients."""
+GAP = 1e-8
+"""Nats within which the best mixture is found."""
 
 
 def check(
@@ -58,7 +60,7 @@ def check(
     return found
 
 
-def fit_mixture(likelihoods: Tensor, gap: float = 1e-8, limit: int = 10_000) -> tuple[Tensor, float]:
+def fit_mixture(likelihoods: Tensor, limit: int = 10_000) -> tuple[Tensor, float]:
     """Return the mixture of the greatest likelihood, (N,), and a bound on what is missing to the best one, in nats.
 
     It is one row of the matrix's likelihood objective without a penalty. The loss is convex, and log max_m g_m with
@@ -66,13 +68,12 @@ def fit_mixture(likelihoods: Tensor, gap: float = 1e-8, limit: int = 10_000) -> 
 
     Args:
         likelihoods: P, (M, N), the probability of sample i's true label under model m, above zero.
-        gap: the bound to reach.
-        limit: at most this many steps all the same.
+        limit: at most this many steps, if the bound does not reach `GAP` before.
     """
     samples, n = likelihoods.shape
     one = likelihoods.new_ones(1)
     objective = Likelihood(likelihoods[None], samples=samples * one, weights=one, rho=0.0)
-    c = exact(objective, likelihoods.new_full((1, n), 1.0 / n), limit=limit, gap=gap)
+    c = exact(objective, likelihoods.new_full((1, n), 1.0 / n), limit=limit, gap=GAP)
     return c[0], max(0.0, float((-objective.gradient(c)).max().log()))
 
 

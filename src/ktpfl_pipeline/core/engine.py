@@ -332,7 +332,7 @@ def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
     rounds = {n: sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id}
     epochs = [taken * fed.affordable(n, settings.epochs) for n, taken in rounds.items()]
     samples = [len(client.train) for client in fed.clients]
-    return privacy.spent(settings.privacy, samples, epochs, 1, settings.batch_size)
+    return privacy.spent(settings.privacy, samples, epochs, settings.batch_size)
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:

@@ -92,20 +92,19 @@ def sampling(samples: int, batch_size: int) -> tuple[int, float]:
     return steps, 1 / steps
 
 
-def spent(privacy: Privacy, samples: Sequence[int], rounds: Sequence[int], epochs: int, batch_size: int) -> list[float]:
-    """Return each client's ε after some rounds; 0 for one that never trained.
+def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch_size: int) -> list[float]:
+    """Return each client's ε after some epochs of local training; 0 for one that never trained.
 
     Args:
         privacy: σ and δ.
         samples: each client's number of training samples.
-        rounds: in how many rounds each client trained.
-        epochs: E, of one round.
+        epochs: of all rounds together, of each client.
         batch_size: the expected number of samples in a step.
     """
     found = []
-    for size, taken in zip(samples, rounds, strict=True):
+    for size, taken in zip(samples, epochs, strict=True):
         steps, share = sampling(size, batch_size)
-        found.append(epsilon(privacy, share, taken * epochs * steps))
+        found.append(epsilon(privacy, share, taken * steps))
     return found
 
 

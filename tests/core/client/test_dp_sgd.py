@@ -205,7 +205,7 @@ class TestRun:
         (record,) = engine.run(create("local"), fed, Schedule(1)).history
         epochs = [1 if n in fed.budgeted_ids else 2 for n in fed.by_id]
         assert sorted(epochs) == [1, 1, 2, 2, 2]
-        assert record.epsilon == privacy.spent(Privacy(1.0), toy.SIZES, epochs, 1, 8)
+        assert record.epsilon == privacy.spent(Privacy(1.0), toy.SIZES, epochs, 8)
 
     def test_a_client_that_sat_out_for_diverging_has_trained(self) -> None:
         fed = federation(Privacy(1.0), 8, executor=toy.Diverging(11), on_divergence="skip")

@@ -16,6 +16,9 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.matrix.objectives import Objective
 
+ENOUGH, HALVINGS = 1e-4, 50
+"""Of a line search: the share of the fall that the gradient promises, and how often a step is halved at most."""
+
 
 def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
     """Exponentiated gradient, the default: mirror descent, which stays inside the simplex and needs no projection."""
@@ -40,18 +43,16 @@ def pgd(objective: Objective, c: Tensor, step: float | None, steps: int) -> Tens
     return c
 
 
-def backtracked(
-    objective: Objective, c: Tensor, gradient: Tensor, sizes: Tensor, *, enough: float = 1e-4, halvings: int = 50
-) -> tuple[Tensor, Tensor]:
+def backtracked(objective: Objective, c: Tensor, gradient: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows after a projected step each, and the sizes of the steps, (N, 1), `sizes` halved until they serve.
 
-    A step c' serves where f(c') ≤ f(c) + `enough` · g·(c' - c): Armijo's rule along the projection arc (Bertsekas, IEEE
+    A step c' serves where f(c') ≤ f(c) + `ENOUGH` · g·(c' - c): Armijo's rule along the projection arc (Bertsekas, IEEE
     Transactions on Automatic Control 1976). A row that no step serves, being at its optimum, stays.
     """
     value, waiting, found = objective.value(c), torch.ones(len(c), dtype=torch.bool, device=c.device), c
-    for _ in range(halvings):
+    for _ in range(HALVINGS):
         proposal = project(c - sizes * gradient)
-        serves = waiting & (objective.value(proposal) <= value + enough * (gradient * (proposal - c)).sum(dim=1))
+        serves = waiting & (objective.value(proposal) <= value + ENOUGH * (gradient * (proposal - c)).sum(dim=1))
         found, waiting = torch.where(serves[:, None], proposal, found), waiting & ~serves
         if not waiting.any():
             break
