@@ -1,6 +1,5 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
-import re
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -9,7 +8,7 @@ import torch
 from bad_settings import IMPOSSIBLE_WITH_PRIVACY, MISSPELT, OUT_OF_RANGE, UNKNOWN
 from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 
-from ktpfl_pipeline.config import checks, parsing, studies
+from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -311,162 +310,6 @@ def test_several_wrong_values_are_all_named() -> None:
         parsing.parse("mine", wrong)
 
 
-class TestSweep:
-    """One setting of an experiment at several values."""
-
-    PARAMETERS: ClassVar[dict[str, Any]] = {"mine": EXPERIMENT, "sweep_x": SWEEP, "_shared": {"rounds": 9}}
-
-    def refusal(self, **changes: Any) -> str:
-        with pytest.raises(InputError) as refused:
-            parsing.parse_sweep("sweep_x", {**SWEEP, **changes}, self.PARAMETERS)
-        return str(refused.value)
-
-    def test_its_points_differ_in_the_one_setting(self) -> None:
-        sweep = parsing.parse_sweep("sweep_x", SWEEP, self.PARAMETERS)
-        found = parsing.points("sweep_x", sweep, self.PARAMETERS)
-        assert found == [parsing.parse("mine", changed("training.epochs", value)) for value in (1, 5)]
-
-    def test_a_hyperparameter(self) -> None:
-        own = {**SWEEP, "parameter": "methods.kt_pfl.rho", "values": [0.1, 2]}
-        sweep = parsing.parse_sweep("sweep_x", own, self.PARAMETERS)
-        found = [point.methods["kt_pfl"] for point in parsing.points("sweep_x", sweep, self.PARAMETERS)]
-        assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
-        assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
-
-    def test_a_setting_that_is_not_written_out(self) -> None:
-        """What has a default may be swept too."""
-        sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
-        found = parsing.points("sweep_x", sweep, self.PARAMETERS)
-        assert [point.distillation.batch_size for point in found] == [1, 5]
-        assert sweep.touches("local")
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"experiment": "mien"}, "sweep_x.experiment is 'mien', which does not exist; did you mean 'mine'?"),
-            ({"experiment": "_shared"}, "sweep_x.experiment is '_shared', which does not exist; choose from mine."),
-            ({"experiment": "sweep_x"}, "sweep_x.experiment is 'sweep_x', which does not exist; choose from mine."),
-            (
-                {"parameter": "training.epoch"},
-                "sweep_x cannot set training.epoch to 1: There is no setting 'epoch' in mine.training; "
-                "did you mean 'epochs'?",
-            ),
-            ({"parameter": "rounds.x"}, "sweep_x cannot set rounds.x to 1: mine.rounds is {'x': 1}; it should be"),
-            ({"parameter": "methods.kt_pfl.roh"}, "did you mean 'rho'?"),
-            ({"parameter": "methods.gossip.rho"}, "'gossip'"),
-            (
-                {"values": [1, -1]},
-                "sweep_x cannot set training.epochs to -1: mine.training.epochs is -1; it should be greater than or "
-                "equal to 0.",
-            ),
-            ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it should"),
-            ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; give each value once."),
-            ({"values": []}, "sweep_x.values is []; it should have at least 1 item"),
-            ({"values": None}, "sweep_x.values is None; it should be a valid list."),
-            ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
-            ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; give each method once."),
-            ({"methods": []}, "sweep_x.methods is []; it should have at least 1 item"),
-            (
-                {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},
-                "sweep_x.parameter is 'methods.kt_pfl.rho', which changes none of its methods, local; "
-                "add kt_pfl to sweep_x.methods.",
-            ),
-            ({"seeds": [1]}, "There is no setting 'seeds' in sweep_x; it has experiment, parameter, values, methods."),
-        ],
-        ids=str,
-    )
-    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
-        assert message in self.refusal(**changes)
-
-    @pytest.mark.parametrize("values", [None, 5, "x", []])
-    def test_no_section(self, values: Any) -> None:
-        with pytest.raises(InputError, match=r"sweep_x is .*; it must be a section with the settings of a sweep"):
-            parsing.parse_sweep("sweep_x", values, self.PARAMETERS)
-
-    def test_everything_is_checked_and_an_experiment_first(self) -> None:
-        """A mistake in an experiment is told as one of the experiment, wherever the sweep over it stands."""
-        parsing.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
-        with pytest.raises(InputError, match=r"^mine\.clients is 0; it should"):
-            parsing.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
-        with pytest.raises(InputError, match=r"^sweep_x\.values has 1 twice"):
-            parsing.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
-
-
-class TestTune:
-    """What may stand under a tuning: nothing is tried that a method would refuse in the middle of a search."""
-
-    PARAMETERS: ClassVar[dict[str, Any]] = {"mine": EXPERIMENT}
-    TUNE: ClassVar[dict[str, Any]] = {
-        "trials": 8,
-        "seeds": 100,
-        "spaces": {
-            "kt_pfl": {"rho": {"low": 0.1, "high": 10.0, "log": True}, "order": ["paper", "coefficients_first"]}
-        },
-    }
-
-    def parsed(self, **changes: Any) -> studies.Tune:
-        return parsing.parse_tune("tune_mine", {**self.TUNE, **changes}, self.PARAMETERS)
-
-    def test_what_is_given(self) -> None:
-        tune = self.parsed()
-        assert (tune.trials, tune.seeds) == (8, [100])
-        assert tune.space("kt_pfl") == {
-            "rho": studies.Range(low=0.1, high=10.0, log=True),
-            "order": ["paper", "coefficients_first"],
-        }
-        assert tune.space("fedmd") == {}
-        assert self.parsed(spaces={"kt_pfl": {"rho": 3.0}}).space("kt_pfl") == {"rho": [3.0]}
-
-    def test_trials_run_with_its_seeds_and_are_else_the_experiments(self) -> None:
-        experiment = parsing.parse("mine", EXPERIMENT)
-        applied = self.parsed().applied(experiment)
-        judged = {**experiment.shared()["evaluation"], "adapt_epochs": [0], "global_samples": 0}
-        expected = {"seeds": [100], "theorem_samples": 0, "evaluation": judged}
-        assert applied.shared() == {**experiment.shared(), **expected}
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"trials": 0}, "tune_mine.trials is 0; it should be greater than or equal to 1."),
-            ({"seeds": [1, 1]}, "tune_mine.seeds has 1 twice; give each seed once."),
-            ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
-            ({"spaces": {"kt_pfl": {"roh": [1.0]}}}, "tune_mine.spaces.kt_pfl.roh cannot be 1.0: There is no setting"),
-            ({"spaces": {"kt_pfl": {"rho": [1.0, -1.0]}}}, "tune_mine.spaces.kt_pfl.rho cannot be -1.0: kt_pfl.rho is"),
-            ({"spaces": {"kt_pfl": {"rho": None}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
-            ({"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}}, "tune_mine.spaces.kt_pfl.rho has 1.0 twice; give each value"),
-            (
-                {"spaces": {"kt_pfl": {"rho": {"low": 2, "high": 2}}}},
-                "tune_mine.spaces.kt_pfl.rho goes from 2 to 2; low must be below high.",
-            ),
-            (
-                {"spaces": {"kt_pfl": {"rho": {"low": 0.0, "high": 2.0, "log": True}}}},
-                "tune_mine.spaces.kt_pfl.rho.low is 0.0; with log it must be above 0.",
-            ),
-            (
-                {"spaces": {"kt_pfl": {"steps": {"low": 0, "high": 5}}}},
-                "tune_mine.spaces.kt_pfl.steps cannot be 0: kt_pfl.steps is 0; it must be finite and at least 1.",
-            ),
-            ({"budget": 3}, "There is no setting 'budget' in tune_mine; it has trials, seeds, spaces."),
-        ],
-        ids=str,
-    )
-    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError) as refused:
-            self.parsed(**changes)
-        assert message in str(refused.value)
-
-    def test_the_experiment_must_be_there(self) -> None:
-        with pytest.raises(
-            InputError, match=r"The experiment of tune_mien is 'mien', which does not exist; did you mean"
-        ):
-            parsing.parse_tune("tune_mien", self.TUNE, self.PARAMETERS)
-
-    def test_everything_is_checked(self) -> None:
-        parsing.check({"tune_mine": self.TUNE, "mine": EXPERIMENT})
-        with pytest.raises(InputError, match=r"^tune_mine\.trials is 0"):
-            parsing.check({"tune_mine": {**self.TUNE, "trials": 0}, "mine": EXPERIMENT})
-
-
 def test_where_hyperparameters_are_from_is_no_part_of_a_runs_settings() -> None:
     """A run depends on their values alone; a comparison must have all of them from one place."""
     configured, tuned = parsing.parse("mine", EXPERIMENT), parsing.parse("mine", changed("hyperparameters", "tuned"))
@@ -593,35 +436,3 @@ class TestAdversaries:
         sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}
         with pytest.raises(InputError, match=r"and feddf exchanges models or prototypes"):
             parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})
-
-
-class TestPaper:
-    PART: ClassVar[dict[str, Any]] = {"title": "t", "experiments": ["mine"], "columns": {"a": {}}, "methods": ["local"]}
-
-    def parsed(self, **changes: Any) -> list[Any]:
-        given = {"scale": "Small.", "seeds": [0], "parts": {"table1": {**self.PART, **changes.pop("part", {})}}}
-        sections = {"mine": EXPERIMENT, "paper": {**given, **changes}}
-        return parsing.paper_columns("table1", parsing.parse_paper(sections["paper"], sections), sections)
-
-    def test_a_column_is_the_experiment_with_a_change(self) -> None:
-        columns = {"as it is": {}, "long": {"training": {"epochs": 7}}, "left out": None}
-        (_, first, same), (name, label, long) = self.parsed(part={"columns": columns}, seeds=[3, 4])
-        assert (first, name, label) == ("as it is", "mine", "long")
-        assert (same.seeds, long.training.epochs) == ([3, 4], 7)
-        assert same.training.epochs != 7
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"only": "table9"}, "paper.only is 'table9', which does not exist; did you mean 'table1'"),
-            ({"part": {"experiments": ["nine"]}}, "paper.parts.table1.experiments is 'nine', which does not exist"),
-            ({"part": {"methods": ["kt_pfll"]}}, "paper.parts.table1.methods is 'kt_pfll'"),
-            ({"part": {"methods": ["local", "local"]}}, "paper.parts.table1.methods"),
-            ({"part": {"columns": {"long": {"training": {"epochs": -1}}}}}, "paper.parts.table1.columns, 'long': "),
-            ({"part": {"shows": "bars"}}, "paper.parts.table1.shows is 'bars'"),
-            ({"seeds": [1, 1]}, "paper.seeds"),
-        ],
-    )
-    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError, match=re.escape(message)):
-            self.parsed(**changes)
