@@ -25,7 +25,7 @@ from torch import Tensor
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.config import schema
-from ktpfl_pipeline.core.client import dp_sgd
+from ktpfl_pipeline.core import privacy
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.weights import Models
@@ -162,11 +162,14 @@ def cost(method: str, noise: float | None, seed: int) -> Cost:
     """Run a method with private local training, or without, on models without BatchNorm, and attack it."""
     changes: dict[str, Any] = {"architectures": WITHOUT_BATCH_NORM}
     if noise:
-        privacy = {"noise_multiplier": noise, "max_grad_norm": NORM, "delta": DELTA}
-        changes["training"] = {"privacy": privacy, "learning_rate": RATE}
+        private = {"noise_multiplier": noise, "max_grad_norm": NORM, "delta": DELTA}
+        changes["training"] = {"privacy": private, "learning_rate": RATE}
     run = play(method, changes, seed)
-    rounds = [list(run.fed.by_id)] * settings({}).rounds
-    spent = dp_sgd.spent(run.fed, rounds) if noise else [math.inf]
+    spent = [math.inf]
+    if run.fed.training.privacy is not None:
+        samples, epochs = [len(client.train) for client in run.fed.clients], run.fed.training.epochs
+        taken = [settings({}).rounds * epochs] * len(samples)
+        spent = privacy.spent(run.fed.training.privacy, samples, taken, run.fed.training.batch_size)
     run.fed.executor.close()
     return Cost(run.accuracy, attack(run.fed, run.models), spent)
 
