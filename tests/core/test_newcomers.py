@@ -79,7 +79,7 @@ class TestJudge:
         assert found.accuracy == {e: accuracies(whole, whole.fine_tune(start, e)) for e in (0, 1, 2)}
         assert sum(found.traffic.values()) == 0
 
-    @pytest.mark.parametrize(("name", "entry"), [("fedavg", "model"), ("pfedme", "model"), ("ditto", "common")])
+    @pytest.mark.parametrize(("name", "entry"), [("fedavg", "model"), ("pfedme", "common"), ("ditto", "common")])
     def test_of_a_common_model_begin_with_it(self, name: str, entry: str) -> None:
         found, done, whole, _ = joined(name)
         common = getattr(done.state, entry)
