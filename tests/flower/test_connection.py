@@ -22,7 +22,9 @@ def test_a_superlink_that_is_gone_or_new_is_given_up_and_the_process_can_end(mon
         link.wait()
         with monkeypatch.context() as patch:
             patch.setattr(connection, "PATIENCE", 0.5)
-            with pytest.raises(InputError, match=rf"{address} was away for 0.5 seconds.*goes on at the checkpoint"):
+            with pytest.raises(
+                InputError, match=rf"{address} gave no answer .* within 0.5 seconds.*goes on at the checkpoint"
+            ):
                 grid.get_node_ids()
         stack.callback(connection._started(address, None).kill)
         with pytest.raises(InputError, match=rf"{address} was started anew, or has ended the run: .*the same command"):

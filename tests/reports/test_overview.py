@@ -237,6 +237,7 @@ class TestOneArchitecture:
         assert "FedAvg" not in first
         assert "FedMD" not in second
         assert built.markdown.count("*Accuracy:*") == 1  # what the entries mean stands once, below both
+        assert "then over seeds; ±" in built.markdown  # each comparison has its own
 
     def test_the_papers_numbers_are_of_table_2_and_another_setting(self, columns, both):
         table = overview.paper_table(columns(**both))

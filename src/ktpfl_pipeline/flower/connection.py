@@ -90,7 +90,7 @@ class Patient:
         try:
             answer: httpx.Response = self._invoker.invoke(known)
         except httpx.HTTPError as error:
-            raise self._lost(f"was away for {PATIENCE:g} seconds ({error})") from error
+            raise self._lost(f"gave no answer that can be used within {PATIENCE:g} seconds ({error})") from error
         return answer
 
     def _lost(self, what: str) -> InputError:
