@@ -3,8 +3,8 @@
 A round is KT-pFL's, with teachers in which who is sure says more. Beside it clients of one architecture share
 parameters as in `kt_pfl_params`, by a second learned matrix whose rows stay within an architecture, and the mixed
 models teach each other too; each client goes from KT-pFL's model toward the mixed one only as far as validation samples
-agree (`core/stepping.py`). docs/kt_pfl.md derives it and says what leaves a client; docs/results.md has the ablation.
-Beside the symbols of `kt_pfl`:
+agree (`core/stepping.py`). docs/kt_pfl.md derives it and says what leaves a client; docs/results/joint.md has the
+ablation. Beside the symbols of `kt_pfl`:
 
     p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
     h_n   taught     w_n after distillation of p_n: KT-pFL's model
