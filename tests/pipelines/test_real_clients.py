@@ -16,6 +16,7 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.flower import experiment as real
+from ktpfl_pipeline.flower.attendance import Hello
 from ktpfl_pipeline.flower.member import Member
 from ktpfl_pipeline.flower.wire import Packet
 from ktpfl_pipeline.pipelines.compared import methods_of
@@ -149,3 +150,19 @@ def test_all_methods_are_those_that_were_tried() -> None:
     assert found[0] == "kt_pfl" and found[-1] == "local" and set(found) < set(TRIED)
     with pytest.raises(InputError, match="method 'fml' was not tried on real clients"):
         real.read_public(parsing.parse("mine", section), Path(), ("kt_pfl", "fml"))
+
+
+def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None:
+    """Clients say what they have when they are there, so it cannot be known before."""
+
+    def said(n: int, architecture: str) -> Hello:
+        own = {"client": n, "name": "", "architecture": architecture, "sizes": [8, 2, 2], "shape": [1, 28, 28]}
+        return Hello(**own, classes=10, versions={}, seal="")
+
+    found = {n: said(n, architecture) for n, architecture in ((3, "mlp"), (0, "lenet"), (1, "mlp"))}
+    sentence = r"several architectures \(lenet of 0; mlp of 1, 3\), and .* need one: leave fedavg out of compare"
+    with pytest.raises(InputError, match=sentence):
+        real.check_architectures(("kt_pfl", "fedavg", "local"), found)
+    real.check_architectures(("kt_pfl", "feddf", "local"), found)
+    del found[0]
+    real.check_architectures(("fedavg", "local"), found)

@@ -5,7 +5,7 @@ The server has no private sample: what it knows of these is what clients say of 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from ktpfl_pipeline.flower.attendance import CHANGING, Hello, Link
 from ktpfl_pipeline.flower.executor import RealExecutor, RealFederation
 from ktpfl_pipeline.flower.member import Arithmetic
 from ktpfl_pipeline.flower.serve import FederationFile
+from ktpfl_pipeline.methods import find
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +33,12 @@ class RealData:
     Attributes:
         public: (M, ...), as clients' images.
         settings: that it was made with, as plain values.
+        methods: all that are run on it, so that clients who do not fit the last are told before the first is trained.
     """
 
     public: Tensor
     settings: dict[str, Any]
+    methods: tuple[str, ...] = ()
     pretrained: ClassVar[dict[str, dict[str, Tensor]]] = {}
 
     def plain(self) -> dict[str, Any]:
@@ -52,19 +55,38 @@ def read_public(experiment: schema.Experiment, folder: Path, methods: tuple[str,
     for method in methods:
         operations.exchanges(method)
     public = serve.public_set(asked(experiment, methods[0], experiment.seeds[0]), folder)
-    return RealData(public, experiment.of_data())
+    return RealData(public, experiment.of_data(), methods)
 
 
 def meet(experiment: schema.Experiment, method: str, data: RealData, seed: int) -> tuple[RealFederation, Facts]:
     """Return the federation of one method and seed with the clients that are there, and what is known of their data.
 
     Raises:
-        InputError: if they are not there in time, or do not go together.
+        InputError: if they are not there in time, or do not go together, or with one of the methods.
     """
     file, place = asked(experiment, method, seed), experiment.compute.flower
     assert place is not None
     attendance = serve.met(file, data.public, link_of(place), place.patience)
+    check_architectures(data.methods, attendance.clients)
     return serve.federation(file, data.public, attendance), facts(data.public, attendance.clients)
+
+
+def check_architectures(methods: Iterable[str], found: Mapping[int, Hello]) -> None:
+    """Check for one architecture among the clients beside methods that combine their models.
+
+    Raises:
+        InputError: naming the methods, and who has what.
+    """
+    alike = [method for method in methods if find(method).kind.one_architecture]
+    having: dict[str, list[int]] = {}
+    for n, said in sorted(found.items()):
+        having.setdefault(said.architecture, []).append(n)
+    if alike and len(having) > 1:
+        who = "; ".join(f"{name} of {', '.join(map(str, clients))}" for name, clients in having.items())
+        raise InputError(
+            f"The clients have several architectures ({who}), and methods that combine their models need one: leave "
+            f"{', '.join(alike)} out of compare, or let all clients name one."
+        )
 
 
 def asked(experiment: schema.Experiment, method: str, seed: int) -> FederationFile:
