@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "mathml",
     "mermaid",
+    "unbroken",
     "repository",
     "settings_reference",
     "gallery",
