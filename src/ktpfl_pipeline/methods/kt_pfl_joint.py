@@ -52,7 +52,8 @@ class KTpFLJoint(KTpFL):
     """Key idea: predictions everywhere, and parameters beside them only as far as they help.
 
     Attributes:
-        confidence: γ, how much more a client says about public samples of which it is sure; 0 treats all alike.
+        confidence: γ, how much more a client says about public samples of which it is sure; 0 treats all alike, and is
+            safer where public samples are of another kind than the private ones (docs/results/joint.md).
         rho_parameters: ρ of the mixing matrix d, as `rho` is of c.
         pooling: how much everybody's validation samples count beside a client's own.
     """
