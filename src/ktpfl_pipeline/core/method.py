@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Models, Params, select
 
 
@@ -160,8 +161,31 @@ class Personal(Method[Any]):
         return select(fed.initial_models(), clients)
 
 
-class BesideCommon(Personal):
-    """What methods share whose state has a `common` model beside the clients' own: who has no own one is sent it."""
+class PersonalParameters(Personal):
+    """What methods share whose clients, of one architecture, exchange models and keep their own."""
+
+    exchanges = frozenset({"parameters"})
+    one_architecture = True
+
+    def init(self, fed: Federation) -> PersonalState:
+        """Start with no models: clients have theirs from their first round on."""
+        fed.common_models()  # refuses several architectures
+        return PersonalState({})
+
+
+@dataclass(frozen=True, eq=False)
+class CommonState(PersonalState):
+    """What crosses rounds: clients' own models, as in `PersonalState`, and the common one."""
+
+    common: Params
+
+
+class BesideCommon(PersonalParameters):
+    """What methods with `CommonState` share: who has no model of its own is sent the common one."""
+
+    def init(self, fed: Federation) -> CommonState:
+        """Start from the common initial model."""
+        return CommonState({}, fed.initial_model(fed.architecture))
 
     def sent(self, state: Any, clients: list[int], fed: Federation) -> Models:
         """Return the common model."""
@@ -216,3 +240,18 @@ class FineTuned:
         """Return copies of the method's models, fine-tuned on the clients' training data."""
         models: Models = super().personal(state, clients, fed)  # type: ignore[misc]
         return fed.fine_tune(models, self.epochs)
+
+
+@dataclass(frozen=True)
+class SmallCommon:
+    """What methods share whose clients train a small common model beside their own. Stands first among the bases.
+
+    Attributes:
+        common: architecture of the common model; None takes the smallest of the clients'.
+    """
+
+    common: str | None = None
+
+    def architecture(self, setting: Setting) -> str:
+        """Return the name of the common model's architecture."""
+        return self.common or setting.smallest_architecture

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,8 +10,8 @@ from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Params, average
+from ktpfl_pipeline.core.method import CommonState, PersonalParameters, RoundReport
+from ktpfl_pipeline.core.weights import Models, average
 
 
 def head_names(fed: Federation) -> list[str]:
@@ -32,48 +31,38 @@ def mask(fed: Federation, names: Iterable[str]) -> Tensor:
     return torch.cat([torch.full_like(model[name].flatten(), name in chosen) for name in fed.trained_names])
 
 
-@dataclass(frozen=True, eq=False)
-class PartState(PersonalState):
-    """What crosses rounds: the model of each client that took part, of which its own part counts; the common part."""
-
-    common: Params
-
-
-class PartlyShared(Personal):
+class PartlyShared(PersonalParameters):
     """Clients share a part of the model, which is averaged with a_n = D_n / D; the other stays with each.
 
-    Evaluated is the new common part with the client's own, before anything is tuned to it. A client that never took
-    part has the common part with its own as it was in the beginning.
+    Of a client's model in the state its own part counts. Evaluated is the new common part with the client's own, before
+    anything is tuned to it. A client that never took part has the common part with its own as it was in the beginning.
     """
-
-    exchanges = frozenset({"parameters"})
-    one_architecture = True
 
     @abstractmethod
     def own_names(self, fed: Federation) -> Iterable[str]:
         """Return the names of the tensors that stay with a client."""
 
-    def init(self, fed: Federation) -> PartState:
+    def init(self, fed: Federation) -> CommonState:
         """Start from the common initial model."""
         own, model = set(self.own_names(fed)), fed.initial_model(fed.architecture)
-        return PartState({}, {name: model[name] for name in model if name not in own})
+        return CommonState({}, {name: model[name] for name in model if name not in own})
 
-    def round(self, state: PartState, cohort: list[int], t: int, fed: Federation) -> tuple[PartState, RoundReport]:
+    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common part, train, upload and average it."""
         trained = self.train(self.personal(state, cohort, fed), t, fed)
         parts: Models = {n: {name: trained[n][name] for name in state.common} for n in cohort}
-        after = PartState({**state.models, **trained}, average(list(parts.values()), fed.data_weights(cohort)))
+        after = CommonState({**state.models, **trained}, average(list(parts.values()), fed.data_weights(cohort)))
         return after, RoundReport(trained, exchange.both_ways(parts))
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:
         """Return the models after local training."""
         return fed.train(models, t)
 
-    def personal(self, state: PartState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: CommonState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common part with each client's own."""
         return {n: {**own, **state.common} for n, own in super().personal(state, clients, fed).items()}
 
-    def join(self, state: PartState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+    def join(self, state: CommonState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send newcomers the common part; the rest is the initial model's."""
         model = {**fed.initial_model(fed.architecture), **state.common}
         return given(dict.fromkeys(newcomers, model), dict.fromkeys(newcomers, state.common))

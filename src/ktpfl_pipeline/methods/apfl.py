@@ -15,15 +15,14 @@ from torch import Tensor
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_of, with_vector
 
 
 @dataclass(frozen=True, eq=False)
-class APFLState(PersonalState):
-    """What crosses rounds: v of each client that took part, its own model; the common w; and α, (N,) float64."""
+class APFLState(CommonState):
+    """What crosses rounds beside the models, v of each client and the common w: α, (N,) float64."""
 
-    common: Params
     alphas: Tensor
 
 
@@ -39,9 +38,7 @@ class APFL(BesideCommon):
     """
 
     title = "APFL"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
     own_step = True
     batches: ClassVar[int] = 1
 

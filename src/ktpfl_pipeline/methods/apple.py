@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import PersonalParameters, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_of, wire_bytes, with_vector
 
@@ -72,7 +72,7 @@ class Mixing:
 
 
 @dataclass(frozen=True)
-class APPLE(Personal):
+class APPLE(PersonalParameters):
     """Key idea: a client learns from its own loss how much of whose model is good for it.
 
     Both rates follow the schedule of η₁.
@@ -86,9 +86,7 @@ class APPLE(Personal):
     """
 
     title = "APPLE"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
     own_step = True
 
     core_rate: Annotated[float | None, Ge(0)] = None

@@ -12,15 +12,8 @@ from annotated_types import Ge
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Params, average, select, vector_of
-
-
-@dataclass(frozen=True, eq=False)
-class DittoState(PersonalState):
-    """What crosses rounds: the own model of each client that took part, and the common one."""
-
-    common: Params
+from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
+from ktpfl_pipeline.core.weights import average, select, vector_of
 
 
 @dataclass(frozen=True)
@@ -32,22 +25,16 @@ class Ditto(BesideCommon):
     """
 
     title = "Ditto"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
     own_step = True
 
     coupling: Annotated[float, Ge(0)] = 0.1
 
-    def init(self, fed: Federation) -> DittoState:
-        """Start from the common initial model."""
-        return DittoState({}, fed.initial_model(fed.architecture))
-
-    def round(self, state: DittoState, cohort: list[int], t: int, fed: Federation) -> tuple[DittoState, RoundReport]:
+    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Train the common model as FedAvg does, and each own model near the one that was sent."""
         anchor = (vector_of(state.common, fed.trained_names),)
         own = select({**fed.common_models(), **state.models}, cohort)
         own, _ = fed.train_by(Proximal(self.coupling), own, t, dict.fromkeys(cohort, anchor))
         trained = fed.train(dict.fromkeys(cohort, state.common), t)
         common = average(list(trained.values()), fed.data_weights(cohort))
-        return DittoState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))
+        return CommonState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))

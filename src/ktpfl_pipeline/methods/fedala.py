@@ -17,17 +17,16 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import WEIGHS, Federation
-from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, average
 
 
 @dataclass(frozen=True, eq=False)
-class FedALAState(PersonalState):
-    """What crosses rounds: the model of each client that took part, W as it last learned it; the common model."""
+class FedALAState(CommonState):
+    """What crosses rounds beside the models: W of each client as it last learned it."""
 
     weights: Models
-    common: Params
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,7 @@ class FedALA(BesideCommon):
     """
 
     title = "FedALA"
-    exchanges = frozenset({"parameters"})
     private_data = "training of aggregation weights"
-    one_architecture = True
 
     layers: Annotated[int, Ge(1)] = 1
     share: Annotated[float, Gt(0), Le(1)] = 0.8
@@ -55,7 +52,7 @@ class FedALA(BesideCommon):
 
     def init(self, fed: Federation) -> FedALAState:
         """Start from the common initial model."""
-        return FedALAState({}, {}, fed.initial_model(fed.architecture))
+        return FedALAState({}, fed.initial_model(fed.architecture), {})
 
     def round(self, state: FedALAState, cohort: list[int], t: int, fed: Federation) -> tuple[FedALAState, RoundReport]:
         """Send the common model, aggregate it into each client's own, train, upload, average."""
@@ -70,7 +67,7 @@ class FedALA(BesideCommon):
         starts = {n: aggregated(state.models[n], state.common, w) for n, w in weights.items()}
         trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
         common = average(list(trained.values()), fed.data_weights(cohort))
-        after = FedALAState({**state.models, **trained}, {**state.weights, **weights}, common)
+        after = FedALAState({**state.models, **trained}, common, {**state.weights, **weights})
         return after, RoundReport(trained, exchange.both_ways(trained))
 
 

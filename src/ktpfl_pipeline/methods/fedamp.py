@@ -16,12 +16,12 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
-from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import PersonalParameters, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_distances, vector_of
 
 
 @dataclass(frozen=True)
-class FedAMP(Personal):
+class FedAMP(PersonalParameters):
     """Key idea: similar clients are drawn together, the more similar the stronger.
 
     The state has the last upload of each client that took part. A client that did not gives and gets nothing, so that
@@ -35,19 +35,12 @@ class FedAMP(Personal):
     """
 
     title = "FedAMP"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
     own_step = True
     paper_name = "FedAMP"
 
     coupling: Annotated[float, Ge(0)] = 0.1
     attention: Annotated[float, Interval(ge=0, le=1)] = 0.5
-
-    def init(self, fed: Federation) -> PersonalState:
-        """Start with no uploads."""
-        fed.common_models()  # refuses several architectures
-        return PersonalState({})
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Mix each client's u from the last uploads, send it, train from u and near it, upload."""

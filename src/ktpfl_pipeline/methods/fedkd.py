@@ -21,9 +21,8 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.transfer import on_host, sent
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of, wire_bytes
 
@@ -47,7 +46,7 @@ class FedKDState(PersonalState):
 
 
 @dataclass(frozen=True)
-class FedKD(Personal):
+class FedKD(SmallCommon, Personal):
     """Key idea: a mentee that everybody teaches carries knowledge, and its updates are nearly of low rank.
 
     Attributes:
@@ -61,7 +60,6 @@ class FedKD(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
 
-    common: str | None = None
     dimension: Annotated[int, Ge(1)] = 64
     start: Annotated[float, Interval(gt=0, le=1)] = 0.95
     end: Annotated[float, Interval(gt=0, le=1)] = 0.98
@@ -73,10 +71,6 @@ class FedKD(Personal):
         nobody = torch.zeros(len(fed.clients), dtype=torch.int64, device=fed.device)
         maps: Models = {client.id: {"weight": identity} for client in fed.clients}
         return FedKDState(fed.initial_models(), common, maps, nobody, nobody.sum())
-
-    def architecture(self, setting: Setting) -> str:
-        """Return the name of the mentee's architecture."""
-        return self.common or setting.smallest_architecture
 
     def round(self, state: FedKDState, cohort: list[int], t: int, fed: Federation) -> tuple[FedKDState, RoundReport]:
         """Send the mentee, train both on each other, upload, average and apply compressed updates of the mentee."""

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
-from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of
 
@@ -41,7 +41,7 @@ class FedMRLState(PersonalState):
 
 
 @dataclass(frozen=True)
-class FedMRL(Method[FedMRLState]):
+class FedMRL(SmallCommon, Method[FedMRLState]):
     """Key idea: features of a common and an own extractor, fused so that their first part suffices a common head.
 
     Attributes:
@@ -53,7 +53,6 @@ class FedMRL(Method[FedMRLState]):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
 
-    common: str | None = None
     dimension: Annotated[int, Ge(1)] = 64
 
     def init(self, fed: Federation) -> FedMRLState:
@@ -63,10 +62,6 @@ class FedMRL(Method[FedMRLState]):
         own, (name, _) = fed.initial_model(architecture), self.head(fed, architecture)
         extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
         return FedMRLState(models, extractor, common_head.initial(fed, self.narrowest(fed)))
-
-    def architecture(self, setting: Setting) -> str:
-        """Return the name of the common model's architecture."""
-        return self.common or setting.smallest_architecture
 
     def head(self, setting: Setting, architecture: str) -> tuple[str, nn.Linear]:
         """Return the name of an architecture's head, and a layer like it."""

@@ -4,7 +4,6 @@ Collins, Hassani, Mokhtari, Shakkottai: Exploiting Shared Representations for Pe
 2021, Algorithm 1, https://arxiv.org/abs/2102.07078. The head is the last linear layer.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,12 +11,13 @@ from annotated_types import Ge
 
 from ktpfl_pipeline.core.client.rules import Masked
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.parts import PartlyShared, head_names, mask
+from ktpfl_pipeline.core.parts import head_names, mask
 from ktpfl_pipeline.core.weights import Models
+from ktpfl_pipeline.methods.fedper import FedPer
 
 
 @dataclass(frozen=True)
-class FedRep(PartlyShared):
+class FedRep(FedPer):
     """Key idea: features are common, and what to make of them is personal.
 
     Attributes:
@@ -29,10 +29,6 @@ class FedRep(PartlyShared):
     own_step = True
 
     body_epochs: Annotated[int, Ge(0)] = 1
-
-    def own_names(self, fed: Federation) -> Iterable[str]:
-        """Return the head's."""
-        return head_names(fed)
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:
         """Return the models after epochs of the head, and then of the body under the new head."""

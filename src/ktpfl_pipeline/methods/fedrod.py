@@ -20,36 +20,28 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
-from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.parts import head_names
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of
-
-
-@dataclass(frozen=True, eq=False)
-class FedRoDState(PersonalState):
-    """What crosses rounds: the personal head of each client that took part, in `models`; and the common model."""
-
-    common: Params
 
 
 @dataclass(frozen=True)
 class FedRoD(BesideCommon):
     """Key idea: the common model is trained as if classes were balanced; a head of one's own fits one's labels.
 
-    A client's model is the new common one with its own head added to the common head: both are linear.
+    A client's model is the new common one with its own head added to the common head: both are linear. What a client
+    keeps, `models` of the state, is its head.
     """
 
     title = "FedRoD"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
 
-    def init(self, fed: Federation) -> FedRoDState:
+    def init(self, fed: Federation) -> CommonState:
         """Start from the common initial model, with no personal heads."""
         head_names(fed)  # refuses models without a head
-        return FedRoDState({}, fed.initial_model(fed.architecture))
+        return super().init(fed)
 
-    def round(self, state: FedRoDState, cohort: list[int], t: int, fed: Federation) -> tuple[FedRoDState, RoundReport]:
+    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common model, train it with the personal head, upload and average it; personal heads stay."""
         empty = {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
         before = {n: (state.common, state.models.get(n, empty)) for n in cohort}
@@ -59,9 +51,9 @@ class FedRoD(BesideCommon):
         heads = {n: head for n, (_, head) in pairs.items()}
         common = average(list(trained.values()), fed.data_weights(cohort))
         local = {n: with_head(trained[n], heads[n]) for n in cohort}
-        return FedRoDState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
+        return CommonState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
 
-    def personal(self, state: FedRoDState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: CommonState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common model with each client's own head added, and as it is for a client that has none yet."""
         return {n: with_head(state.common, state.models.get(n, {})) for n in clients}
 

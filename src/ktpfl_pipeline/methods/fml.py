@@ -18,20 +18,12 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select
 
 
-@dataclass(frozen=True, eq=False)
-class FMLState(PersonalState):
-    """What crosses rounds: each client's model, and the common one."""
-
-    common: Params
-
-
 @dataclass(frozen=True)
-class FML(Personal):
+class FML(SmallCommon, Personal):
     """Key idea: a small model that everybody trains carries knowledge between models of any kind.
 
     Attributes:
@@ -44,23 +36,18 @@ class FML(Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
 
-    common: str | None = None
     alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
     beta: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
-    def init(self, fed: Federation) -> FMLState:
+    def init(self, fed: Federation) -> CommonState:
         """Start from the common initial models."""
-        return FMLState(fed.initial_models(), fed.initial_model(self.architecture(fed)))
+        return CommonState(fed.initial_models(), fed.initial_model(self.architecture(fed)))
 
-    def architecture(self, setting: Setting) -> str:
-        """Return the name of the common model's architecture."""
-        return self.common or setting.smallest_architecture
-
-    def round(self, state: FMLState, cohort: list[int], t: int, fed: Federation) -> tuple[FMLState, RoundReport]:
+    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of samples."""
         trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
         common = average([copies[n] for n in cohort], fed.data_weights(cohort))
-        return FMLState({**state.models, **trained}, common), RoundReport(trained, exchange.both_ways(copies))
+        return CommonState({**state.models, **trained}, common), RoundReport(trained, exchange.both_ways(copies))
 
     def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
         """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""

@@ -16,13 +16,13 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
 from ktpfl_pipeline.core.matrix.objectives import Objective, SquaredDistance
-from ktpfl_pipeline.core.method import Personal, RoundReport
+from ktpfl_pipeline.core.method import PersonalParameters, RoundReport
 from ktpfl_pipeline.core.weights import Models, gram, mix, select, squared_distances
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState
 
 
 @dataclass(frozen=True)
-class KTpFLParams(LearnedMatrix, Personal):
+class KTpFLParams(LearnedMatrix, PersonalParameters):
     """Key idea: each client moves to a mixture of all clients' models whose weights are learned.
 
     Attributes:
@@ -32,8 +32,6 @@ class KTpFLParams(LearnedMatrix, Personal):
     """
 
     title = "KT-pFL (parameters)"
-    exchanges = frozenset({"parameters"})
-    one_architecture = True
     paper_name = "KT-pFL"
 
     mu: Annotated[float, Interval(ge=0, le=1)] = 1.0

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.updates import project
-from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import PersonalParameters, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, average, matrix_of, mix, select, vector_of
 
 
@@ -42,7 +42,7 @@ class CosinePull:
 
 
 @dataclass(frozen=True)
-class PFedGraph(Personal):
+class PFedGraph(PersonalParameters):
     """Key idea: clients whose models moved the same way should work together, larger ones more.
 
     Evaluated is the mixture that a client gets, from which it trains on.
@@ -53,18 +53,11 @@ class PFedGraph(Personal):
     """
 
     title = "pFedGraph"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
     own_step = True
 
     balance: Annotated[float, Gt(0)] = 0.8
     pull: Annotated[float, Ge(0)] = 0.01
-
-    def init(self, fed: Federation) -> PersonalState:
-        """Start with no mixtures: everybody has the common initial model."""
-        fed.common_models()  # refuses several architectures
-        return PersonalState({})
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train near the last mixture, upload, infer the cohort's graph, mix, download."""

@@ -15,20 +15,15 @@ from torch import Tensor
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import BesideCommon, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Params, average, vector_of, with_vector
-
-
-@dataclass(frozen=True, eq=False)
-class PFedMeState(PersonalState):
-    """What crosses rounds: θ of each client that took part, which is only evaluated, and the common model w."""
-
-    common: Params
+from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
+from ktpfl_pipeline.core.weights import average, vector_of, with_vector
 
 
 @dataclass(frozen=True)
 class PFedMe(BesideCommon):
     """Key idea: a client fits its own data without going far from a common model.
+
+    The clients' own models, θ, are only evaluated; the common one is w.
 
     Attributes:
         coupling: λ; 15 in the paper. η₁ λ must stay below 1.
@@ -38,9 +33,7 @@ class PFedMe(BesideCommon):
     """
 
     title = "pFedMe"
-    exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
-    one_architecture = True
     own_step = True
     paper_name = "pFedMe"
     batches: ClassVar[int] = 1
@@ -50,11 +43,7 @@ class PFedMe(BesideCommon):
     inner_rate: Annotated[float | None, Ge(0)] = None
     server_rate: Annotated[float, Interval(ge=0, le=2)] = 1.0
 
-    def init(self, fed: Federation) -> PFedMeState:
-        """Start from the common initial model."""
-        return PFedMeState({}, fed.initial_model(fed.architecture))
-
-    def round(self, state: PFedMeState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedMeState, RoundReport]:
+    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send w, alternate between θ and w locally, upload w, average."""
         w = (vector_of(state.common, fed.trained_names),)
         theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, dict.fromkeys(cohort, w))
@@ -63,7 +52,7 @@ class PFedMe(BesideCommon):
         if self.server_rate != 1:
             rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
             common = average([state.common, common], rates)
-        return PFedMeState({**state.models, **theta}, common), RoundReport(theta, exchange.both_ways(theta))
+        return CommonState({**state.models, **theta}, common), RoundReport(theta, exchange.both_ways(theta))
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ."""

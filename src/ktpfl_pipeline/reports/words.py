@@ -1,5 +1,6 @@
 """Words that all reports share."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,3 +112,8 @@ def point_title(point: str) -> str:
     """Return what an evaluation point is called in a column."""
     known = {analysis.HEADLINE: "After transfer", "after_local": "After local training"}
     return known.get(point, point.capitalize())
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines; words stay whole, also KT-pFL."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

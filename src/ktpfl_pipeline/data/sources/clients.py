@@ -79,7 +79,8 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     for file, part in zip(files, parts, strict=True):
         if isinstance(part, OwnedDataset):
             raise InputError(f"{file} has an array 'clients', and is one client's: leave the array out.")
-        _check_alike(file, part.inputs, files[0], parts[0].inputs)
+        if (one := kind(part.inputs)) != (other := kind(parts[0].inputs)):
+            raise InputError(f"{file} has {one} and {files[0]} has {other}: save all clients' samples alike.")
     sizes = torch.tensor([len(part) for part in parts])
     counts = torch.tensor([len(own) for own in clients])
     inputs, labels = torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts])
@@ -97,9 +98,3 @@ def _from_images(root: Path, names: tuple[str, ...], places: list[Path], size: S
     owners = torch.tensor([n for n, _, _ in found]).repeat_interleave(sizes)
     inputs = photographs(root, [file for _, _, files in found for file in files], size)
     return OwnedDataset(inputs, labels, owners, names)
-
-
-def _check_alike(file: Path, inputs: Tensor, first: Path, others: Tensor) -> None:
-    """Check that the inputs of two files have one kind and shape."""
-    if (one := kind(inputs)) != (other := kind(others)):
-        raise InputError(f"{file} has {one} and {first} has {other}: save all clients' samples alike.")

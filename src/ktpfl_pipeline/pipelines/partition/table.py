@@ -13,8 +13,6 @@ from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 
-SPLITS = ("train", "validation", "test")
-
 
 def partition_for_seed(
     experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int
@@ -58,8 +56,8 @@ def to_table(
         )
         for seed, clients in partitions.items()
         for client, own in clients.items()
-        for split in SPLITS
-        for indices in [getattr(own, split).numpy()]
+        for split, owned in own._asdict().items()
+        for indices in [owned.numpy()]
     ]
     return pd.concat(parts, ignore_index=True)
 
@@ -69,6 +67,6 @@ def from_table(table: pd.DataFrame) -> dict[int, dict[int, ClientIndices]]:
     partitions: dict[int, dict[int, ClientIndices]] = {}
     for names, own in table.groupby(["seed", "client"]):
         seed, client = cast("tuple[int, int]", names)
-        indices = (own.loc[own["split"] == split, "index"].to_numpy(copy=True) for split in SPLITS)
+        indices = (own.loc[own["split"] == split, "index"].to_numpy(copy=True) for split in ClientIndices._fields)
         partitions.setdefault(seed, {})[client] = ClientIndices(*map(torch.from_numpy, indices))
     return partitions

@@ -1,12 +1,11 @@
 r"""A report's tables as LaTeX, which needs ``\usepackage{booktabs}``."""
 
-import textwrap
-
 from pandas import DataFrame
 from pandas.io.formats.style import Styler
 
 from ktpfl_pipeline.reports.model import Content, Table
 from ktpfl_pipeline.reports.numbers import MINUS, NONE, Number
+from ktpfl_pipeline.reports.words import wrapped
 
 _SIGNS = str.maketrans(
     {
@@ -27,7 +26,7 @@ def tables(report: Content) -> str:
             lines += [
                 r"\begin{table}",
                 r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-                *_wrapped(rf"\caption{{{escape(given.latex)}}}", 110),
+                *wrapped(rf"\caption{{{escape(given.latex)}}}", 110),
                 rf"\label{{{label if given.name == 'table' else f'{label}-{given.name}'}}}",
                 table(given).strip(),
                 r"\end{table}",
@@ -58,9 +57,5 @@ def _entry(given: object) -> str:
 
 def _head(column: str) -> str:
     """Return a column's title, several narrow lines one below the other."""
-    lines = [escape(line) for line in _wrapped(column, 9)]
+    lines = [escape(line) for line in wrapped(column, 9)]
     return r"\shortstack[r]{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

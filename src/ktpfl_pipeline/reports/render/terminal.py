@@ -11,6 +11,7 @@ from rich.text import Text as Line
 
 from ktpfl_pipeline.reports.model import Content, Table, Text
 from ktpfl_pipeline.reports.numbers import MINUS, NONE
+from ktpfl_pipeline.reports.words import wrapped
 
 NARROWEST, USUAL, WIDEST = 60, 100, 120
 """Characters in a line: at least, where there is no terminal, at most."""
@@ -29,9 +30,9 @@ def text(report: Content, width: int | None = None) -> str:
         width: characters in a line; None takes those of the terminal.
     """
     width = width or min(max(shutil.get_terminal_size((USUAL, 0)).columns, NARROWEST), WIDEST)
-    parts = [report.name, *_wrapped(report.summary, width), ""]
+    parts = [report.name, *wrapped(report.summary, width), ""]
     for block in report.brief:
-        parts += _wrapped(block.text, width) if isinstance(block, Text) else [table(block, width)]
+        parts += wrapped(block.text, width) if isinstance(block, Text) else [table(block, width)]
     return "\n".join(parts).replace(MINUS, "-").replace(NONE, "-").rstrip() + "\n"
 
 
@@ -41,7 +42,7 @@ def table(given: Table, width: int = USUAL) -> str:
         [textwrap.shorten(NONE if each is None else str(each), LONG, placeholder="…") for each in row]
         for row in given.rows
     ]
-    heads = [_wrapped(column, 11) for column in given.columns]
+    heads = [wrapped(column, 11) for column in given.columns]
     columns = zip(*cells, strict=True)
     first, *others = [max(map(len, [*head, *column])) for head, column in zip(heads, columns, strict=True)]
     shown = next((n for n in range(len(others), FEWEST - 1, -1) if first + sum(others[:n]) + 2 * n <= width), FEWEST)
@@ -56,10 +57,5 @@ def table(given: Table, width: int = USUAL) -> str:
     with console.capture() as captured:
         console.print(grid)
     lines = [line.rstrip() for line in captured.get().splitlines()]
-    more = _wrapped(f"In the report as well: {', '.join(left_out)}.", width) if left_out else []
+    more = wrapped(f"In the report as well: {', '.join(left_out)}.", width) if left_out else []
     return "\n".join([*lines, *more]) + "\n"
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines; words stay whole, also KT-pFL."""
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
