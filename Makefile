@@ -64,7 +64,7 @@ export PIP_PROGRESS
 run: $(READY)  ## KT-pFL, FedMD and training alone on real digits: minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
-compare: $(READY)  ## all thirteen methods on the same data
+compare: $(READY)  ## all methods on the same data
 	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
 
 # ONLY=table1,figure2 runs a part; PLAN=1 trains nothing; SCALE=paper is for a GPU.
