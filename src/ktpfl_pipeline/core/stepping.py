@@ -33,7 +33,7 @@ def none_yet(fed: Federation) -> Tensor:
 
 
 def between(own: Params, taught: Params, length: float) -> Params:
-    """Return w + s (u - w), the model at a share `length`, s, of the way from `own`, w, to `taught`, u."""
+    """Return w + μ (u - w), the model at a share `length`, μ, of the way from `own`, w, to `taught`, u."""
     if length in (0.0, 1.0):
         return taught if length else own
     return mix([own, taught], torch.tensor([[1.0 - length, length]], dtype=torch.float64))[0]

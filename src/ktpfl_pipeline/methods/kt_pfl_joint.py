@@ -11,7 +11,7 @@ ablation. Beside the symbols of `kt_pfl`:
     d_nm  mixing     how much of m's parameters n takes: a second knowledge coefficient matrix, 0 across architectures
     v_n   mixed      Σ_m d_nm w_m, n's model after parameters were mixed
     u_n   beside     v_n after distillation of its own teacher, made as p_n of predictions of all v_m
-    s_n              how far n goes from h_n to u_n
+    μ_n              how far n goes from h_n to u_n
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class KTpFLJointState(KTpFLState):
 
     Attributes:
         mixing: d, (N, N) float64.
-        tally: (N, len(stepping.LENGTHS), 2), validation samples that each s has won and lost so far.
+        tally: (N, len(stepping.LENGTHS), 2), validation samples that each length has won and lost so far.
     """
 
     mixing: Tensor
@@ -94,7 +94,7 @@ class KTpFLJoint(KTpFL):
         with fed.client_states.apart("mixed"):
             second = exchange.predict(fed, before, mixed, t)
             beside, there = exchange.teach(fed, state, second, mix_confident(c, second.soft, self.confidence), t)
-        # 4. Each client goes from h_n to h_n + s_n (u_n - h_n).
+        # 4. Each client goes from h_n to h_n + μ_n (u_n - h_n).
         models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
         traffic = {n: self.traffic(one, there.traffic[n], upload.models[n]) for n, one in report.traffic.items()}
@@ -113,7 +113,7 @@ class KTpFLJoint(KTpFL):
         )
 
     def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
-        """Return h_n + s_n (u_n - h_n), s_n as validation samples agree, and the tally that says so; see `stepping`."""
+        """Return h_n + μ_n (u_n - h_n), μ_n as validation samples agree, and the tally that says so; see `stepping`."""
         return stepping.step(own, taught, tally, self.pooling, fed)
 
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
