@@ -4,10 +4,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from project_copy import PowerCut, Project
 from real_clients import COMPARED, NoLink, deal_out, in_one_process
@@ -152,17 +154,23 @@ def test_all_methods_are_those_that_were_tried() -> None:
         real.read_public(parsing.parse("mine", section), Path(), ("kt_pfl", "fml"))
 
 
-def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None:
-    """Clients say what they have when they are there, so it cannot be known before."""
+def test_methods_that_combine_models_are_refused_before_any_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients say what they have when they are there, so it is the first method's meeting that tells of all."""
 
     def said(n: int, architecture: str) -> Hello:
         own = {"client": n, "name": "", "architecture": architecture, "sizes": [8, 2, 2], "shape": [1, 28, 28]}
         return Hello(**own, classes=10, versions={}, seal="")
 
     found = {n: said(n, architecture) for n, architecture in ((3, "mlp"), (0, "lenet"), (1, "mlp"))}
+    section = {"public": {"source": "npz:public.npz"}, "compute": {"flower": "here:1"}}
+    experiment = parsing.parse("mine", section)
+    monkeypatch.setattr(real.serve, "public_set", lambda file, folder: torch.zeros(4, 1, 28, 28, dtype=torch.uint8))
+    monkeypatch.setattr(real.serve, "met", lambda *given: SimpleNamespace(clients=found))
+    monkeypatch.setattr(real, "link_of", lambda place: None)
+    data = real.read_public(experiment, Path(), ("kt_pfl", "fedavg", "local"))
     sentence = r"several architectures \(lenet of 0; mlp of 1, 3\), and .* need one: leave fedavg out of compare"
     with pytest.raises(InputError, match=sentence):
-        real.check_architectures(("kt_pfl", "fedavg", "local"), found)
+        real.meet(experiment, "kt_pfl", data, 0)
     real.check_architectures(("kt_pfl", "feddf", "local"), found)
     del found[0]
-    real.check_architectures(("fedavg", "local"), found)
+    real.check_architectures(data.methods, found)
