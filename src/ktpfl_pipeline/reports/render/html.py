@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import jinja2
 from markupsafe import Markup, escape
@@ -14,6 +15,11 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 def page(report: Content) -> str:
     """Return the page."""
+    return _template().render(report=report, alert=ALERT, version=__version__)
+
+
+@cache
+def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ktpfl_pipeline.reports", "render"),
         autoescape=True,
@@ -23,8 +29,7 @@ def page(report: Content) -> str:
     )
     environment.filters |= {"kind": lambda block: type(block).__name__, "entry": entry, "head": head, "slug": slug}
     environment.filters |= {"drawing": drawing, "json": json.dumps, "sortable": sortable}
-    template = environment.get_template("page.html.jinja")
-    return template.render(report=report, alert=ALERT, version=__version__)
+    return environment.get_template("page.html.jinja")
 
 
 def drawing(picture: Picture) -> Markup:
