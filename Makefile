@@ -80,8 +80,9 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
-docs: $(READY)  ## the documentation as a site, in build/docs; without a network
+docs: $(READY)  ## the documentation as a site, in build/docs, and checks that it is true; without a network
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
+	@$(BIN)/python -m pytest docs/checks -n 2 --dist loadfile --no-loadscope-reorder
 	@echo "Open build/docs/index.html"
 
 test: $(READY)  ## the whole test suite, in two processes

@@ -32,12 +32,12 @@ root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/*.ipynb", "benchmarks/README.md", "benchmarks/results/*.md"]
 include_patterns += ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
 exclude_patterns = [".*", "build", "conf", "data", "dist", "mlruns", "src", "tests", "docs/README.md", "docs/_*"]
-exclude_patterns += ["**/.ipynb_checkpoints"]
+exclude_patterns += ["docs/checks", "**/.ipynb_checkpoints"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
 myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # notebooks bring their outputs, which a test makes again
+nb_execution_mode = "off"  # notebooks bring their outputs, which docs/checks makes again
 
 html_theme = "furo"
 html_title = project

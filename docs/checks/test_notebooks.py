@@ -12,7 +12,7 @@ import notebooks
 import pytest
 from matplotlib.figure import Figure
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 GUIDE = PROJECT / "docs" / "adding_a_method.md"
 

@@ -3,7 +3,7 @@
 import pytest
 import what_leaves
 
-from ktpfl_pipeline.core.metrics import LEDGERS, Traffic
+from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.methods import METHODS
 
 
@@ -19,11 +19,3 @@ def test_bytes_that_no_formula_gives_are_refused() -> None:
     assert what_leaves.formula_of("predictions_up", {3: right, 7: right}, fed) == "4BK"
     with pytest.raises(AssertionError, match="no formula fit"):
         what_leaves.formula_of("predictions_up", {3: right, 7: wrong}, fed)
-
-
-def test_ledgers_are_sums_of_kinds() -> None:
-    every = Traffic(**{kind: 10**place for place, kind in enumerate(vars(Traffic()))})
-    ledgers = {ledger: getattr(every, ledger) for ledger in LEDGERS}
-    assert sum(ledgers.values()) == sum(10**place for place in range(len(vars(Traffic()))))
-    assert ledgers["knowledge_up"] == 10**0 + 10**2 + 10**4
-    assert ledgers["knowledge_down"] == 10**1 + 10**3 + 10**5

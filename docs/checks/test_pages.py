@@ -7,7 +7,7 @@ import runpy
 import shlex
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *PROJECT.glob("*.md"), *(PROJECT / "benchmarks").glob("*.md")])
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
@@ -40,17 +40,7 @@ FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?P<file>[^)\s#]*)#?(?P<heading>[^)\s]*)\)")
 YAML = re.compile(r"```yaml\n# (?P<file>\S+\.yml)\n(?P<text>.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^kedro run\b.*$", re.MULTILINE)
-
-
 NEAREST = '"""Nearest teacher'
-PROMISES = (  # those that need nothing but a method, federations, and a run that is recorded
-    "test_learns",
-    "test_round_leaves_its_arguments_as_they_were",
-    "test_another_seed_differs_and_a_cohort_may_be_one_client",
-    "test_reports_exactly_the_cohort_and_what_its_class_exchanges",
-    "test_an_absent_client_is_left_alone",
-    "test_a_client_that_diverges_and_is_skipped_was_not_sampled",
-)
 
 
 def by_path(page: Path) -> str:
@@ -61,6 +51,11 @@ def block(beginning: str, page: Path = GUIDE) -> str:
     """Return the page's block of Python that begins so."""
     found = BLOCK.finditer(page.read_text("utf-8"))
     return next(each["code"] for each in found if each["code"].startswith(beginning))
+
+
+def called(function: Callable[..., Any], known: dict[str, Any]) -> Any:
+    """Call a function with those of its arguments that are known by name."""
+    return function(**{name: known[name] for name in inspect.signature(function).parameters})
 
 
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +89,16 @@ class TestGuide:
         """With them it keeps the promises of every method, and joins the comparisons."""
         contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))
         register(monkeypatch)
-        method = methods.create("nearest", {"own": 0.4})
-        straight, rounds = contract["recorded"](method, tmp_path)
-        given = {"method": method, "straight": straight, "rounds": rounds}
-        made = partial(toy.federation, training=contract["TRAINING"])
-        for promise in PROMISES:
-            check = getattr(contract["TestContract"](), promise)
-            feds = {"fed": made(), "three": made(3), "exact": made(3, dtype="float64")}
-            check(**{name: {**given, **feds}[name] for name in inspect.signature(check).parameters})
+        method, training = methods.create("nearest", {"own": 0.4}), contract["TRAINING"]
+        given = {"name": "nearest", "method": method, "training": training}
+        (kept := tmp_path / "kept").mkdir()
+        straight, rounds = called(contract["recorded"], {**given, "kept": kept})
+        made = partial(toy.federation, training=training)
+        for promise, check in inspect.getmembers(contract["TestContract"](), inspect.ismethod):
+            (place := tmp_path / promise).mkdir()
+            exact = made(3, architectures=("conv", "linear"), dtype="float64")
+            runs = {"straight": straight, "rounds": rounds, "kept": kept, "tmp_path": place}
+            called(check, {**given, **runs, "fed": made(), "three": made(3), "exact": exact})
         assert methods.title("nearest") == "Nearest teacher"
         assert "nearest" in methods.compared(one_architecture=False)
         with pytest.raises(InputError, match=r"^nearest\.own is 2\.0; it must lie between 0 and 1\.$"):
@@ -224,7 +221,6 @@ class TestCommands:
 
 @pytest.mark.parametrize("kind", ["experiments", "augmentations", "sweeps", "tunings", "paper", "parts"])
 def test_every_setting_has_a_meaning_in_the_reference(kind: str) -> None:
-    pytest.importorskip("sphinx")
     table = runpy.run_path(str(DOCS / "_ext" / "settings_reference.py"))["page"](kind)
     assert f"{{settings}} {kind}\n" in (DOCS / "reference" / "settings.md").read_text("utf-8")
     rows = re.findall(r"^\| (`.*) \| (.*) \|$", table, re.MULTILINE)
