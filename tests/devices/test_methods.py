@@ -1,15 +1,18 @@
 """Every method on a device, by executor and precision: equal to the CPU, all there, and nobody waits for long.
 
 One run is looked at in all ways: its numbers, what draws, which products are taken in what, how often the host waits.
-A method meets every precision and both executors, KT-pFL and FedAvg each of them with each; with ``--all-ways`` all do.
+Methods take turns with the executors and precisions: each meets one of each, KT-pFL and FedAvg all of them with all;
+with ``--all-ways`` every method does.
 """
+
+from itertools import product
 
 import devices
 import pretend
 import pytest
 import torch
 
-from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.methods import ANY_ARCHITECTURES, METHODS
 
 WAITS = {
     "kt_pfl": 10,
@@ -65,21 +68,41 @@ MOST = 2 * 5 * devices.COHORT  # five a client and round, of a method that is ne
 PLAIN = ("apfl", "apple", "fedgen", "fedgh", "fedkd", "fedmrl", "fedrod", "lg_fedavg", "pfedgraph", "pfedhn")
 """Methods with products of their own, beside the models', that stay in float32 where bfloat16 is asked for."""
 
+ALL_WAYS = [*product(devices.EXECUTORS, devices.PRECISIONS)]
 IN_ALL_WAYS = ("kt_pfl", "fedavg")
 
 
+def ways(place: int, name: str) -> list[tuple[str, str]]:
+    """Return the executors and precisions whose turn it is, of the method at a place of `METHODS`.
+
+    Neighbours there are alike, so that of six the last has met what the first has not. `PLAIN` says something of
+    bfloat16 alone, and so its methods meet that.
+    """
+    if name in IN_ALL_WAYS:
+        return ALL_WAYS
+    precision = "bfloat16" if name in PLAIN else devices.PRECISIONS[place % len(devices.PRECISIONS)]
+    return [([*devices.EXECUTORS][place % len(devices.EXECUTORS)], precision)]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let each method meet every precision and both executors, and with ``--all-ways`` each of them with each."""
+    """Let methods take turns, and with ``--all-ways`` each of them meet every way."""
     if {"name", "executor", "precision"} <= {*metafunc.fixturenames}:
         all_ways = metafunc.config.getoption("--all-ways")
-        ways = [
-            (name, executor, precision)
-            for place, name in enumerate(METHODS)
-            for which, precision in enumerate(devices.PRECISIONS)
-            for turn, executor in enumerate(devices.EXECUTORS)
-            if all_ways or name in IN_ALL_WAYS or (place + which + turn) % 2 == 0
+        listed = [
+            (name, *way) for place, name in enumerate(METHODS) for way in (ALL_WAYS if all_ways else ways(place, name))
         ]
-        metafunc.parametrize(("name", "executor", "precision"), ways)
+        metafunc.parametrize(("name", "executor", "precision"), listed)
+
+
+def test_both_kinds_of_methods_meet_every_way() -> None:
+    """Those that take any architectures and those that need one, whoever is new among them."""
+    turns = {
+        (name in ANY_ARCHITECTURES, *way)
+        for place, name in enumerate(METHODS)
+        if name not in IN_ALL_WAYS
+        for way in ways(place, name)
+    }
+    assert turns == {(kind, *way) for kind in (True, False) for way in ALL_WAYS}
 
 
 def test_a_run_there_equals_one_on_the_cpu(device: devices.Device, name: str, executor: str, precision: str) -> None:

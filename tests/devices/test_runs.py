@@ -1,6 +1,7 @@
 """Whole runs on a device: private training, adversaries, divergence, recipes, and checkpoints that change devices."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,18 @@ def test_private_training_draws_its_noise_there(device: devices.Device) -> None:
         device.check_equal(ours, expected)
 
 
+@cache
+def undisturbed(name: str) -> dict[str, Any]:
+    return devices.run(name, devices.federation(name, dropout=False))
+
+
 @pytest.mark.parametrize("way", [("cpu", devices.GPU), (devices.GPU, "cpu"), (devices.GPU, devices.GPU)])
 @pytest.mark.parametrize("name", ["kt_pfl", "fedavg"])
 def test_a_checkpoint_goes_from_one_device_to_another(
     device: devices.Device, tmp_path: Path, name: str, way: tuple[str, str]
 ) -> None:
     """One round there, the other here, and the same result as two at one place."""
-    expected = devices.run(name, devices.federation(name, dropout=False))
+    expected = undisturbed(name)
     with device.there():
         for rounds, where in zip((1, 2), way, strict=True):
             fed = devices.federation(name, where, dropout=False)
