@@ -96,13 +96,12 @@ class TestOneRunPerKey:
         assert run.info.status == "FINISHED"
         assert "final/after_transfer" not in run.data.metrics, "a finished run is left as it is"
 
-    @pytest.mark.parametrize("change", [{"key": "abd"}, {"experiment": "cifar"}])
-    def test_another_key_or_experiment_is_another_run(self, tracker: MlflowTracker, change: dict[str, Any]) -> None:
-        with tracker.run(**RUN) as first:
-            pass
-        with tracker.run(**{**RUN, **change}) as second:
-            pass
-        assert second.run_id != first.run_id
+    def test_another_key_or_experiment_is_another_run(self, tracker: MlflowTracker) -> None:
+        found = set()
+        for change in ({}, {"key": "abd"}, {"experiment": "cifar"}):
+            with tracker.run(**{**RUN, **change}) as tracked:
+                found.add(tracked.run_id)
+        assert len(found) == 3
 
     def test_a_run_is_below_the_sweep_that_asked_for_it_last(self, tracker: MlflowTracker, client: Any) -> None:
         """A sweep with one more value takes over the finished runs."""
@@ -234,19 +233,17 @@ class TestEnd:
         (output,) = client.get_run(tracked.run_id).outputs.model_outputs
         assert client.get_logged_model(output.model_id).name == "personal_models"
 
-    @pytest.mark.parametrize(
-        ("error", "status"), [(RuntimeError, "FAILED"), (KeyboardInterrupt, "KILLED"), (SystemExit, "FAILED")]
-    )
-    def test_a_run_that_ends_early(
-        self, tracker: MlflowTracker, client: Any, error: type[BaseException], status: str
-    ) -> None:
-        with pytest.raises(error), tracker.run(**RUN) as tracked:
-            raise error
-        assert client.get_run(tracked.run_id).info.status == status
-        with tracker.run(**RUN) as again:
-            assert again.run_id == tracked.run_id
-            assert client.get_run(again.run_id).info.status == "RUNNING"
-        assert client.get_run(tracked.run_id).info.status == "FINISHED"
+    def test_a_run_that_ends_early(self, tracker: MlflowTracker, client: Any) -> None:
+        statuses = {RuntimeError: "FAILED", KeyboardInterrupt: "KILLED", SystemExit: "FAILED"}
+        for error, status in statuses.items():
+            run = {**RUN, "key": error.__name__}
+            with pytest.raises(error), tracker.run(**run) as tracked:
+                raise error
+            assert client.get_run(tracked.run_id).info.status == status, error
+            with tracker.run(**run) as again:
+                assert again.run_id == tracked.run_id, error
+                assert client.get_run(again.run_id).info.status == "RUNNING", error
+            assert client.get_run(tracked.run_id).info.status == "FINISHED", error
 
     def test_a_finished_run_stays_finished(self, tracker: MlflowTracker, client: Any) -> None:
         """What fails after the training, on the way through it again, has nothing to do with the run."""

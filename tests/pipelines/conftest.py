@@ -17,14 +17,22 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first im
 from project_copy import Project
 
 
+@pytest.fixture(scope="module")
+def sections() -> tuple[str, ...]:
+    """What the projects of a test file have of conf/ beside one experiment on digits; a file may have its own."""
+    return ()
+
+
 @pytest.fixture
-def untracked(tmp_path: Path) -> Iterator[Project]:
+def untracked(tmp_path: Path, sections: tuple[str, ...]) -> Iterator[Project]:
     """A fresh project that tracks nothing. It goes afterwards: the paper's models fill a quarter of a gigabyte."""
-    yield Project.create(tmp_path / "project")
+    yield Project.create(tmp_path / "project", sections=sections)
     shutil.rmtree(tmp_path / "project")
 
 
-@pytest.fixture(scope="session")
-def tracked(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Callable[[], Project]:
+@pytest.fixture(scope="module")
+def tracked(
+    tmp_path_factory: pytest.TempPathFactory, empty_store: Path, sections: tuple[str, ...]
+) -> Callable[[], Project]:
     """Make fresh projects with an empty MLflow store."""
-    return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", empty_store)
+    return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", empty_store, sections)

@@ -322,7 +322,7 @@ class TestSeeds:
         assert not same(one["coefficients"], other["coefficients"])
 
     def test_another_seed_is_another_run(self, project: Project, first: Snapshot, again: Snapshot) -> None:
-        project.run(EXPERIMENT, seeds=[7], rounds=1)
+        project.train(seeds=[7], rounds=1)
         new = [run for run in project.tracked() if run.info.run_id not in first.tracked]
         assert [(run.data.tags["method"], run.data.tags["seed"], run.info.status) for run in new] == [
             ("kt_pfl", "7", "FINISHED")
@@ -332,7 +332,7 @@ class TestSeeds:
 
     def test_the_same_in_a_fresh_project_is_bit_identical(self, first: Snapshot, untracked: Project) -> None:
         """Nothing of a run depends on the machine's state, the other methods, the other seeds, or on being tracked."""
-        untracked.run(EXPERIMENT, seeds=[0])
+        untracked.train(seeds=[0])
         expected, found = first.checkpoints["kt_pfl", 0], untracked.checkpoint("kt_pfl")
         assert same(found["settings"], expected["settings"])
         assert same(found["state"], expected["state"])

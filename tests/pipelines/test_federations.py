@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from project_copy import Project
 
-METHODS = {"kt_pfl", "fedmd", "local"}
+METHODS = {"kt_pfl", "local"}
 CLASSES = 3
 
 
@@ -46,12 +46,17 @@ FEDERATIONS: dict[str, tuple[str, Any, list[str], dict[str, Any], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def sections() -> tuple[str, ...]:
+    return ("har",)
+
+
 @pytest.mark.parametrize("name", FEDERATIONS)
 def test_from_a_file_to_a_report(name: str, tracked: Callable[[], Project]) -> None:
     kind, inputs, owners, section, folder = FEDERATIONS[name]
     project = tracked()
     write(project.folder / "data" / "01_raw" / f"{name}.npz", kind, inputs, owners)
-    common = {"rounds": 1, "seeds": [0], "compare": "fedmd", "theorem_samples": 6, "compute": {"workers": 1}}
+    common = {"rounds": 1, "seeds": [0], "compare": "local", "theorem_samples": 6, "compute": {"workers": 1}}
     common["public"] = {"batch": 12}
     project.configure("parameters_federations", **{name: {**section, **common}})
     project.run(f"compare_{name}", experiment=name)

@@ -11,6 +11,11 @@ from ktpfl_pipeline.pipelines.federated_training import runs as training
 from ktpfl_pipeline.pipelines.paper import planning
 
 
+@pytest.fixture(scope="module")
+def sections() -> tuple[str, ...]:
+    return ("paper",)
+
+
 @pytest.fixture
 def project(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """A project in which training steps take a tenth of a second, by decree."""

@@ -13,7 +13,7 @@ from toy import same
 
 from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
-SEED, ROUNDS = 3, 4
+SEED, ROUNDS = 3, 3
 SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "theorem_samples": 20}
 MOMENTS = [
     "before a point",  # the checkpoint knows of the round, MLflow does not yet
@@ -33,7 +33,7 @@ class Killed:
 @pytest.fixture(scope="module")
 def undisturbed(tracked: Callable[[], Project]) -> Project:
     project = tracked()
-    project.run(EXPERIMENT, **SETTINGS)
+    project.train(**SETTINGS)
     return project
 
 
@@ -44,7 +44,7 @@ def killed(request: pytest.FixtureRequest, tracked: Callable[[], Project]) -> Ki
         patch.setattr(MlflowRun, "stop", lambda run, status: None)
         if request.param == "before a point":
             usual = MlflowRun.round
-            patch.setattr(MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 3 else cut_power())
+            patch.setattr(MlflowRun, "round", lambda run, r: usual(run, r) if r.round < 2 else cut_power())
         else:
             patch.setattr(MlflowRun, "finish", cut_power)
         with pytest.raises(PowerCut):

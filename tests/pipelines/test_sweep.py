@@ -37,6 +37,11 @@ def table(project: Project, name: str = NAME) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
+def sections() -> tuple[str, ...]:
+    return (NAME, "sweep_public_source", "sweep_public_batch", "sweep_adversaries_digits")
+
+
+@pytest.fixture(scope="module")
 def swept(tracked: Callable[[], Project]) -> Project:
     project = tracked()
     project.run(NAME)

@@ -29,6 +29,11 @@ def three_methods() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def sections() -> tuple[str, ...]:
+    return (EXPERIMENT, NAME, "sweep_rho")
+
+
+@pytest.fixture(scope="module")
 def tuned(tracked: Callable[[], Project]) -> Project:
     project = tracked()
     project.run(NAME)
@@ -147,7 +152,7 @@ class TestAgain:
         assert [run.info.status for run in (parent, *runs)] == ["KILLED", "FINISHED", "FINISHED", "KILLED"]
         assert not (project.folder / FILE).exists()
         before = checkpoints(project)
-        project.run(NAME)
+        project.run(NAME, namespaces=["tune"])
         assert {file: checkpoints(project)[file] for file in before} == before  # the third had all its rounds
         assert trials(project) == trials(tuned)
         (resumed,), again = family(project)
@@ -187,7 +192,8 @@ class TestComparison:
         before, runs = checkpoints(compared, EXPERIMENT), compared.tracked(EXPERIMENT)
         assert len(before) == 3
         same = {method: made["values"] for method, made in chosen(compared)["methods"].items()}
-        compared.run(f"compare_{EXPERIMENT}", experiment=EXPERIMENT, methods=same, seeds=[0])
+        boxes = ["data", *(f"methods.{method}" for method in METHODS)]
+        compared.run(f"compare_{EXPERIMENT}", experiment=EXPERIMENT, namespaces=boxes, methods=same, seeds=[0])
         assert checkpoints(compared, EXPERIMENT) == before
         assert [run.info.run_id for run in compared.tracked(EXPERIMENT)] == [run.info.run_id for run in runs]
 

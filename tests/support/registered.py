@@ -3,6 +3,7 @@
 from functools import cache
 
 from kedro.pipeline import Pipeline
+from project_copy import quick_yaml
 
 from ktpfl_pipeline.pipeline_registry import register_pipelines
 
@@ -10,4 +11,5 @@ from ktpfl_pipeline.pipeline_registry import register_pipelines
 @cache
 def pipelines() -> dict[str, Pipeline]:
     """Return them by name; they are made once, and none is changed."""
-    return register_pipelines()
+    with quick_yaml():
+        return register_pipelines()
