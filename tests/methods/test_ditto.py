@@ -1,11 +1,13 @@
 """Ditto: FedAvg beside local training, and the pull between them."""
 
+from functools import cache
+
 import pytest
 import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of
 from ktpfl_pipeline.methods.ditto import Ditto
@@ -16,16 +18,21 @@ EVERYONE = list(toy.IDS)
 SCHEDULE = Schedule(rounds=3, participation=0.6)
 
 
+@cache
+def run_of(method: Ditto | FedAvg | Local) -> Run:
+    return engine.run(method, toy.alike("both"), SCHEDULE)
+
+
 @pytest.mark.parametrize("coupling", [0.0, 0.1, 3.0])
 def test_the_common_model_is_fedavgs(coupling: float) -> None:
     """Bit for bit: the own models do not influence it."""
-    run, fedavg = (engine.run(method, toy.alike("both"), SCHEDULE) for method in (Ditto(coupling), FedAvg()))
+    run, fedavg = (run_of(method) for method in (Ditto(coupling), FedAvg()))
     assert toy.same(run.state.common, fedavg.state.model)
 
 
 def test_without_coupling_the_own_models_train_alone() -> None:
     """Bit for bit, and on from where they were: they are written back."""
-    run, alone = (engine.run(method, toy.alike("both"), SCHEDULE) for method in (Ditto(0.0), Local()))
+    run, alone = (run_of(method) for method in (Ditto(0.0), Local()))
     assert toy.same(run.state.models, alone.state.models)
 
 

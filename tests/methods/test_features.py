@@ -1,7 +1,7 @@
 """Every method runs on series and on vectors as it does on images."""
 
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -27,13 +27,18 @@ def samples(number: int, shape: Shape, seed: int) -> LabelledDataset:
     return LabelledDataset(noise + 2.0 * labels.view(-1, *[1] * len(shape)) - 2.0, labels)
 
 
+@cache
+def builder(shape: Shape) -> Any:
+    """Return what builds models; one for all methods, so that each architecture is measured once."""
+    return partial(models.build, shape=shape, classes=toy.CLASSES)
+
+
 def federation(shape: Shape, architectures: tuple[str, ...]) -> Federation:
     clients = tuple(
         Client(n, architectures[n % len(architectures)], *(samples(size, shape, 3 * n + i) for i, size in SPLITS))
         for n in range(3)
     )
-    build: Any = partial(models.build, shape=shape, classes=toy.CLASSES)
-    return toy.again(toy.federation(), clients=clients, public=samples(20, shape, 99).inputs, build=build)
+    return toy.again(toy.federation(), clients=clients, public=samples(20, shape, 99).inputs, build=builder(shape))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -43,6 +48,7 @@ def test_on_series(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["kt_pfl", "fedproto", "fml", "fedavg", "fedrep", "pfedhn"])
 def test_on_vectors(method: str) -> None:
+    """The multilayer perceptron is the one architecture for them, in every family of methods."""
     check_a_round(method, VECTOR, ("mlp",))
 
 

@@ -1,6 +1,7 @@
 """FedDF, its soft variant, and pFedDF."""
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
@@ -38,6 +39,11 @@ LOGITS = torch.tensor(
     ]
 )
 MEAN = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
+
+
+@cache
+def run_of(method: FedDF) -> Run:
+    return engine.run(method, toy.federation(), SCHEDULE)
 
 
 class TestTeacher:
@@ -139,7 +145,7 @@ class TestPFedDF:
     @pytest.mark.parametrize("epochs", [None, 0, 3])
     def test_the_servers_trajectory_is_feddfs(self, epochs: int | None) -> None:
         """Bit for bit, though its fine-tuned copies were evaluated each round: they are never fed back."""
-        one, other = (engine.run(method, toy.federation(), SCHEDULE) for method in (PFedDF(epochs=epochs), FedDF()))
+        one, other = (run_of(method) for method in (PFedDF(epochs=epochs), FedDF()))
         assert toy.same(one.state, other.state)
         for record, counterpart in zip(one.history, other.history, strict=True):
             assert record.loss["train"] == counterpart.loss["train"]
@@ -147,7 +153,7 @@ class TestPFedDF:
             assert record.traffic == counterpart.traffic
 
     def test_without_epochs_it_is_feddf(self) -> None:
-        one, other = (engine.run(method, toy.federation(), SCHEDULE) for method in (PFedDF(epochs=0), FedDF()))
+        one, other = (run_of(method) for method in (PFedDF(epochs=0), FedDF()))
         assert [record.accuracy for record in one.history] == [record.accuracy for record in other.history]
         fed = toy.federation()
         assert toy.same(

@@ -36,11 +36,12 @@ def test_a_round_is_the_head_and_then_the_body() -> None:
         assert toy.distance({n: report.after_local[n]}, {n: dict(module.state_dict())}) < 1e-13
 
 
-@pytest.mark.parametrize("architecture", list(HEAD))
-@pytest.mark.parametrize(("epochs", "body_epochs", "moved"), [(2, 0, "head"), (2, 2, "body"), (2, 5, "body")])
-def test_what_is_not_trained_stays(architecture: str, epochs: int, body_epochs: int, moved: str) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "body_epochs", "moved"), [("conv", 0, "head"), ("mlp", 2, "body"), ("both", 5, "body")]
+)
+def test_what_is_not_trained_stays(architecture: str, body_epochs: int, moved: str) -> None:
     """Bit for bit; the body's epochs are at most E."""
-    fed, method = toy.alike(architecture, training=training(epochs, 8)), FedRep(body_epochs)
+    fed, method = toy.alike(architecture, training=training(2, 8)), FedRep(body_epochs)
     _, report = method.round(method.init(fed), EVERYONE, 1, fed)
     start = fed.initial_model(architecture)
     for params in report.after_local.values():

@@ -1,6 +1,7 @@
 """FML: what travels is the common model, and who listens to labels alone trains as if alone."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Params, average
@@ -18,6 +19,11 @@ from ktpfl_pipeline.methods.local import Local
 
 EVERYONE = list(toy.IDS)
 SCHEDULE = Schedule(rounds=3, participation=0.6)
+
+
+@cache
+def trained_alone() -> Run:
+    return engine.run(Local(), toy.federation(), SCHEDULE)
 
 
 def fedavg(fed: Federation, cohorts: list[list[int]], architecture: str) -> Params:
@@ -36,13 +42,13 @@ class TestLimits:
     def test_with_labels_alone_it_is_local_training_beside_fedavg(self, common: str) -> None:
         """Alpha = beta = 1, bit for bit; the common architecture has no dropout, whose stream is its own."""
         run = engine.run(FML(common, alpha=1.0, beta=1.0), toy.federation(), SCHEDULE)
-        alone = engine.run(Local(), toy.federation(), SCHEDULE)
+        alone = trained_alone()
         assert toy.same(run.state.models, alone.state.models)
         assert [record.accuracy for record in run.history] == [record.accuracy for record in alone.history]
         assert toy.same(run.state.common, fedavg(toy.federation(), [record.cohort for record in run.history], common))
 
     def test_alpha_of_1_is_local_training_whatever_the_common_model_does(self) -> None:
-        alone = engine.run(Local(), toy.federation(), SCHEDULE)
+        alone = trained_alone()
         for common, beta in (("linear", 0.0), ("mlp", 0.3), ("both", 1.0)):
             run = engine.run(FML(common, alpha=1.0, beta=beta), toy.federation(), SCHEDULE)
             assert toy.same(run.state.models, alone.state.models)
@@ -52,7 +58,7 @@ class TestLimits:
             run = engine.run(FML("conv", alpha=alpha, beta=1.0), toy.federation(), SCHEDULE)
             cohorts = [record.cohort for record in run.history]
             assert toy.same(run.state.common, fedavg(toy.federation(), cohorts, "conv"))
-            assert not toy.same(run.state.models, engine.run(Local(), toy.federation(), SCHEDULE).state.models)
+            assert not toy.same(run.state.models, trained_alone().state.models)
 
     @pytest.mark.parametrize(("alpha", "beta", "blind"), [(0.0, 0.0, True), (0.0, 0.5, False), (0.5, 0.0, False)])
     def test_nobody_sees_labels_at_0(self, alpha: float, beta: float, blind: bool) -> None:

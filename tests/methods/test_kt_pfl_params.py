@@ -83,17 +83,17 @@ class TestObjective:
         assert mean_distance(centred(torch.ones(1, 2))) == 1.0
 
     @pytest.mark.parametrize("update", ["eg", "pgd"])
-    @pytest.mark.parametrize("rho", [0.0, 0.7, 2.0, 20.0, 200.0])
-    def test_with_the_step_of_none_nothing_overshoots(self, update: str, rho: float) -> None:
+    def test_with_the_step_of_none_nothing_overshoots(self, update: str) -> None:
         products = centred(random(5, 30))
-        objective = SquaredDistance(products / mean_distance(products), torch.ones(5).double(), rho)
-        c, method = uniform(5), KTpFLParams(update=update, rho=rho, steps=1)
-        start = objective.value(c)
-        for _ in range(20):
-            _, new = method.learn(c, torch.arange(5), objective)
-            assert (objective.value(new) <= objective.value(c) + 1e-12).all()
-            c = new
-        assert (objective.value(c) < start).all()
+        for rho in (0.0, 0.7, 2.0, 20.0, 200.0):
+            objective = SquaredDistance(products / mean_distance(products), torch.ones(5).double(), rho)
+            c, method = uniform(5), KTpFLParams(update=update, rho=rho, steps=1)
+            start = objective.value(c)
+            for _ in range(20):
+                _, new = method.learn(c, torch.arange(5), objective)
+                assert (objective.value(new) <= objective.value(c) + 1e-12).all(), rho
+                c = new
+            assert (objective.value(c) < start).all(), rho
 
     def test_finds_who_is_alike(self) -> None:
         w = random(2, 30)

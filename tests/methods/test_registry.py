@@ -18,6 +18,14 @@ from ktpfl_pipeline.methods.per_fedavg import PerFedAvg
 BEYOND = {Ge: lambda bound: bound.ge - 1, Gt: lambda bound: bound.gt, Le: lambda bound: bound.le + 1}
 
 
+def answer(name: str, hyperparameters: dict[str, Any]) -> str:
+    """Return why a method cannot be made, or that it can."""
+    try:
+        return f"{create(name, hyperparameters)} was made"
+    except InputError as refused:
+        return str(refused)
+
+
 def test_every_method_has_a_title_of_its_own() -> None:
     titles = [title(name) for name in METHODS]
     assert len(set(titles)) == len(METHODS)
@@ -85,15 +93,14 @@ def test_presets_differ_from_their_class_in_the_values_of_their_line() -> None:
     assert create("per_fedavg_hf", {"alpha": 0.1}) == PerFedAvg(alpha=0.1, hessian=True)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_values_beyond_their_bounds_are_refused_in_the_name_of_who_was_asked_for(name: str) -> None:
-    for hyperparameter, rule in allowed(METHODS[name].kind).items():
+def test_values_beyond_their_bounds_are_refused_in_the_name_of_who_was_asked_for() -> None:
+    rules = [(name, *rule) for name, preset in METHODS.items() for rule in allowed(preset.kind).items()]
+    for name, hyperparameter, rule in rules:
         bad: list[Any] = [BEYOND[type(bound)](bound) for bound in rule.bounds]
         bad += ["nonsense"] if rule.choices else [math.nan, math.inf] if rule.bounds else []
         for value in bad:
-            with pytest.raises(InputError) as refused:
-                create(name, {hyperparameter: value})
-            assert str(refused.value).startswith(f"{name}.{hyperparameter} is {value!r}; ")
+            said = answer(name, {hyperparameter: value})
+            assert said.startswith(f"{name}.{hyperparameter} is {value!r}; ")
 
 
 def test_every_number_has_bounds() -> None:
