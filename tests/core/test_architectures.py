@@ -31,12 +31,12 @@ def test_dealt(given: Any, clients: Any, expected: list[str]) -> None:
     assert architectures.dealt(given, clients) == dict(zip(clients, expected, strict=True))
 
 
-@pytest.mark.parametrize("clients", [3, 7, 20, 100])
-def test_shares_are_met_as_closely_as_clients_allow(clients: int) -> None:
+def test_shares_are_met_as_closely_as_clients_allow() -> None:
     shares = {"a": 0.41, "b": 0.35, "c": 0.24}
-    counts = Counter(architectures.dealt(shares, range(clients)).values())
-    assert counts.total() == clients
-    assert all(abs(counts[name] - share * clients) < 1 for name, share in shares.items())
+    for clients in (3, 7, 20, 100):
+        counts = Counter(architectures.dealt(shares, range(clients)).values())
+        assert counts.total() == clients
+        assert all(abs(counts[name] - share * clients) < 1 for name, share in shares.items()), clients
 
 
 @pytest.mark.parametrize(

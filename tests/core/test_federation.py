@@ -81,14 +81,12 @@ class TestRefusals:
         with pytest.raises(InputError, match=r"must be distinct; there are \[3, 3\]"):
             toy.again(toy.federation(), clients=twice)
 
-    @pytest.mark.parametrize("size", [-1, 0, 25])
-    def test_a_public_batch_that_cannot_be(self, size: int) -> None:
-        with pytest.raises(InputError, match=rf"The public batch is {size}; .* at most the 24 samples"):
-            toy.federation(public_batch_size=size)
-
-    @pytest.mark.parametrize("size", [1, 24])
-    def test_but_not_the_limits(self, size: int) -> None:
-        assert len(toy.federation(public_batch_size=size).public_batch(1)) == size
+    def test_a_public_batch_that_cannot_be_but_not_the_limits(self) -> None:
+        for size in (-1, 0, 25):
+            with pytest.raises(InputError, match=rf"The public batch is {size}; .* at most the 24 samples"):
+                toy.federation(public_batch_size=size)
+        for size in (1, 24):
+            assert len(toy.federation(public_batch_size=size).public_batch(1)) == size
 
 
 class TestPublicBatch:
@@ -120,14 +118,14 @@ class TestPublicBatch:
         assert set(count) == set(range(24))  # each is drawn 200 x 13/24 = 108 times, standard deviation 7
         assert all(75 < number < 142 for number in count.values())
 
-    @pytest.mark.parametrize(("transport", "size"), [("float32", 13 * 256), ("uint8", 13 * 64), ("indices", 13 * 4)])
-    def test_bytes(self, transport: str, size: int) -> None:
-        assert toy.federation(public_transport=transport).public_bytes() == size
-
-    @pytest.mark.parametrize(("transport", "size"), [("float32", 13 * 20), ("uint8", 13 * 20), ("indices", 13 * 4)])
-    def test_a_feature_has_four_bytes(self, transport: str, size: int) -> None:
-        fed = toy.again(toy.federation(), public=torch.zeros(24, 5), public_transport=transport)
-        assert fed.public_bytes() == size
+    def test_bytes(self) -> None:
+        """Of images of 64 pixels, and of five features, of which each has four bytes."""
+        expected = {"float32": (13 * 256, 13 * 20), "uint8": (13 * 64, 13 * 20), "indices": (13 * 4, 13 * 4)}
+        found = {}
+        for transport in expected:
+            fed = toy.federation(public_transport=transport)
+            found[transport] = fed.public_bytes(), toy.again(fed, public=torch.zeros(24, 5)).public_bytes()
+        assert found == expected
 
 
 class TestCohortHelpers:

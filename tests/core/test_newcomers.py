@@ -45,10 +45,10 @@ def accuracies(fed: Federation, models: Any) -> list[float]:
 
 
 class TestWho:
-    @pytest.mark.parametrize(("share", "number"), [(0.0, 0), (0.05, 1), (0.2, 4), (0.93, 19)])
-    def test_round_share_of_them(self, share: float, number: int) -> None:
-        found = held_out(range(20), share, 0)
-        assert (len(found), found) == (number, sorted(set(found)))
+    def test_round_share_of_them(self) -> None:
+        for share, number in {0.0: 0, 0.05: 1, 0.2: 4, 0.93: 19}.items():
+            found = held_out(range(20), share, 0)
+            assert (len(found), found) == (number, sorted(set(found))), share
 
     def test_are_drawn_by_seed_and_not_by_order_and_not_as_adversaries_are(self) -> None:
         found = [held_out(range(20), 0.2, seed) for seed in range(5)]

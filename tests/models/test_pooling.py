@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 import torch
 from torch import nn
@@ -6,19 +8,18 @@ from ktpfl_pipeline.models.pooling import MaxPool
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 6, 7, 5), (1, 1, 2, 3)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
-def test_is_torchs_max_pooling_to_the_bit(
-    shape: tuple[int, ...], dtype: torch.dtype, order: torch.memory_format
-) -> None:
+def test_is_torchs_max_pooling_to_the_bit(shape: tuple[int, ...]) -> None:
     """With a gradient and without; a NaN in one window, and many equal numbers."""
-    images = torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
-    images[0, 0, 1, 1] = torch.nan
-    images = images.contiguous(memory_format=order)
-    expected = nn.MaxPool2d(2)(images)
-    for found in (MaxPool()(images), torch.no_grad()(MaxPool())(images)):
-        assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0))
-        assert found.dtype == dtype
+    dtypes, orders = (torch.float32, torch.bfloat16, torch.float64), (torch.contiguous_format, torch.channels_last)
+    for case in product(dtypes, orders):
+        dtype, order = case
+        images = torch.randint(-2, 3, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+        images[0, 0, 1, 1] = torch.nan
+        images = images.contiguous(memory_format=order)
+        expected = nn.MaxPool2d(2)(images)
+        for found in (MaxPool()(images), torch.no_grad()(MaxPool())(images)):
+            assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0)), case
+            assert found.dtype == dtype
 
 
 def test_gradient_is_torchs() -> None:

@@ -12,8 +12,8 @@ SMALL = ["squeezenet1_1", "mobilenet_v3_small", "shufflenet_v2_x0_5", "regnet_y_
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("shape", [(1, 64, 64), (3, 33, 50)])
-def test_a_model_of_torchvision_takes_a_training_step_on_any_images(name, shape):
+def test_a_model_of_torchvision_takes_a_training_step_on_any_images(name):
+    shape = (1, 64, 64) if SMALL.index(name) % 2 else (3, 33, 50)
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -121,16 +121,13 @@ class TestRun:
         states = [engine.run(KTpFL(), fed, Schedule(rounds=1)).state for fed in feds]
         assert toy.same(*states)
 
-    def test_clients_are_side_by_side(self, fed: Federation) -> None:
-        found = set(run(fed, process).values())
-        assert len(found) == 2
-        assert os.getpid() not in found
-
-    def test_the_same_workers_go_on(self, fed: Federation) -> None:
-        assert set(run(fed, process).values()) == set(run(fed, process).values())
-
-    def test_another_federation_gets_others(self, fed: Federation) -> None:
+    def test_clients_are_side_by_side_in_the_same_workers_and_another_federation_gets_others(
+        self, fed: Federation
+    ) -> None:
         before = set(run(fed, process).values())
+        assert len(before) == 2
+        assert os.getpid() not in before
+        assert set(run(fed, process).values()) == before
         after = set(run(toy.again(fed, executor=fed.executor), process).values())
         assert not before & after
         assert not any(map(alive, before))
@@ -154,19 +151,13 @@ class TestRun:
 
 
 class TestErrors:
-    def test_come_through_as_they_were_raised(self, fed: Federation) -> None:
+    def test_come_through_as_they_were_raised_and_afterwards_everything_works(self, fed: Federation) -> None:
         with pytest.raises(InputError) as raised:
             run(fed, refuse)
         assert str(raised.value) == f"client {toy.IDS[1]} has no images: give it some."
         assert "in refuse" in raised.value.__notes__[0]  # where it was raised
-
-    def test_that_cannot_travel_say_what_they_said(self, fed: Federation) -> None:
-        with pytest.raises(RuntimeError, match="ValueError: odd"):
+        with pytest.raises(RuntimeError, match="ValueError: odd"):  # one that cannot travel says what it said
             run(fed, raise_what_cannot_travel)
-
-    def test_afterwards_everything_works(self, fed: Federation) -> None:
-        with pytest.raises(InputError):
-            run(fed, refuse)
         assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
 
 
@@ -267,12 +258,10 @@ class TestChoice:
     def test_auto_is_serial_where_several_are_impossible(self, device: str) -> None:
         assert type(executors.create("auto", 2, device)) is SerialExecutor
 
-    @pytest.mark.parametrize(("device", "gpus", "expected"), [("cuda", 4, 4), ("cuda", 1, 1), ("cuda:1", 4, 1)])
-    def test_auto_is_one_for_each_gpu(
-        self, device: str, gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
-        assert getattr(executors.create("auto", 1, device), "workers", 1) == expected
+    def test_auto_is_one_for_each_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for device, gpus, expected in (("cuda", 4, 4), ("cuda", 1, 1), ("cuda:1", 4, 1)):
+            monkeypatch.setattr(torch.accelerator, "device_count", lambda gpus=gpus: gpus)
+            assert getattr(executors.create("auto", 1, device), "workers", 1) == expected, (device, gpus)
 
     def test_several_may_share_a_gpu(self) -> None:
         made = executors.create(3, 1, "cuda:1")

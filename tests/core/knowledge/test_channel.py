@@ -25,15 +25,15 @@ def message(values: Tensor, t: int = 1, batch: Tensor | None = None, **rest: Any
 
 class TestTransmit:
     @pytest.mark.parametrize("name", ENCODINGS)
-    @pytest.mark.parametrize("classes", [2, 5, 700])
-    def test_teachers_stay_distributions(self, name: Any, classes: int) -> None:
+    def test_teachers_stay_distributions(self, name: Any) -> None:
         """Also where 256 steps and so many classes leave nothing of a sample."""
-        sharp = torch.softmax(torch.cat([logits(6, classes=classes) * 20, torch.zeros(2, classes)]), dim=1)
-        found, buffers, _ = transmit(Knowledge(name, k=2), sharp, False, torch.zeros_like(sharp))
-        assert sum(map(len, buffers)) > 0
-        assert found.dtype == sharp.dtype
-        assert (found >= 0).all()
-        assert torch.allclose(found.sum(dim=1), torch.ones(8).double(), rtol=0, atol=1e-12)
+        for classes in (2, 5, 700):
+            sharp = torch.softmax(torch.cat([logits(6, classes=classes) * 20, torch.zeros(2, classes)]), dim=1)
+            found, buffers, _ = transmit(Knowledge(name, k=2), sharp, False, torch.zeros_like(sharp))
+            assert sum(map(len, buffers)) > 0
+            assert found.dtype == sharp.dtype
+            assert (found >= 0).all(), classes
+            assert torch.allclose(found.sum(dim=1), torch.ones(8).double(), rtol=0, atol=1e-12), classes
 
     @pytest.mark.parametrize(("name", "off"), [("float32", 0.0), ("float16", 2e-3), ("uint8", 2e-2), ("top_k", 0.2)])
     def test_soft_predictions_are_nearly_what_they_were(self, name: Any, off: float) -> None:

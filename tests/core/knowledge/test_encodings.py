@@ -27,14 +27,14 @@ def size(name: str, samples: int, classes: int) -> int:
     }[name]
 
 
-@pytest.mark.parametrize("shape", [(1, 2), (7, 10), (3, 256), (3, 257)])
 @pytest.mark.parametrize("name", ALL)
-def test_bytes_by_hand(name: str, shape: tuple[int, int]) -> None:
-    given = torch.softmax(values(*shape), dim=1)
-    buffers = ALL[name].encode(given)
-    assert all(type(buffer) is bytes for buffer in buffers)
-    assert sum(map(len, buffers)) == size(name, *shape)
-    assert ALL[name].decode(buffers, *shape).shape == shape
+def test_bytes_by_hand(name: str) -> None:
+    for shape in ((1, 2), (7, 10), (3, 256), (3, 257)):
+        given = torch.softmax(values(*shape), dim=1)
+        buffers = ALL[name].encode(given)
+        assert all(type(buffer) is bytes for buffer in buffers)
+        assert sum(map(len, buffers)) == size(name, *shape), shape
+        assert ALL[name].decode(buffers, *shape).shape == shape
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -124,11 +124,11 @@ def test_a_class_that_there_is_not_is_refused() -> None:
         TopK(1).decode((probabilities, b"\x03"), 1, 3)
 
 
-@pytest.mark.parametrize("number", [0, 1, 8, 13])
-def test_flags_come_back(number: int) -> None:
-    flags = torch.arange(number) % 3 == 0
-    assert len(pack(flags)) == math.ceil(number / 8)
-    assert torch.equal(unpack(pack(flags), number), flags)
+def test_flags_come_back() -> None:
+    for number in (0, 1, 8, 13):
+        flags = torch.arange(number) % 3 == 0
+        assert len(pack(flags)) == math.ceil(number / 8), number
+        assert torch.equal(unpack(pack(flags), number), flags), number
 
 
 def test_encodings_by_name() -> None:

@@ -52,20 +52,20 @@ class TestUpdates:
         one, other = (UPDATES[update](o, c, 0.3, 1) for o in (objective, without))
         assert torch.allclose(one, other, rtol=0, atol=1e-13)
 
-    @pytest.mark.parametrize(
-        ("update", "steps"),
-        [*itertools.product(("eg", "pgd", "softmax", "authors"), (1, 50)), ("exact", 1), ("frozen", 1)],
-    )
-    @pytest.mark.parametrize(("n", "rho"), [(2, 0.0), (5, 0.7), (8, 3.0)])
-    def test_rows_stay_distributions(self, update: str, steps: int, n: int, rho: float) -> None:
-        """For gentle steps and for wild ones."""
-        objective: Objective = divergence(n, rho=rho)
-        if update == "authors":
-            objective = SquaredError(divergence(n).soft, rho)
-        for scale in (1.0, 100.0):
+    @pytest.mark.parametrize("update", SIMPLEX_UPDATES)
+    def test_rows_stay_distributions(self, update: str) -> None:
+        """For gentle steps and for wild ones, for one and for many."""
+        cases = itertools.product(((2, 0.0), (5, 0.7), (8, 3.0)), (1.0, 100.0), (1, 50))
+        for case in cases:
+            (n, rho), scale, steps = case
+            if steps > 1 and update in ("exact", "frozen"):
+                continue  # they take no number of steps
+            objective: Objective = divergence(n, rho=rho)
+            if update == "authors":
+                objective = SquaredError(divergence(n).soft, rho)
             c = UPDATES[update](objective, simplex_rows(n), scale * STEPS[update], steps)
-            assert (c.sum(dim=1) - 1).abs().max() < 1e-12
-            assert c.min() >= 0
+            assert (c.sum(dim=1) - 1).abs().max() < 1e-12, case
+            assert c.min() >= 0, case
             assert c.dtype == torch.float64
 
     @pytest.mark.parametrize("update", SIMPLEX_UPDATES)
@@ -100,13 +100,15 @@ class TestUpdates:
             assert c[1, 1] > c[1, 0]
 
     @pytest.mark.parametrize("update", SIMPLEX_UPDATES)
-    @pytest.mark.parametrize("n", [1, 2, 7])
-    def test_equal_predictions_are_a_fixed_point(self, update: str, n: int) -> None:
+    def test_equal_predictions_are_a_fixed_point(self, update: str) -> None:
         """Nobody has anything to teach; and one client alone has C = [[1]]."""
-        soft = predictions(1, 20, 4).expand(n, -1, -1)
-        objective = SquaredError(soft, 0.7) if update == "authors" else Divergence(soft.log(), n * data_weights(n), 0.7)
-        c = UPDATES[update](objective, uniform(n), STEPS[update], 5)
-        assert torch.allclose(c, torch.full((n, n), 1 / n, dtype=torch.float64), rtol=0, atol=1e-15)
+        for n in (1, 2, 7):
+            soft = predictions(1, 20, 4).expand(n, -1, -1)
+            objective = (
+                SquaredError(soft, 0.7) if update == "authors" else Divergence(soft.log(), n * data_weights(n), 0.7)
+            )
+            c = UPDATES[update](objective, uniform(n), STEPS[update], 5)
+            assert torch.allclose(c, torch.full((n, n), 1 / n, dtype=torch.float64), rtol=0, atol=1e-15), n
 
     def test_softmax_is_gradient_descent_on_logits(self) -> None:
         """The chain rule against autograd, and the step made of it."""
@@ -120,22 +122,21 @@ class TestUpdates:
         assert torch.allclose(softmax(objective, c, 0.3, 1), stepped, rtol=0, atol=1e-12)
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "softmax", "frozen"])
-    @pytest.mark.parametrize("rho", [0.0, 0.7, 2.0, 100.0])
-    @pytest.mark.parametrize("n", [2, 20])
-    def test_by_default_no_row_ever_rises(self, update: str, rho: float, n: int) -> None:
+    def test_by_default_no_row_ever_rises(self, update: str) -> None:
         """With clients of 10 to 100 images, at random predictions and at pairs of twins.
 
         `exact` is in `test_descent`, and `authors` descends nothing. With a fixed step of 1 / (2 + 2 rho) `pgd` went
         back and forth between two matrices.
         """
-        soft = predictions(n, 24, 6)
-        for those in (soft, soft[torch.arange(n) // 2]):
-            objective, c = Divergence(those.log(), n * data_weights(n), rho), uniform(n)
-            value = objective.value(c)
-            for _ in range(12):
-                c = UPDATES[update](objective, c, default_step(update, rho), 1)
-                assert (objective.value(c) <= value + 1e-12).all()
+        for n, rho in ((2, 0.0), (20, 0.0), (2, 0.7), (20, 2.0), (2, 100.0), (20, 100.0)):
+            soft = predictions(n, 24, 6)
+            for those in (soft, soft[torch.arange(n) // 2]):
+                objective, c = Divergence(those.log(), n * data_weights(n), rho), uniform(n)
                 value = objective.value(c)
+                for _ in range(12):
+                    c = UPDATES[update](objective, c, default_step(update, rho), 1)
+                    assert (objective.value(c) <= value + 1e-12).all(), (n, rho)
+                    value = objective.value(c)
 
     def test_pgd_without_a_step_gets_where_exact_does(self) -> None:
         """Ten pairs of twins at rho 2, where a fixed step swung between 0.22 and 0.50 for the own weight."""
@@ -144,8 +145,7 @@ class TestUpdates:
         for c in found:
             assert torch.allclose(c, exact(objective, uniform(20)), rtol=0, atol=2e-3)
 
-    @pytest.mark.parametrize("seed", range(2))
-    @pytest.mark.parametrize("rho", [0.0, 0.7, 20.0])
+    @pytest.mark.parametrize(("seed", "rho"), [(0, 0.0), (1, 0.7), (0, 20.0)])
     def test_descent(self, seed: int, rho: float) -> None:
         """Small `pgd` steps and `exact` never raise any row's objective."""
         objective, c = divergence(6, rho=rho, seed=seed), simplex_rows(6, seed)
@@ -170,20 +170,20 @@ class TestUpdates:
 
 
 class TestExact:
-    @pytest.mark.parametrize("n", [2, 5, 20])
-    def test_without_the_pull_everyone_is_alone(self, n: int) -> None:
+    def test_without_the_pull_everyone_is_alone(self) -> None:
         """Rho = 0 has the solution C = I, with loss 0."""
-        objective = divergence(n, b=32, rho=0.0)
-        c = exact(objective, uniform(n), gap=1e-11)
-        assert (c - torch.eye(n, dtype=torch.float64)).abs().max() < 1e-3
-        assert objective.value(c).max() < 1e-10
+        for n in (2, 5, 20):
+            objective = divergence(n, b=32, rho=0.0)
+            c = exact(objective, uniform(n), gap=1e-11)
+            assert (c - torch.eye(n, dtype=torch.float64)).abs().max() < 1e-3, n
+            assert objective.value(c).max() < 1e-10, n
 
     def test_a_strong_pull_leaves_equal_weights(self) -> None:
         """At rho = 1e6 the teacher is FedMD's average, and the deviation is proportional to 1/rho."""
         deviation = {}
         for rho in (1e3, 1e6):
             objective = divergence(4, b=32, lam=1.0, rho=rho)
-            c = exact(objective, uniform(4), gap=1e-13)
+            c = exact(objective, uniform(4), gap=1e-9)  # at rho = 1e6 rounding leaves 6e-11
             deviation[rho] = (c - 1 / 4).abs().max().item()
         assert deviation[1e6] < 1e-6
         assert deviation[1e3] / deviation[1e6] == pytest.approx(1e3, rel=0.02)
@@ -224,15 +224,14 @@ class TestExact:
             assert loss(c[row].tolist()) <= found.fun + 1e-9
 
     @pytest.mark.parametrize("kind", ["divergence", "squared error", "likelihood"])
-    @pytest.mark.parametrize("spread", [0.3, 30.0])
-    @pytest.mark.parametrize("rho", [0.0, 0.1, 100.0])
-    def test_every_row_has_its_certificate(self, kind: str, spread: float, rho: float) -> None:
+    def test_every_row_has_its_certificate(self, kind: str) -> None:
         """Soft predictions and certain ones, weak pulls and strong ones: optimal to 1e-9 by the duality gap."""
-        for n in (1, 2, 3, 6):
+        for case in itertools.product((1, 2, 3, 6), (0.0, 0.1, 100.0), (0.3, 30.0)):
+            n, rho, spread = case
             objective = objectives(n, rho, spread)[kind]
             c = exact(objective, uniform(n))
-            assert gap(objective, c).max() <= 1e-9
-            assert (c.sum(dim=1) - 1).abs().max() < 1e-12
+            assert gap(objective, c).max() <= 1e-9, case
+            assert (c.sum(dim=1) - 1).abs().max() < 1e-12, case
 
     def test_the_certificate_is_what_was_asked_for(self) -> None:
         objective = divergence(6, b=32)
@@ -241,16 +240,16 @@ class TestExact:
             assert wanted / 1e3 < found <= wanted  # reached, and hardly more than that
 
     @pytest.mark.parametrize("kind", ["divergence", "squared error", "likelihood"])
-    @pytest.mark.parametrize("spread", [0.3, 3.0, 30.0])
-    def test_no_point_of_a_grid_is_better(self, kind: str, spread: float) -> None:
+    def test_no_point_of_a_grid_is_better(self, kind: str) -> None:
         """N = 2 and 3: the whole simplex in steps of 1/20, with the row's value alone, for sharp and soft ones."""
-        for n, rho in ((2, 0.0), (2, 0.7), (3, 0.1), (3, 2.0)):
+        for case in ((2, 0.0, 0.3), (2, 0.7, 3.0), (3, 0.1, 30.0), (3, 2.0, 0.3), (3, 0.0, 3.0)):
+            n, rho, spread = case
             objective = objectives(n, rho, spread)[kind]
             found = objective.value(exact(objective, uniform(n)))
             grid = [point for point in itertools.product(range(21), repeat=n) if sum(point) == 20]
             points = torch.tensor(grid, dtype=torch.float64) / 20
             values = torch.stack([objective.value(point.expand(n, n)) for point in points])  # (points, N)
-            assert (found <= values.min(dim=0).values + 1e-9).all()
+            assert (found <= values.min(dim=0).values + 1e-9).all(), case
 
     @pytest.mark.parametrize(("n", "rho"), [(2, 0.1), (3, 0.7), (6, 2.0)])
     def test_agrees_with_scipy_on_the_likelihood(self, n: int, rho: float) -> None:
@@ -282,15 +281,14 @@ class TestExact:
             c = exact(objective, start)
             assert (c - 1 / 5).abs().max() < 1e-6
 
-    @pytest.mark.parametrize("step", [1e-4, 1e4])
-    def test_any_first_step_will_do(self, step: float) -> None:
+    def test_any_first_step_will_do(self) -> None:
         objective = divergence(6, b=32)
-        c = exact(objective, uniform(6), step)
-        assert gap(objective, c).max() <= 1e-9
+        for step in (1e-4, 1e4):
+            assert gap(objective, exact(objective, uniform(6), step)).max() <= 1e-9, step
 
     def test_agrees_with_many_small_eg_steps(self) -> None:
         objective = divergence(6, b=32, rho=0.7)
-        small = eg(objective, uniform(6), 0.1, 3000)
+        small = eg(objective, uniform(6), 0.1, 1000)
         for start in (uniform(6), simplex_rows(6)):
             c = exact(objective, start)
             assert (c - small).abs().max() < 1e-4
@@ -325,23 +323,21 @@ class TestStep:
     RHOS = (0.1, 0.7, 2.0, 10.0, 100.0)
 
     @pytest.mark.parametrize("rho", RHOS)
-    @pytest.mark.parametrize("spread", [0.3, 3.0, 30.0])
-    def test_the_divergence_never_rises(self, rho: float, spread: float) -> None:
-        for n in (2, 6, 20):
+    def test_the_divergence_never_rises(self, rho: float) -> None:
+        for n, spread in itertools.product((2, 20), (0.3, 3.0, 30.0)):
             objective = Divergence(predictions(n, 24, 6, 1, spread).log(), n * data_weights(n), rho)
-            assert rises(objective, 2 / (2 + rho)) < 1e-12
+            assert rises(objective, 2 / (2 + rho)) < 1e-12, (n, spread)
 
     @pytest.mark.parametrize("rho", RHOS)
-    @pytest.mark.parametrize("spread", [0.3, 3.0])
-    def test_nor_does_the_likelihood(self, rho: float, spread: float) -> None:
-        for n in (2, 6, 20):
-            assert rises(likelihood(n, rho=rho, spread=spread), 2 / (2 + rho)) < 1e-12
+    def test_nor_does_the_likelihood(self, rho: float) -> None:
+        for n, spread in itertools.product((2, 20), (0.3, 3.0)):
+            assert rises(likelihood(n, rho=rho, spread=spread), 2 / (2 + rho)) < 1e-12, (n, spread)
 
-    @pytest.mark.parametrize("rho", RHOS)
-    def test_it_gets_there(self, rho: float) -> None:
-        objective = divergence(6, b=24, rho=rho)
-        c = eg(objective, uniform(6), 2 / (2 + rho), 1000)
-        assert (c - exact(objective, uniform(6))).abs().max() < 1e-3
+    def test_it_gets_there(self) -> None:
+        for rho in self.RHOS:
+            objective = divergence(6, b=24, rho=rho)
+            c = eg(objective, uniform(6), 2 / (2 + rho), 300)
+            assert (c - exact(objective, uniform(6))).abs().max() < 1e-3, rho
 
     def test_a_fixed_step_would_oscillate(self) -> None:
         assert rises(divergence(2, b=24, rho=100.0), 0.5) > 1.0
@@ -378,16 +374,16 @@ class TestScale:
 
 class TestProjection:
     @pytest.mark.parametrize("m", [1, 2, 5, 50])
-    @pytest.mark.parametrize("spread", [0.01, 1.0, 1000.0])
-    def test_feasible_idempotent_and_nearest(self, m: int, spread: float) -> None:
-        v = spread * torch.randn(200, m, generator=stream(m), dtype=torch.float64)
-        x = project(v)
-        assert (x.sum(dim=1) - 1).abs().max() < 1e-12
-        assert x.min() >= 0
-        assert torch.allclose(project(x), x, rtol=0, atol=1e-12)
-        # (v - x).(e_j - x) <= 0 for every vertex e_j: no point of the simplex is nearer.
-        inner = (v - x) - ((v - x) * x).sum(dim=1, keepdim=True)
-        assert inner.max() < 1e-12 * max(1.0, spread)
+    def test_feasible_idempotent_and_nearest(self, m: int) -> None:
+        for spread in (0.01, 1.0, 1000.0):
+            v = spread * torch.randn(200, m, generator=stream(m), dtype=torch.float64)
+            x = project(v)
+            assert (x.sum(dim=1) - 1).abs().max() < 1e-12, spread
+            assert x.min() >= 0
+            assert torch.allclose(project(x), x, rtol=0, atol=1e-12), spread
+            # (v - x).(e_j - x) <= 0 for every vertex e_j: no point of the simplex is nearer.
+            inner = (v - x) - ((v - x) * x).sum(dim=1, keepdim=True)
+            assert inner.max() < 1e-12 * max(1.0, spread), spread
 
     def test_by_hand(self) -> None:
         rows = [[0.5, 0.5, 0.5], [2.0, 0.0, 0.0], [0.8, 0.6, -3.0], [0.2, 0.3, 0.5], [-1.0, -1.0, -4.0]]
@@ -399,12 +395,12 @@ class TestProjection:
         v = torch.randn(20, 6, generator=stream(0), dtype=torch.float64)
         assert torch.allclose(project(v + 3.0), project(v), rtol=0, atol=1e-14)
 
-    @pytest.mark.parametrize("size", [1e12, 1e100, 1e300])
-    def test_huge_entries_still_give_a_distribution(self, size: float) -> None:
-        v = size * torch.randn(20, 6, generator=stream(0), dtype=torch.float64)
-        x = project(v)
-        assert torch.equal(x.argmax(dim=1), v.argmax(dim=1))
-        assert (x.sum(dim=1) - 1).abs().max() < 1e-12
+    def test_huge_entries_still_give_a_distribution(self) -> None:
+        for size in (1e12, 1e100, 1e300):
+            v = size * torch.randn(20, 6, generator=stream(0), dtype=torch.float64)
+            x = project(v)
+            assert torch.equal(x.argmax(dim=1), v.argmax(dim=1)), size
+            assert (x.sum(dim=1) - 1).abs().max() < 1e-12, size
 
 
 def released_update(raw: list[Tensor], weight: Tensor, penalty: float) -> Tensor:
