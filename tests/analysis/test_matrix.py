@@ -1,17 +1,17 @@
 import pytest
 import torch
+from cases import case
 
 from ktpfl_pipeline.analysis.matrix import attention, snapshots, trust
 
 
-@pytest.mark.parametrize(
-    ("rounds", "chosen"), [(1, [1]), (2, [1, 2]), (8, [1, 2, 3, 5, 8]), (30, [1, 2, 5, 13, 30]), (4, [1, 2, 3, 4])]
-)
-def test_snapshots_are_spread_from_the_first_round_to_the_last(rounds: int, chosen: list[int]) -> None:
-    matrices = torch.arange(1.0, rounds + 1).view(-1, 1, 1).expand(rounds, 2, 2)
-    taken = snapshots(matrices)
-    assert list(taken) == chosen
-    assert all(matrix == [[t, t], [t, t]] for t, matrix in taken.items())
+def test_snapshots_are_spread_from_the_first_round_to_the_last() -> None:
+    for rounds, chosen in ((1, [1]), (2, [1, 2]), (8, [1, 2, 3, 5, 8]), (30, [1, 2, 5, 13, 30]), (4, [1, 2, 3, 4])):
+        with case(rounds):
+            matrices = torch.arange(1.0, rounds + 1).view(-1, 1, 1).expand(rounds, 2, 2)
+            taken = snapshots(matrices)
+            assert list(taken) == chosen
+            assert all(matrix == [[t, t], [t, t]] for t, matrix in taken.items())
 
 
 def test_attention_by_hand() -> None:

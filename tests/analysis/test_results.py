@@ -4,6 +4,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from cases import case
 
 from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.results import (
@@ -75,12 +76,13 @@ class TestSummary:
         assert (final.mean, final.client_std, final.worst_decile) == (0.4, 0.0, 0.4)
         assert (final.client_std_spread, final.worst_decile_spread) == (None, None)
 
-    @pytest.mark.parametrize(("n", "worst"), [(9, 0.0), (20, 0.005), (29, 0.005), (30, 0.01)])
-    def test_worst_decile(self, run, n, worst):
-        clients = [i / 100 for i in reversed(range(n))]
-        assert summarise([run(after_transfer=[clients])], {}).final["after_transfer"].worst_decile == pytest.approx(
-            worst
-        )
+    def test_worst_decile(self, run):
+        for n, worst in ((9, 0.0), (20, 0.005), (29, 0.005), (30, 0.01)):
+            with case(n):
+                clients = [i / 100 for i in reversed(range(n))]
+                assert summarise([run(after_transfer=[clients])], {}).final[
+                    "after_transfer"
+                ].worst_decile == pytest.approx(worst)
 
     def test_totals(self, run):
         runs = [run(seed=0, after_transfer=SEVEN), run(seed=1, after_transfer=SEVEN, knowledge=3_000_000)]
@@ -159,15 +161,15 @@ class TestComparison:
         assert local_only(study) is local
         assert local_only(study[:2]) is None
 
-    @pytest.mark.parametrize("spoil", ["runs", "curve", "final", "method"])
-    @pytest.mark.parametrize("value", [None, 5, "text", [5], {"after_local": 5}])
-    def test_what_is_no_result_is_refused(self, study, spoil, value):
+    def test_what_is_no_result_is_refused(self, study):
         stored = json.loads(json.dumps(study[0].to_dict()))
-        without = {name: part for name, part in stored.items() if name != spoil}
-        for content in ({}, [], value, without, {**stored, "settings": 5}):
-            with pytest.raises(
-                InputError, match=r"does not read as one \(.*\): delete it and run the comparison again"
-            ):
+        names = ("runs", "curve", "final", "method")
+        without = [{name: part for name, part in stored.items() if name != left_out} for left_out in names]
+        told = r"does not read as one \(.*\): delete it and run the comparison again"
+        values = (None, 5, "text", [5], {"after_local": 5})
+        replaced = [{**stored, name: value} for name in ("runs", "curve", "final") for value in values]
+        for content in ({}, [], *values, *without, *replaced, {**stored, "settings": 5}, {**stored, "method": 5}):
+            with case(content), pytest.raises(InputError, match=told):
                 parse(content)
 
 

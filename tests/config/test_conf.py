@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cases import case
 from kedro.config import OmegaConfigLoader
 from kedro.io import DataCatalog, MemoryDataset
 from project_copy import quick_yaml
@@ -136,36 +137,41 @@ class TestExperiments:
         assert set(METHODS) <= set(found)
         assert set(found) <= set(pipelines())
 
-    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
-    def test_base_is_the_paper(self, experiment: str) -> None:
-        configured = experiments("base")[experiment]
-        for path, expected in PAPER.items():
-            wanted = expected.get(experiment, expected.get("")) if isinstance(expected, dict) else expected
-            assert value_at(configured, path) == wanted, path
+    def test_base_is_the_paper(self) -> None:
+        for experiment in HETERO_EXPERIMENTS:
+            with case(experiment):
+                configured = experiments("base")[experiment]
+                for path, expected in PAPER.items():
+                    wanted = expected.get(experiment, expected.get("")) if isinstance(expected, dict) else expected
+                    assert value_at(configured, path) == wanted, path
 
-    @pytest.mark.parametrize("experiment", HETERO_EXPERIMENTS)
-    def test_what_was_chosen_on_validation_data(self, experiment: str) -> None:
-        configured = experiments("base")[experiment]
-        assert {path: value_at(configured, path) for path in CHOSEN} == CHOSEN
+    def test_what_was_chosen_on_validation_data(self) -> None:
+        for experiment in HETERO_EXPERIMENTS:
+            with case(experiment):
+                configured = experiments("base")[experiment]
+                assert {path: value_at(configured, path) for path in CHOSEN} == CHOSEN
 
-    @pytest.mark.parametrize("dataset", ["digits", "fashion_mnist", "emnist", "cifar"])
-    def test_one_architecture_is_the_papers_other_experiment(self, dataset: str) -> None:
+    def test_one_architecture_is_the_papers_other_experiment(self) -> None:
         """On the same images as several architectures, less an open part that nobody learns from."""
-        homo, hetero = (experiments("base")[f"{kind}_{dataset}"] for kind in ("homo", "hetero"))
-        assert {path: value_at(homo, path) for path in HOMO_PAPER} == HOMO_PAPER
-        assert (homo.private, homo.image) == (hetero.private, hetero.image)
-        assert (homo.public.source, homo.public.share) == ("open_part", 0.05)
+        for dataset in ("digits", "fashion_mnist", "emnist", "cifar"):
+            with case(dataset):
+                homo, hetero = (experiments("base")[f"{kind}_{dataset}"] for kind in ("homo", "hetero"))
+                assert {path: value_at(homo, path) for path in HOMO_PAPER} == HOMO_PAPER
+                assert (homo.private, homo.image) == (hetero.private, hetero.image)
+                assert (homo.public.source, homo.public.share) == ("open_part", 0.05)
 
-    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
-    def test_one_architecture_in_every_environment(self, environment: str) -> None:
-        found = experiments(environment)
-        assert {len(found[experiment].architectures) for experiment in HOMO_EXPERIMENTS} == {1}
+    def test_one_architecture_in_every_environment(self) -> None:
+        for environment in ("base", "quick", "results", "test"):
+            with case(environment):
+                found = experiments(environment)
+                assert {len(found[experiment].architectures) for experiment in HOMO_EXPERIMENTS} == {1}
 
-    @pytest.mark.parametrize("experiment", METHODS)
-    def test_a_pipeline_finds_the_settings_of_its_methods(self, experiment: str) -> None:
+    def test_a_pipeline_finds_the_settings_of_its_methods(self) -> None:
         """A method that is not in `methods` would silently run with its defaults."""
-        fine_tuned = {"fedavg_ft"} if experiment.startswith("homo") else {"pfeddf"}  # run where they are named
-        assert set(experiments("base")[experiment].methods) == set(METHODS[experiment]) | fine_tuned
+        for experiment in METHODS:
+            with case(experiment):
+                fine_tuned = {"fedavg_ft"} if experiment.startswith("homo") else {"pfeddf"}  # run where they are named
+                assert set(experiments("base")[experiment].methods) == set(METHODS[experiment]) | fine_tuned
 
     @pytest.mark.parametrize("environment", ["quick", "test"])
     def test_an_overlay_is_lighter(self, environment: str) -> None:
@@ -258,32 +264,35 @@ class TestTunings:
     def test_every_experiment_has_one(self, environment: str) -> None:
         assert set(tunings(environment)) == {f"tune_{experiment}" for experiment in METHODS}
 
-    @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])
-    def test_no_comparison_uses_its_seeds(self, environment: str) -> None:
-        found = experiments(environment)
-        for name, tune in tunings(environment).items():
-            assert not set(tune.seeds) & set(found[name.removeprefix("tune_")].seeds)
+    def test_no_comparison_uses_its_seeds(self) -> None:
+        for environment in ("base", "quick", "results", "test"):
+            with case(environment):
+                found = experiments(environment)
+                for name, tune in tunings(environment).items():
+                    assert not set(tune.seeds) & set(found[name.removeprefix("tune_")].seeds)
 
-    @pytest.mark.parametrize("experiment", METHODS)
-    def test_what_has_nothing_to_choose(self, experiment: str) -> None:
+    def test_what_has_nothing_to_choose(self) -> None:
         """Every other method has its space: none is compared with the values of its paper while others are tuned."""
-        untuned = set(METHODS[experiment]) - set(tunings("base")[f"tune_{experiment}"].spaces)
-        expected = (
-            {"fedavg", "fedper", "fedbn", "fedbabu", "fedrod", "local", "local_5x"}
-            if experiment in HOMO_EXPERIMENTS
-            else {"fedmd", "feddf", "feddf_soft", "local", "local_matched"}
-        )
-        assert untuned == expected
+        for experiment in METHODS:
+            with case(experiment):
+                untuned = set(METHODS[experiment]) - set(tunings("base")[f"tune_{experiment}"].spaces)
+                expected = (
+                    {"fedavg", "fedper", "fedbn", "fedbabu", "fedrod", "local", "local_5x"}
+                    if experiment in HOMO_EXPERIMENTS
+                    else {"fedmd", "feddf", "feddf_soft", "local", "local_matched"}
+                )
+                assert untuned == expected
 
-    @pytest.mark.parametrize("experiment", METHODS)
-    def test_a_budget_is_used_where_it_can_be(self, experiment: str) -> None:
+    def test_a_budget_is_used_where_it_can_be(self) -> None:
         """Lists of a single hyperparameter have as many values as there are trials, as far as there are so many."""
-        tune = tunings("base")[f"tune_{experiment}"]
-        for method in tune.spaces:
-            space = tune.space(method)
-            ranges = any(isinstance(tried, Range) for tried in space.values())
-            combinations = math.prod(1 if isinstance(tried, Range) else len(tried) for tried in space.values())
-            assert ranges or combinations >= tune.trials or method == "fedrep", method
+        for experiment in METHODS:
+            with case(experiment):
+                tune = tunings("base")[f"tune_{experiment}"]
+                for method in tune.spaces:
+                    space = tune.space(method)
+                    ranges = any(isinstance(tried, Range) for tried in space.values())
+                    combinations = math.prod(1 if isinstance(tried, Range) else len(tried) for tried in space.values())
+                    assert ranges or combinations >= tune.trials or method == "fedrep", method
 
     @pytest.mark.parametrize("environment", ["quick", "test"])
     def test_an_overlay_searches_the_same_with_less(self, environment: str) -> None:
@@ -294,15 +303,16 @@ class TestTunings:
 
 
 class TestFiles:
-    @pytest.mark.parametrize("file", sorted(CONF.glob("quick/*.yml")) + sorted(CONF.glob("test/*.yml")), ids=str)
-    def test_every_key_of_an_overlay_is_in_base(self, file: Path) -> None:
+    def test_every_key_of_an_overlay_is_in_base(self) -> None:
         base = parsing.merged(load("base"), {})
-        overlay = yaml.safe_load(file.read_text())
-        for name, section in overlay.items():
-            if not name.startswith("_"):
-                assert name in base
-                known = [f"{leaf}." for leaf in leaves(base[name])]
-                assert all(any(leaf.startswith(f"{own}.") for leaf in known) for own in leaves(section)), name
+        for file in sorted(CONF.glob("quick/*.yml")) + sorted(CONF.glob("test/*.yml")):
+            with case(file):
+                overlay = yaml.safe_load(file.read_text())
+                for name, section in overlay.items():
+                    if not name.startswith("_"):
+                        assert name in base
+                        known = [f"{leaf}." for leaf in leaves(base[name])]
+                        assert all(any(leaf.startswith(f"{own}.") for leaf in known) for own in leaves(section)), name
 
     @pytest.mark.parametrize("file", ["parameters_hetero.yml", "parameters_homo.yml"])
     def test_every_setting_of_the_shared_blocks_is_documented_where_it_stands(self, file: str) -> None:

@@ -1,8 +1,7 @@
 """A section says only what differs from the one that it is like."""
 
-from typing import Any
-
 import pytest
+from cases import case
 from experiment import EXPERIMENT, SWEEP
 
 from ktpfl_pipeline.config import parsing
@@ -40,9 +39,8 @@ def test_sweeps_and_tunings_inherit_from_their_kind() -> None:
         inherited({**sections, "sweep_a": {"like": "mine"}})
 
 
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
+def test_what_cannot_be() -> None:
+    for sections, message in (
         ({"a": {"like": "theris"}, "theirs": {}}, "a.like is 'theris', which does not exist; did you mean 'theirs'?"),
         ({"a": {"like": "a"}, "b": {}}, "a.like is 'a', which does not exist; choose from b."),
         ({"a": {"like": "b"}, "b": {"like": "a"}}, "b.like is 'a', which is like b itself; take `like` out of one of"),
@@ -52,9 +50,8 @@ def test_sweeps_and_tunings_inherit_from_their_kind() -> None:
         ({"..": {}}, "A section in conf/ is called '..'; "),
         ({"compare_mine": {}}, "that does not begin with compare_ or overview."),
         ({"overview": {}}, "A section in conf/ is called 'overview'; "),
-    ],
-)
-def test_what_cannot_be(sections: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as refused:
-        inherited(sections)
-    assert message in str(refused.value)
+    ):
+        with case(sections):
+            with pytest.raises(InputError) as refused:
+                inherited(sections)
+            assert message in str(refused.value)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from bad_settings import IMPOSSIBLE_WITH_PRIVACY, MISSPELT, OUT_OF_RANGE, UNKNOWN
+from cases import case
 from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 
 from ktpfl_pipeline.config import checks, parsing
@@ -26,17 +27,21 @@ def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
     assert (experiment.distillation.batch_size, experiment.partition.test_share) == (256, 0.25)
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [([0, 1, "E"], (1, 20)), ("0+3+E", (3, 20)), ([20, "E", 5], (5, 20)), (0, ()), ("E", (20,)), ([], ())],
-)
-def test_epochs_of_adaptation_are_numbers_in_their_order_and_zero_is_always_there(given: Any, meant: Any) -> None:
-    assert parsing.parse("mine", changed("evaluation", {"adapt_epochs": given})).evaluation.epochs(20) == meant
+def test_epochs_of_adaptation_are_numbers_in_their_order_and_zero_is_always_there() -> None:
+    for given, meant in (
+        ([0, 1, "E"], (1, 20)),
+        ("0+3+E", (3, 20)),
+        ([20, "E", 5], (5, 20)),
+        (0, ()),
+        ("E", (20,)),
+        ([], ()),
+    ):
+        with case(given):
+            assert parsing.parse("mine", changed("evaluation", {"adapt_epochs": given})).evaluation.epochs(20) == meant
 
 
-@pytest.mark.parametrize(
-    ("path", "given", "meant"),
-    [
+def test_one_value_needs_no_brackets() -> None:
+    for path, given, meant in (
         ("seeds", 3, [3]),
         ("seeds", [4, 2], [4, 2]),
         ("private.classes", 3, [3]),
@@ -44,10 +49,9 @@ def test_epochs_of_adaptation_are_numbers_in_their_order_and_zero_is_always_ther
         ("architectures", "lenet+mlp", ["lenet", "mlp"]),
         ("compare", "fedmd", ["fedmd"]),
         ("compare", "all+kt_pfl_authors", ["all", "kt_pfl_authors"]),
-    ],
-)
-def test_one_value_needs_no_brackets(path: str, given: Any, meant: list[Any]) -> None:
-    assert attrgetter(path)(parsing.parse("mine", changed(path, given))) == meant
+    ):
+        with case(path, given):
+            assert attrgetter(path)(parsing.parse("mine", changed(path, given))) == meant
 
 
 @pytest.mark.parametrize(("path", "value"), [("compare", "fedmd"), ("exchange", "parameters")])
@@ -91,23 +95,24 @@ def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
         assert shared != parsing.parse("mine", changed(path, value)).shared(), path
 
 
-@pytest.mark.parametrize(("path", "value", "mend"), MISSPELT, ids=[path for path, *_ in MISSPELT])
-def test_a_setting_that_does_not_exist(path: str, value: Any, mend: str) -> None:
-    assert refusal(path, value) == f"There is no setting {path.rpartition('.')[2]!r} in {mend}"
+def test_a_setting_that_does_not_exist() -> None:
+    for path, value, mend in MISSPELT:
+        with case(path):
+            assert refusal(path, value) == f"There is no setting {path.rpartition('.')[2]!r} in {mend}"
 
 
-@pytest.mark.parametrize(("path", "value", "rule"), OUT_OF_RANGE, ids=[f"{p}={v}" for p, v, _ in OUT_OF_RANGE])
-def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
-    message = refusal(path, value)
-    assert message.startswith(f"mine.{path} is {value!r}; it should ")
-    assert rule in message
-    assert message.endswith(".")
-    assert ". " not in message, "one sentence"
+def test_a_value_that_cannot_be() -> None:
+    for path, value, rule in OUT_OF_RANGE:
+        with case(path, value):
+            message = refusal(path, value)
+            assert message.startswith(f"mine.{path} is {value!r}; it should ")
+            assert rule in message
+            assert message.endswith(".")
+            assert ". " not in message, "one sentence"
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
+def test_a_wrong_part_of_a_list() -> None:
+    for path, value, message in (
         ("seeds", -1, "mine.seeds.0 is -1; it should be greater than or equal to 0."),
         ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
         ("seeds", "first", "mine.seeds.0 is 'first'; it should be a valid integer."),
@@ -115,66 +120,65 @@ def test_a_value_that_cannot_be(path: str, value: Any, rule: str) -> None:
         ("seeds", [3, 0, 3], "mine.seeds has 3 twice; give each seed once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
         ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it should be a valid string."),
-    ],
-)
-def test_a_wrong_part_of_a_list(path: str, value: Any, message: str) -> None:
-    assert refusal(path, value) == message
+    ):
+        with case(path, value):
+            assert refusal(path, value) == message
 
 
-@pytest.mark.parametrize(("path", "value", "named", "mend"), UNKNOWN, ids=[f"{p}={v}" for p, v, *_ in UNKNOWN])
-def test_a_name_that_does_not_exist(path: str, value: Any, named: str, mend: str) -> None:
-    message = refusal(path, value)
-    assert f"mine.{path}" in message
-    assert named in message
-    assert mend in message
+def test_a_name_that_does_not_exist() -> None:
+    for path, value, named, mend in UNKNOWN:
+        with case(path, value):
+            message = refusal(path, value)
+            assert f"mine.{path}" in message
+            assert named in message
+            assert mend in message
 
 
-@pytest.mark.parametrize(
-    ("method", "mend"),
-    [
+def test_a_method_that_does_not_exist() -> None:
+    for method, mend in (
         ("kt_pfll", "did you mean 'kt_pfl'?"),
         ("gossip", "choose from kt_pfl, "),
         ("mine:Nearest", "No module named 'mine'"),
-    ],
-)
-def test_a_method_that_does_not_exist(method: str, mend: str) -> None:
-    message = refusal(f"methods.{method}", {})
-    assert repr(method) in message
-    assert mend in message
+    ):
+        with case(method):
+            message = refusal(f"methods.{method}", {})
+            assert repr(method) in message
+            assert mend in message
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "rule"),
-    [("update", "egg", "eg, pgd"), ("rho", -0.1, "at least 0"), ("steps", 0, "at least 1"), ("order", "none", "paper")],
-)
-def test_a_hyperparameter_that_means_nothing(name: str, value: Any, rule: str) -> None:
-    message = refusal(f"methods.kt_pfl.{name}", value)
-    assert f"kt_pfl.{name} is {value!r}" in message
-    assert rule in message
+def test_a_hyperparameter_that_means_nothing() -> None:
+    for name, value, rule in (
+        ("update", "egg", "eg, pgd"),
+        ("rho", -0.1, "at least 0"),
+        ("steps", 0, "at least 1"),
+        ("order", "none", "paper"),
+    ):
+        with case(name):
+            message = refusal(f"methods.kt_pfl.{name}", value)
+            assert f"kt_pfl.{name} is {value!r}" in message
+            assert rule in message
 
 
-@pytest.mark.parametrize(("path", "value", "reason"), IMPOSSIBLE_WITH_PRIVACY)
-def test_what_is_impossible_with_privacy(path: str, value: Any, reason: str) -> None:
-    assert refusal(path, value).startswith(reason)
-    without = changed(path, value)
-    without["training"]["privacy"] = None
-    assert parsing.parse("mine", without).training.privacy is None
+def test_what_is_impossible_with_privacy() -> None:
+    for path, value, reason in IMPOSSIBLE_WITH_PRIVACY:
+        with case(path, value):
+            assert refusal(path, value).startswith(reason)
+            without = changed(path, value)
+            without["training"]["privacy"] = None
+            assert parsing.parse("mine", without).training.privacy is None
 
 
 class TestRecipes:
-    @pytest.mark.parametrize(
-        ("training", "message"),
-        [
+    def test_what_does_not_go_together_is_refused(self) -> None:
+        for training, message in (
             ({"momentum": 0.9, "optimizer": "adam"}, r"mine\.training\.momentum is 0\.9, which belongs to sgd"),
             ({"nesterov": True}, r"mine\.training\.nesterov is True and momentum is 0\.0"),
             ({"optimizer_state": "kept"}, r"mine\.training\.optimizer_state is kept, and sgd without momentum"),
             ({"schedule": {"kind": "step", "floor": 0.1}}, r"mine\.training\.schedule\.floor is of the kind cosine"),
             ({"clip": 1.0}, r"mine\.training\.clip is 1\.0 beside privacy"),
-        ],
-    )
-    def test_what_does_not_go_together_is_refused(self, training: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError, match=f"^{message}"):
-            parsing.parse("mine", {**EXPERIMENT, "training": {**EXPERIMENT["training"], **training}})
+        ):
+            with case(training), pytest.raises(InputError, match=f"^{message}"):
+                parsing.parse("mine", {**EXPERIMENT, "training": {**EXPERIMENT["training"], **training}})
 
     def test_colours_need_channels(self) -> None:
         values = changed("training.augmentation", ["flip", "color_jitter"]) | {"image": {"channels": 4, "size": 28}}
@@ -187,9 +191,8 @@ class TestRecipes:
         parsed = [parsing.parse("mine", {**EXPERIMENT, "training": values}).training for values in (short, long)]
         assert parsed[0] == parsed[1]
 
-    @pytest.mark.parametrize(
-        ("training", "message"),
-        [
+    def test_what_is_not_known_is_refused(self) -> None:
+        for training, message in (
             ({"augmentation": ["mixup"]}, "it should be one of crop, flip, color_jitter, rand_augment"),
             ({"augmentation": [{"crop": {}, "flip": {}}]}, "it should be one of crop, flip"),
             ({"augmentation": [3]}, "it should be one of crop, flip"),
@@ -197,11 +200,9 @@ class TestRecipes:
             ({"schedule": "exponential"}, "'constant', 'step' or 'cosine'"),
             ({"schedule": {"kind": "step", "factor": 0}}, "greater than 0"),
             ({"schedule": {"warmup": 1}}, r"no setting 'warmup' in mine\.training\.schedule; did you mean 'warm_up'"),
-        ],
-    )
-    def test_what_is_not_known_is_refused(self, training: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            parsing.parse("mine", {**EXPERIMENT, "training": training})
+        ):
+            with case(training), pytest.raises(InputError, match=message):
+                parsing.parse("mine", {**EXPERIMENT, "training": training})
 
     @pytest.mark.parametrize(
         ("methods", "named"),
@@ -279,19 +280,17 @@ def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'cuda:2'" in refusal("compute.device", "cuda:2")
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["private", "private.source", "image.size"],
-)
-def test_a_missing_section(path: str) -> None:
-    message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
-    assert refusal(path, REMOVED) == message
+def test_a_missing_section() -> None:
+    for path in ("private", "private.source", "image.size"):
+        with case(path):
+            message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
+            assert refusal(path, REMOVED) == message
 
 
-@pytest.mark.parametrize("values", [None, 5, "x", []])
-def test_an_experiment_that_is_no_section(values: Any) -> None:
-    with pytest.raises(InputError, match=r"mine is .*; it must be a section"):
-        parsing.parse("mine", values)
+def test_an_experiment_that_is_no_section() -> None:
+    for values in (None, 5, "x", []):
+        with case(values), pytest.raises(InputError, match=r"mine is .*; it must be a section"):
+            parsing.parse("mine", values)
 
 
 def test_several_architectures_where_models_are_combined() -> None:
@@ -379,10 +378,10 @@ class TestKnowledge:
         assert word == group
         assert (word.encoding, word.cache, word.select) == ("uint8", 0, 1.0)
 
-    @pytest.mark.parametrize("given", [{"bits": 8}, "zip", 8])
-    def test_what_cannot_be(self, given: Any) -> None:
-        with pytest.raises(InputError, match=r"mine\.knowledge"):
-            parsing.parse("mine", {**EXPERIMENT, "knowledge": given})
+    def test_what_cannot_be(self) -> None:
+        for given in ({"bits": 8}, "zip", 8):
+            with case(given), pytest.raises(InputError, match=r"mine\.knowledge"):
+                parsing.parse("mine", {**EXPERIMENT, "knowledge": given})
 
     def test_beside_a_method_with_a_rule_of_its_own(self) -> None:
         experiment = parsing.parse("mine", {**EXPERIMENT, "knowledge": {"cache": 2, "encoding": "uint8"}})

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from cases import case
 from experiment import EXPERIMENT, SWEEP
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -138,15 +139,19 @@ def test_anything_as_params(runtime: dict[str, Any]) -> None:
     accepted(lambda: parsing.check(parsing.merged(PARAMETERS, runtime)))
 
 
-@pytest.mark.parametrize("path", ["seeds", "clients", "methods.kt_pfl.rho", "methods.kt_pfl.steps"])
-def test_a_number_of_5000_digits(path: str) -> None:
+def test_a_number_of_5000_digits() -> None:
     """YAML writes it in base 16."""
-    for values in (put(EXPERIMENT, tuple(path.split(".")), value) for value in (10**5000, -(10**5000), [10**5000])):
-        with pytest.raises(InputError, match=r"^mine has a number of more than 4,300 digits"):
-            parsing.parse("mine", values)
+    for path in ("seeds", "clients", "methods.kt_pfl.rho", "methods.kt_pfl.steps"):
+        with case(path):
+            for values in (
+                put(EXPERIMENT, tuple(path.split(".")), value) for value in (10**5000, -(10**5000), [10**5000])
+            ):
+                with pytest.raises(InputError, match=r"^mine has a number of more than 4,300 digits"):
+                    parsing.parse("mine", values)
 
 
-@pytest.mark.parametrize("name", [5, None, 1.5, True])
-def test_a_section_without_a_name(name: Any) -> None:
-    with pytest.raises(InputError, match=rf"^A section in conf/ is called {name!r}, which is not a text; "):
-        parsing.merged({**PARAMETERS, name: EXPERIMENT}, {})
+def test_a_section_without_a_name() -> None:
+    for name in (5, None, 1.5, True):
+        message = rf"^A section in conf/ is called {name!r}, which is not a text; "
+        with case(name), pytest.raises(InputError, match=message):
+            parsing.merged({**PARAMETERS, name: EXPERIMENT}, {})

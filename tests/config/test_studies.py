@@ -4,6 +4,7 @@ import re
 from typing import Any, ClassVar
 
 import pytest
+from cases import case
 from experiment import EXPERIMENT, SWEEP, changed
 
 from ktpfl_pipeline.config import parsing, studies
@@ -39,9 +40,8 @@ class TestSweep:
         assert [point.distillation.batch_size for point in found] == [1, 5]
         assert sweep.touches("local")
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
+    def test_what_cannot_be(self) -> None:
+        for changes, message in (
             ({"experiment": "mien"}, "sweep_x.experiment is 'mien', which does not exist; did you mean 'mine'?"),
             ({"experiment": "_shared"}, "sweep_x.experiment is '_shared', which does not exist; choose from mine."),
             ({"experiment": "sweep_x"}, "sweep_x.experiment is 'sweep_x', which does not exist; choose from mine."),
@@ -71,16 +71,17 @@ class TestSweep:
                 "add kt_pfl to sweep_x.methods.",
             ),
             ({"seeds": [1]}, "There is no setting 'seeds' in sweep_x; it has experiment, parameter, values, methods."),
-        ],
-        ids=str,
-    )
-    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
-        assert message in self.refusal(**changes)
+        ):
+            with case(changes):
+                assert message in self.refusal(**changes)
 
-    @pytest.mark.parametrize("values", [None, 5, "x", []])
-    def test_no_section(self, values: Any) -> None:
-        with pytest.raises(InputError, match=r"sweep_x is .*; it must be a section with the settings of a sweep"):
-            parsing.parse_sweep("sweep_x", values, self.PARAMETERS)
+    def test_no_section(self) -> None:
+        for values in (None, 5, "x", []):
+            with (
+                case(values),
+                pytest.raises(InputError, match=r"sweep_x is .*; it must be a section with the settings of a sweep"),
+            ):
+                parsing.parse_sweep("sweep_x", values, self.PARAMETERS)
 
     def test_everything_is_checked_and_an_experiment_first(self) -> None:
         """A mistake in an experiment is told as one of the experiment, wherever the sweep over it stands."""
@@ -123,9 +124,8 @@ class TestTune:
         expected = {"seeds": [100], "theorem_samples": 0, "evaluation": judged}
         assert applied.shared() == {**experiment.shared(), **expected}
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
+    def test_what_cannot_be(self) -> None:
+        for changes, message in (
             ({"trials": 0}, "tune_mine.trials is 0; it should be greater than or equal to 1."),
             ({"seeds": [1, 1]}, "tune_mine.seeds has 1 twice; give each seed once."),
             ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
@@ -146,13 +146,11 @@ class TestTune:
                 "tune_mine.spaces.kt_pfl.steps cannot be 0: kt_pfl.steps is 0; it must be finite and at least 1.",
             ),
             ({"budget": 3}, "There is no setting 'budget' in tune_mine; it has trials, seeds, spaces."),
-        ],
-        ids=str,
-    )
-    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError) as refused:
-            self.parsed(**changes)
-        assert message in str(refused.value)
+        ):
+            with case(changes):
+                with pytest.raises(InputError) as refused:
+                    self.parsed(**changes)
+                assert message in str(refused.value)
 
     def test_the_experiment_must_be_there(self) -> None:
         with pytest.raises(
@@ -181,9 +179,8 @@ class TestPaper:
         assert (same.seeds, long.training.epochs) == ([3, 4], 7)
         assert same.training.epochs != 7
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
+    def test_what_cannot_be(self) -> None:
+        for changes, message in (
             ({"only": "table9"}, "paper.only is 'table9', which does not exist; did you mean 'table1'"),
             ({"part": {"experiments": ["nine"]}}, "paper.parts.table1.experiments is 'nine', which does not exist"),
             ({"part": {"methods": ["kt_pfll"]}}, "paper.parts.table1.methods is 'kt_pfll'"),
@@ -191,8 +188,6 @@ class TestPaper:
             ({"part": {"columns": {"long": {"training": {"epochs": -1}}}}}, "paper.parts.table1.columns, 'long': "),
             ({"part": {"shows": "bars"}}, "paper.parts.table1.shows is 'bars'"),
             ({"seeds": [1, 1]}, "paper.seeds"),
-        ],
-    )
-    def test_what_cannot_be(self, changes: dict[str, Any], message: str) -> None:
-        with pytest.raises(InputError, match=re.escape(message)):
-            self.parsed(**changes)
+        ):
+            with case(changes), pytest.raises(InputError, match=re.escape(message)):
+                self.parsed(**changes)

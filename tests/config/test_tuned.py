@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from cases import case
 from experiment import ONE_ARCHITECTURE
 
 from ktpfl_pipeline.config import parsing, schema, tuned
@@ -70,31 +71,31 @@ def test_what_is_written_is_read() -> None:
     assert found.methods["ditto"].values == {"coupling": 0.7}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"seeds": [7]}, {"rounds": 9}, {"evaluate_every": 2}, {"theorem_samples": 5}, {"compute": {"threads": 2}}],
-    ids=str,
-)
-def test_how_much_is_run_and_where_may_differ(changes: dict[str, Any]) -> None:
-    assert resolve(left(), **changes).methods["ditto"] == {"coupling": 0.7}
+def test_how_much_is_run_and_where_may_differ() -> None:
+    for changes in (
+        {"seeds": [7]},
+        {"rounds": 9},
+        {"evaluate_every": 2},
+        {"theorem_samples": 5},
+        {"compute": {"threads": 2}},
+    ):
+        with case(changes):
+            assert resolve(left(), **changes).methods["ditto"] == {"coupling": 0.7}
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
+def test_another_task_is_refused() -> None:
+    for changes, named in (
         ({"partition": {"scheme": "all_labels"}}, "partition.scheme='two_labels', now 'all_labels'"),
         ({"clients": 6}, "clients=5, now 6"),
         ({"participation": 0.5}, "participation=1.0, now 0.5"),
         ({"architectures": ["cnn"]}, "architectures=['mlp'], now ['cnn']"),
         ({"private": {"source": "digits", "samples": 500}}, "private.samples=None, now 500"),
         ({"training": {"epochs": 3}}, "training.epochs=20, now 3"),
-    ],
-    ids=str,
-)
-def test_another_task_is_refused(changes: dict[str, Any], named: str) -> None:
-    message = refusal(left(), **changes)
-    assert f"homo_mine were tuned for other settings ({named}); " in message
-    assert "`kedro run --pipelines=tune_homo_mine`" in message
+    ):
+        with case(changes):
+            message = refusal(left(), **changes)
+            assert f"homo_mine were tuned for other settings ({named}); " in message
+            assert "`kedro run --pipelines=tune_homo_mine`" in message
 
 
 def test_no_file() -> None:
@@ -117,25 +118,25 @@ def test_a_value_configured_since_is_refused() -> None:
     assert "tuned from other values (ditto: coupling=0.1, now 0.3)" in message
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
+def test_a_value_that_cannot_be() -> None:
+    for values, named in (
         ({"coupling": -1.0}, "ditto.coupling is -1.0"),
         ({"coupling": "x"}, f"{FILE}: methods.ditto.values.coupling is 'x'"),
         ({"couplin": 1.0}, "did you mean 'coupling'?"),
-    ],
-)
-def test_a_value_that_cannot_be(values: dict[str, Any], named: str) -> None:
-    content = left()
-    content["methods"]["ditto"]["values"] = values
-    assert named in refusal(content)
+    ):
+        with case(values):
+            content = left()
+            content["methods"]["ditto"]["values"] = values
+            assert named in refusal(content)
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [("{", "Invalid JSON"), ("[]", "object"), (json.dumps(left(methods={"ditto": {}})), "methods.ditto.values: ")],
-)
-def test_a_file_that_no_tuning_left(text: str, named: str) -> None:
-    message = refusal(text)
-    assert message.startswith(f"{FILE} cannot be read (")
-    assert named in message
+def test_a_file_that_no_tuning_left() -> None:
+    for text, named in (
+        ("{", "Invalid JSON"),
+        ("[]", "object"),
+        (json.dumps(left(methods={"ditto": {}})), "methods.ditto.values: "),
+    ):
+        with case(text):
+            message = refusal(text)
+            assert message.startswith(f"{FILE} cannot be read (")
+            assert named in message

@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from cases import case
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.partition import (
@@ -43,8 +44,9 @@ CASES = [  # clients, samples, classes, skew, (test share, validation share)
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_sample_goes_to_one_split_of_one_client(scheme):
-    for case in CASES:
-        check_splits(scheme, *case)
+    for sizes in CASES:
+        with case(*sizes):
+            check_splits(scheme, *sizes)
 
 
 def check_splits(scheme, clients, samples, classes, skew, shares):
@@ -72,12 +74,13 @@ def check_splits(scheme, clients, samples, classes, skew, shares):
         assert (tested - quota).abs().max() < 1  # the client's own label distribution, up to rounding
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_seed_decides(scheme):
-    labels = make_labels(600, 6)
-    first, again, other = (everything(partition(labels, 5, scheme, seed)) for seed in (3, 3, 4))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+def test_the_seed_decides():
+    for scheme in SCHEMES:
+        with case(scheme):
+            labels = make_labels(600, 6)
+            first, again, other = (everything(partition(labels, 5, scheme, seed)) for seed in (3, 3, 4))
+            assert torch.equal(first, again)
+            assert not torch.equal(first, other)
 
 
 def test_no_global_generator_is_used_or_moved():
@@ -121,8 +124,7 @@ def test_iid_is_even_and_mixed():
     assert label_similarity(counts).mean() > 0.9
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("shares", [(0.25, 0.1), (0.1, 0.1), (0.5, 0.5), (0.25, 0.0)])
+@pytest.mark.parametrize(("seed", "shares"), [(0, (0.25, 0.1)), (1, (0.1, 0.1)), (0, (0.5, 0.5)), (1, (0.25, 0.0))])
 def test_all_labels_trains_and_tests_every_class_at_every_client(seed, shares):
     labels = make_labels(4000, 10, seed)
     parts = partition(labels, 20, "all_labels", seed, test_share=shares[0], validation_share=shares[1])
@@ -142,24 +144,22 @@ def test_all_labels_gives_one_of_a_class_that_is_too_rare_to_test():
     assert counts[:, 2].sum() == 5  # fewer than clients: shared out as far as they go
 
 
-@pytest.mark.parametrize(
-    ("clients", "classes", "k"),
-    [
+def test_every_client_gets_k_labels_and_classes_are_shared_evenly():
+    for clients, classes, k in (
         *((20, 10, 2), (5, 10, 2), (1, 2, 2), (7, 2, 2), (13, 7, 2), (20, 9, 2), (3, 5, 2)),
         *((20, 10, 3), (4, 3, 3), (13, 7, 4), (12, 10, 4), (3, 5, 5), (2, 2, 1)),
-    ],
-)
-def test_every_client_gets_k_labels_and_classes_are_shared_evenly(clients, classes, k):
-    labels = make_labels(200 * classes, classes)
-    counts = label_counts(labels, partition(labels, clients, "k_labels", 0, labels_per_client=k), classes)
-    assert ((counts > 0).sum(dim=1) == k).all()
-    owners = (counts > 0).sum(dim=0)
-    assert owners.max() - owners.min() <= 1
-    assert owners.min() >= 1
-    for column in counts.T:
-        assert column[column > 0].max() - column[column > 0].min() <= 1
-    if (clients, classes, k) == (20, 10, 2):
-        assert (owners == 4).all()
+    ):
+        with case(clients, classes, k):
+            labels = make_labels(200 * classes, classes)
+            counts = label_counts(labels, partition(labels, clients, "k_labels", 0, labels_per_client=k), classes)
+            assert ((counts > 0).sum(dim=1) == k).all()
+            owners = (counts > 0).sum(dim=0)
+            assert owners.max() - owners.min() <= 1
+            assert owners.min() >= 1
+            for column in counts.T:
+                assert column[column > 0].max() - column[column > 0].min() <= 1
+            if (clients, classes, k) == (20, 10, 2):
+                assert (owners == 4).all()
 
 
 def test_two_labels_are_k_labels_with_draws_of_their_own():
@@ -187,13 +187,14 @@ def test_dirichlet_is_skewed_by_a_small_alpha_and_even_with_a_large_one():
     assert similarity[1e6].min() > 0.999
 
 
-@pytest.mark.parametrize("alpha", [0.05, 1.0, 1e6])
-def test_balanced_dirichlet_is_even_and_as_skewed_as_alpha_says(alpha):
-    labels = make_labels(4003, 10, skew=0.1)
-    counts = label_counts(labels, partition(labels, 20, "dirichlet", 0, alpha=alpha, balanced=True), 10)
-    assert sorted(set(counts.sum(dim=1).tolist())) == [200, 201]
-    similarity = float(label_similarity(counts).mean())
-    assert {0.05: similarity < 0.35, 1.0: 0.4 < similarity < 0.8, 1e6: similarity > 0.95}[alpha]
+def test_balanced_dirichlet_is_even_and_as_skewed_as_alpha_says():
+    for alpha in (0.05, 1.0, 1e6):
+        with case(alpha):
+            labels = make_labels(4003, 10, skew=0.1)
+            counts = label_counts(labels, partition(labels, 20, "dirichlet", 0, alpha=alpha, balanced=True), 10)
+            assert sorted(set(counts.sum(dim=1).tolist())) == [200, 201]
+            similarity = float(label_similarity(counts).mean())
+            assert {0.05: similarity < 0.35, 1.0: 0.4 < similarity < 0.8, 1e6: similarity > 0.95}[alpha]
 
 
 def test_clients_of_dirichlet_have_the_minimum():
@@ -204,14 +205,15 @@ def test_clients_of_dirichlet_have_the_minimum():
         assert counts.max() > 2 * counts.min()
 
 
-@pytest.mark.parametrize(("clients", "shards"), [(20, 2), (7, 3), (10, 10)])
-def test_a_client_has_equal_shards_of_few_classes(clients, shards):
-    labels = make_labels(4000, 10)
-    counts = label_counts(labels, partition(labels, clients, "shards", 0, shards_per_client=shards), 10)
-    assert counts.sum(dim=1).max() - counts.sum(dim=1).min() <= shards
-    assert (counts > 0).sum(dim=1).max() <= 2 * shards  # a shard reaches over one border at most
-    if (clients, shards) == (20, 2):
-        assert (counts > 0).sum(dim=1).double().mean() < 3.2
+def test_a_client_has_equal_shards_of_few_classes():
+    for clients, shards in ((20, 2), (7, 3), (10, 10)):
+        with case(clients, shards):
+            labels = make_labels(4000, 10)
+            counts = label_counts(labels, partition(labels, clients, "shards", 0, shards_per_client=shards), 10)
+            assert counts.sum(dim=1).max() - counts.sum(dim=1).min() <= shards
+            assert (counts > 0).sum(dim=1).max() <= 2 * shards  # a shard reaches over one border at most
+            if (clients, shards) == (20, 2):
+                assert (counts > 0).sum(dim=1).double().mean() < 3.2
 
 
 def test_shards_of_equal_classes_lie_within_one():
@@ -258,10 +260,11 @@ def test_equal_remainders_are_drawn_at_random():
     assert winners == {0, 1, 2}
 
 
-@pytest.mark.parametrize("total", [0, 1, 5, 12, 13])
-def test_stratified_draw_takes_the_number_asked_for(total):
-    labels = np.array([9] * 8 + [1] * 4 + [40])
-    assert draw_stratified(labels, total, np.random.default_rng(0)).sum() == total
+def test_stratified_draw_takes_the_number_asked_for():
+    for total in (0, 1, 5, 12, 13):
+        with case(total):
+            labels = np.array([9] * 8 + [1] * 4 + [40])
+            assert draw_stratified(labels, total, np.random.default_rng(0)).sum() == total
 
 
 def test_every_sample_of_a_class_may_be_drawn():
@@ -301,9 +304,8 @@ def test_similarity_is_of_distributions_not_of_sizes():
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_bad_input_is_an_input_error():
+    for changes, words in (
         ({"clients": 0}, ("federation of 0 clients", "1 client or more")),
         ({"scheme": "two_label"}, ("'two_label' is unknown", "did you mean 'two_labels'", "iid, all_labels")),
         ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, k_labels, dirichlet, shards")),
@@ -342,12 +344,11 @@ def test_similarity_is_of_distributions_not_of_sizes():
             {"scheme": "two_labels", "pool": torch.arange(0, 90, 3)},
             ("1 classes out among 4 clients", "2 classes or more", "`classes`"),
         ),
-    ],
-)
-def test_bad_input_is_an_input_error(changes, words):
-    arguments = {"clients": 4, "scheme": "iid", "seed": 0} | changes
-    with pytest.raises(InputError, match=".*".join(re.escape(word) for word in words)):
-        partition(torch.arange(100) % 3, **arguments)
+    ):
+        with case(changes):
+            arguments = {"clients": 4, "scheme": "iid", "seed": 0} | changes
+            with pytest.raises(InputError, match=".*".join(re.escape(word) for word in words)):
+                partition(torch.arange(100) % 3, **arguments)
 
 
 def test_as_many_clients_as_the_samples_allow():

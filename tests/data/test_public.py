@@ -1,9 +1,10 @@
 import os
-import re
 from pathlib import Path
 
 import pytest
 import torch
+from cases import case
+from input_errors import input_error
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
@@ -19,18 +20,18 @@ def random_images(number: int, seed: int, channels: int = 1, size: int = 6) -> t
 # ------------------------------------------------------------------------------------------------------------ open part
 
 
-@pytest.mark.parametrize("share", [0.01, 0.25, 0.3, 0.9])
-@pytest.mark.parametrize("seed", [0, 7])
-def test_open_part_is_stratified_and_takes_every_sample_once(share, seed):
-    labels = torch.tensor([0] * 500 + [1] * 300 + [4] * 201)[torch.randperm(1001)]
-    public, private = open_part(labels, share, seed)
-    assert torch.equal(torch.cat([public, private]).sort().values, torch.arange(1001))
-    assert len(public) == round(share * 1001)
-    quota = torch.bincount(labels) * len(public) / 1001
-    assert (torch.bincount(labels[public], minlength=5) - quota).abs().max() < 1
-    assert public.dtype == private.dtype == torch.int64
-    assert torch.equal(public, public.sort().values)
-    assert torch.equal(private, private.sort().values)
+def test_open_part_is_stratified_and_takes_every_sample_once():
+    for share, seed in ((0.01, 0), (0.25, 7), (0.3, 0), (0.9, 7)):
+        with case(share, seed):
+            labels = torch.tensor([0] * 500 + [1] * 300 + [4] * 201)[torch.randperm(1001)]
+            public, private = open_part(labels, share, seed)
+            assert torch.equal(torch.cat([public, private]).sort().values, torch.arange(1001))
+            assert len(public) == round(share * 1001)
+            quota = torch.bincount(labels) * len(public) / 1001
+            assert (torch.bincount(labels[public], minlength=5) - quota).abs().max() < 1
+            assert public.dtype == private.dtype == torch.int64
+            assert torch.equal(public, public.sort().values)
+            assert torch.equal(private, private.sort().values)
 
 
 def test_open_part_depends_on_the_seed_alone():
@@ -41,9 +42,8 @@ def test_open_part_depends_on_the_seed_alone():
     assert not torch.equal(open_part(labels, 0.2, 1)[0], first)
 
 
-@pytest.mark.parametrize(
-    ("share", "samples", "words"),
-    [
+def test_shares_that_leave_one_side_empty_are_refused():
+    for share, samples, words in (
         (0.0, 100, ("share 0.0", "between 0 and 1")),
         (1.0, 100, ("share 1.0", "between 0 and 1")),
         (-0.2, 100, ("share -0.2", "such as 0.1")),
@@ -51,11 +51,9 @@ def test_open_part_depends_on_the_seed_alone():
         (0.001, 100, ("share 0.001 of 100 samples is 0", "nearer to 0.5")),
         (0.999, 100, ("share 0.999 of 100 samples is 100", "nearer to 0.5")),
         (0.5, 0, ("share 0.5 of 0 samples is 0", "more samples")),
-    ],
-)
-def test_shares_that_leave_one_side_empty_are_refused(share, samples, words):
-    with pytest.raises(InputError, match=".*".join(re.escape(word) for word in words)):
-        open_part(torch.zeros(samples, dtype=torch.int64), share, 0)
+    ):
+        with case(share, samples), input_error(*words):
+            open_part(torch.zeros(samples, dtype=torch.int64), share, 0)
 
 
 # -------------------------------------------------------------------------------------------------------------- overlap
@@ -82,15 +80,16 @@ def test_shuffled_and_non_contiguous_images_are_recognised():
     assert len(without_overlap(public, private.flip(0))) == 400
 
 
-@pytest.mark.parametrize(("copies", "refuse"), [(10, False), (11, True), (1000, True)])
-def test_more_than_one_percent_is_refused(copies, refuse):
-    public, private = random_images(1000, 0), random_images(1200, 1)
-    public[:copies] = private[:copies]
-    if not refuse:
-        assert len(without_overlap(public, private)) == 1000 - copies
-        return
-    with pytest.raises(InputError, match=rf"{copies:,} of its 1,000 samples are also private.*open_part"):
-        without_overlap(public, private)
+def test_more_than_one_percent_is_refused():
+    for copies, refuse in ((10, False), (11, True), (1000, True)):
+        with case(copies):
+            public, private = random_images(1000, 0), random_images(1200, 1)
+            public[:copies] = private[:copies]
+            if not refuse:
+                assert len(without_overlap(public, private)) == 1000 - copies
+                continue
+            with pytest.raises(InputError, match=rf"{copies:,} of its 1,000 samples are also private.*open_part"):
+                without_overlap(public, private)
 
 
 def test_images_of_different_shapes_are_a_mistake_of_the_caller():

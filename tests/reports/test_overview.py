@@ -1,7 +1,9 @@
-import copy
 import re
 
+import blank
 import pytest
+from cases import case
+from finished_runs import make_settings
 from written import column, row, rows
 
 from ktpfl_pipeline.analysis.contrasts import clear_best
@@ -12,12 +14,12 @@ from ktpfl_pipeline.reports import figures, overview
 from ktpfl_pipeline.reports.style import INK
 
 
-@pytest.fixture
-def content(study, paper_settings):
+@pytest.fixture(scope="module")
+def content(study):
     """Make what a comparison of `study`, or of other results, left with these changes to the paper's settings."""
 
     def make(results=study, **changes):
-        settings = copy.deepcopy(paper_settings)
+        settings = make_settings()
         for name, value in changes.items():
             settings[name] = {**settings[name], **value} if isinstance(value, dict) else value
         return comparison("compare_x", results, settings)
@@ -25,19 +27,25 @@ def content(study, paper_settings):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def columns(content):
     """Return the titled columns of some contents."""
     return lambda **contents: overview.titled([overview.read(*entry) for entry in contents.items()])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two(content):
     """Fashion-MNIST at the paper's settings, and digits in another setting with one seed."""
     return {
         "compare_b/two_labels": content(),
         "compare_a": content(private={"source": "digits"}, partition={"scheme": "all_labels"}, rounds=7),
     }
+
+
+@pytest.fixture(scope="module")
+def built(two):
+    with blank.blank_figures():
+        return overview.build(two)
 
 
 class TestDifference:
@@ -169,16 +177,15 @@ class TestTables:
         assert "rounds" not in common
         assert not overview.settings_table(columns(a=content())).rows
 
-    @pytest.mark.usefixtures("blank_figures")
-    def test_every_number_names_its_runs(self, two):
-        found = rows(overview.build(two).tables["runs"])
+    def test_every_number_names_its_runs(self, built):
+        found = rows(built.tables["runs"])
         assert len(found) == 2 * 3 * 3
         assert found[0] == ["Fashion-MNIST, two labels", "KT-pFL", "0", "89.0", "00-kt_pfl"]
         assert found[-1] == ["digits, all labels", "Local only", "2", "89.0", "02-local"]
 
 
 class TestRanks:
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def many(self, content):
         """Ten settings with the same order: average ranks 1, 2 and 3, and a critical difference of 1.05."""
         return {f"c{n}": content(private={"source": f"npz:{n}.npz"}) for n in range(10)}
@@ -278,8 +285,7 @@ class TestSummary:
 
 @pytest.mark.usefixtures("blank_figures")
 class TestReport:
-    def test_all_forms(self, two):
-        built = overview.build(two)
+    def test_all_forms(self, built):
         assert list(built.figures) == ["accuracy", "communication"]
         for text in (built.html, built.markdown):
             assert "02-fedmd" in text
@@ -290,23 +296,24 @@ class TestReport:
         assert "±" not in built.latex
         assert max(map(len, built.console.splitlines())) <= 100
 
-    def test_the_page_needs_nothing_else(self, two):
-        html = overview.build(two).html
+    def test_the_page_needs_nothing_else(self, built):
+        html = built.html
         assert not re.search(r"<(script src|link|iframe|img)\b|@import|url\((?!#)", html)
         ids = re.findall(r'\bid="([^"]+)"', html)
         assert len(ids) == len(set(ids))
 
-    def test_the_order_of_reading_changes_nothing(self, two):
-        assert overview.build(two).html == overview.build(dict(reversed(two.items()))).html
+    def test_the_order_of_reading_changes_nothing(self, two, built):
+        assert overview.build(dict(reversed(two.items()))).html == built.html
 
-    def test_experiments_with_one_method_are_no_comparisons(self, two, content, study):
+    def test_experiments_with_one_method_are_no_comparisons(self, two, built, content, study):
         alone = {"hetero_digits": content(study[:1], private={"source": "digits"})}
-        assert overview.build({**two, **alone}).markdown == overview.build(two).markdown
+        assert overview.build({**two, **alone}).markdown == built.markdown
 
-    @pytest.mark.parametrize("alone", [True, False])
-    def test_nothing_to_look_over_is_refused(self, content, study, alone):
-        with pytest.raises(InputError, match="run one first, for example `kedro run --pipelines=compare_"):
-            overview.build({"hetero_digits": content(study[:1])} if alone else {})
+    def test_nothing_to_look_over_is_refused(self, content, study):
+        told = "run one first, for example `kedro run --pipelines=compare_"
+        for given in ({"hetero_digits": content(study[:1])}, {}):
+            with case(*given), pytest.raises(InputError, match=told):
+                overview.build(given)
 
 
 def by_title(columns):
@@ -314,6 +321,7 @@ def by_title(columns):
 
 
 class TestFigures:
+    @pytest.mark.usefixtures("blank_figures")
     def test_only_the_thick_lines_have_bands(self, columns, content):
         """KT-pFL and local-only; FedMD, which has three seeds like them, has a line alone."""
         (axes,) = figures.accuracy_panels(by_title(columns(a=content()))).axes
@@ -326,10 +334,12 @@ class TestFigures:
             shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
             assert shown == list(found)
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_an_odd_panel_hides_its_neighbour(self, columns, two, content):
         figure = figures.accuracy_panels(by_title(columns(**two, c=content(private={"source": "cifar10"}))))
         assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_traffic_is_in_megabytes(self, columns, content):
         """Two clients send 1 MB each in the one round; local-only sends nothing."""
         figure = figures.traffic_panels(by_title(columns(a=content())))

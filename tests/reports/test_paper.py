@@ -1,4 +1,5 @@
 import pytest
+from cases import case
 
 from ktpfl_pipeline.reports import paper
 
@@ -12,31 +13,27 @@ def test_the_numbers_that_can_be_cited():
     assert number("fashion_mnist", "two_labels", "fedmd") == 66.1
 
 
-@pytest.mark.parametrize(
-    ("dataset", "partition", "method"),
-    [
+def test_no_number_is_invented():
+    for dataset, partition, method in (
         ("fashion_mnist", "two_labels", "local"),  # the paper has no such row
         ("fashion_mnist", "two_labels", "kt_pfl_likelihood"),  # ours
         ("fashion_mnist", "two_labels", "sim_pfl"),  # a cell that we could not read
         ("fashion_mnist", "all_labels", "kt_pfl"),
         ("emnist:letters", "two_labels", "kt_pfl"),
         ("digits", "two_labels", "fedmd"),
-    ],
-)
-def test_no_number_is_invented(dataset, partition, method):
-    assert number(dataset, partition, method) is None
+    ):
+        with case(dataset, partition, method):
+            assert number(dataset, partition, method) is None
 
 
-@pytest.mark.parametrize(
-    ("source", "title"),
-    [
+def test_what_data_are_called():
+    for source, title in (
         ("emnist:letters", "EMNIST"),
         ("npz:mine/cifar10.npz", "CIFAR-10"),
         *((name, name) for name in ("digits", "npz:my.npz", "folder:cifar10", "folder:scans")),
-    ],
-)
-def test_what_data_are_called(source, title):
-    assert paper.dataset({"private": {"source": source}}) == title
+    ):
+        with case(source):
+            assert paper.dataset({"private": {"source": source}}) == title
 
 
 def test_names_are_the_rows_of_the_papers_tables():
@@ -53,9 +50,8 @@ def test_the_papers_setting(paper_settings):
     assert not paper.differences(paper_settings)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_another_setting_is_named(paper_settings):
+    for change, words in (
         ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
         ({"private": {"source": "fashion_mnist", "classes": [0, 1]}}, "2 classes instead of 10"),
         ({"private": {"source": "fashion_mnist", "samples": 4000}}, "4000 private samples instead of all"),
@@ -68,12 +64,11 @@ def test_the_papers_setting(paper_settings):
         ({"public": {"source": "mnist", "batch": 300}}, "public.batch 300 instead of 3000"),
         ({"architectures": ["lenet", "mlp"]}, "models lenet, mlp instead of"),
         ({"architectures": ["lenet", "lenet", "alexnet", "resnet18", "shufflenet_v2"]}, "in equal numbers"),
-    ],
-)
-def test_another_setting_is_named(paper_settings, change, words):
-    settings = {**paper_settings, **change}
-    assert len(paper.differences(settings)) == 1
-    assert words in paper.differences(settings)[0]
+    ):
+        with case(change):
+            settings = {**paper_settings, **change}
+            assert len(paper.differences(settings)) == 1
+            assert words in paper.differences(settings)[0]
 
 
 UNKNOWN = "a partition that may not be Table 2's, which we do not know"
@@ -92,18 +87,16 @@ class TestTable2:
         assert paper.number(homo_settings, "fedavg_ft") == 42.88
         assert paper.number({**homo_settings, "clients": 100}, "fedavg_ft") == 50.91
 
-    @pytest.mark.parametrize(
-        ("change", "method"),
-        [
+    def test_no_number_is_invented(self, homo_settings):
+        for change, method in (
             ({}, "kt_pfl_params"),
             ({"clients": 100}, "fedavg"),
             ({"clients": 10}, "fedavg"),
             ({}, "local"),
             ({}, "apple"),
-        ],
-    )
-    def test_no_number_is_invented(self, homo_settings, change, method):
-        assert paper.number({**homo_settings, **change}, method) is None
+        ):
+            with case(change, method):
+                assert paper.number({**homo_settings, **change}, method) is None
 
     def test_several_architectures_are_table_1(self, paper_settings):
         assert paper.number(paper_settings, "kt_pfl") == 75.6
@@ -113,15 +106,13 @@ class TestTable2:
         assert paper.differences(homo_settings) == [UNKNOWN]
         assert paper.differences({**homo_settings, "clients": 100, "participation": 0.1}) == [UNKNOWN]
 
-    @pytest.mark.parametrize(
-        ("change", "words"),
-        [
+    def test_another_setting_is_named(self, homo_settings):
+        for change, words in (
             ({"clients": 100}, "participation 1.0 instead of 0.1 with 100 clients"),
             ({"clients": 8}, "8 clients instead of 20 or 100"),
             ({"architectures": ["cnn"]}, "models cnn instead of mcmahan_cnn"),
             ({"training": {"epochs": 4}}, "training.epochs 4 instead of 20"),
             ({"private": {"source": "digits"}}, "data digits instead of EMNIST, Fashion-MNIST or CIFAR-10"),
-        ],
-    )
-    def test_another_setting_is_named(self, homo_settings, change, words):
-        assert set(paper.differences({**homo_settings, **change})) == {UNKNOWN, words}
+        ):
+            with case(change):
+                assert set(paper.differences({**homo_settings, **change})) == {UNKNOWN, words}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cases import case
 
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.provenance import Provenance
@@ -34,19 +35,17 @@ def entries(table: Any) -> list[dict[str, str]]:
 class TestBesideThePaper:
     """KT-pFL has 75.6 % there, FedMD 66.1 %."""
 
-    @pytest.mark.parametrize(
-        ("accuracies", "said"),
-        [
+    def test_the_interval_over_seeds_decides(self, cell: Made) -> None:
+        for accuracies, said in (
             ((0.74, 0.76, 0.77), "agrees"),
             ((0.95, 0.96, 0.97), "differs: 20.4 points above"),
             ((0.50, 0.51, 0.52), "differs: 24.6 points below"),
             ((0.75, 0.76), "None"),  # not finished, so empty
-        ],
-    )
-    def test_the_interval_over_seeds_decides(self, cell: Made, accuracies: tuple[float, ...], said: str) -> None:
-        (row,) = entries(reproduction.beside_the_paper([cell("kt_pfl", *accuracies)]))
-        assert row["Agrees"] == said
-        assert row["Paper (%)"] == "75.6"
+        ):
+            with case(accuracies):
+                (row,) = entries(reproduction.beside_the_paper([cell("kt_pfl", *accuracies)]))
+                assert row["Agrees"] == said
+                assert row["Paper (%)"] == "75.6"
 
     def test_one_seed_decides_nothing(self, cell: Made) -> None:
         one = cell("kt_pfl", 0.9)
@@ -65,28 +64,35 @@ class TestBesideThePaper:
         assert not reproduction.beside_the_paper([cell("kt_pfl", 0.7, 0.7, 0.7, part="table4")]).rows
 
 
-@pytest.mark.parametrize(
-    ("fedmd", "said"),
-    [((0.5, 0.6, 0.7), "agrees"), ((0.8, 0.9, 0.99), "differs"), ((0.7, 0.9, 0.8), "undecided"), ((0.5,), "None")],
-)
-def test_whether_the_order_is_the_papers(cell: Made, fedmd: tuple[float, ...], said: str) -> None:
-    (row,) = entries(reproduction.orders([cell("kt_pfl", 0.7, 0.81, 0.9), cell("fedmd", *fedmd)]))
-    assert row["Methods"] == "KT-pFL minus FedMD"
-    assert row["Paper (points)"] == "+9.5"
-    assert row["Agrees"] == said
+def test_whether_the_order_is_the_papers(cell: Made) -> None:
+    for fedmd, said in (
+        ((0.5, 0.6, 0.7), "agrees"),
+        ((0.8, 0.9, 0.99), "differs"),
+        ((0.7, 0.9, 0.8), "undecided"),
+        ((0.5,), "None"),
+    ):
+        with case(fedmd):
+            (row,) = entries(reproduction.orders([cell("kt_pfl", 0.7, 0.81, 0.9), cell("fedmd", *fedmd)]))
+            assert row["Methods"] == "KT-pFL minus FedMD"
+            assert row["Paper (points)"] == "+9.5"
+            assert row["Agrees"] == said
 
 
-@pytest.mark.parametrize(
-    ("other", "said"), [((0.6, 0.7, 0.81), "agrees"), ((0.8, 0.9, 0.99), "differs"), ((0.7, 0.8, 0.9), "undecided")]
-)
-def test_the_best_setting_of_the_study(cell: Made, other: tuple[float, ...], said: str) -> None:
+def test_the_best_setting_of_the_study(cell: Made) -> None:
     """ρ = 0.5 is the paper's best on Fashion-MNIST; of its others the better counts, ours do not."""
-    labels = {"ρ = 0.5": (0.7, 0.8, 0.9), "ρ = 0.1": other, "ρ = 0.3": (0.1, 0.1, 0.1), "ρ = 2": (0.99, 1.0, 1.0)}
-    cells = [cell("kt_pfl", *values, part="table4", label=label) for label, values in labels.items()]
-    (row,) = entries(reproduction.findings(cells))
-    assert (row["Best in the paper"], row["Agrees"]) == ("ρ = 0.5", said)
-    unfinished = [*cells[:2], cell("kt_pfl", part="table4", label="ρ = 0.7")]
-    assert entries(reproduction.findings(unfinished))[0]["Agrees"] == "None"
+    for other, said in (((0.6, 0.7, 0.81), "agrees"), ((0.8, 0.9, 0.99), "differs"), ((0.7, 0.8, 0.9), "undecided")):
+        with case(other):
+            labels = {
+                "ρ = 0.5": (0.7, 0.8, 0.9),
+                "ρ = 0.1": other,
+                "ρ = 0.3": (0.1, 0.1, 0.1),
+                "ρ = 2": (0.99, 1.0, 1.0),
+            }
+            cells = [cell("kt_pfl", *values, part="table4", label=label) for label, values in labels.items()]
+            (row,) = entries(reproduction.findings(cells))
+            assert (row["Best in the paper"], row["Agrees"]) == ("ρ = 0.5", said)
+            unfinished = [*cells[:2], cell("kt_pfl", part="table4", label="ρ = 0.7")]
+            assert entries(reproduction.findings(unfinished))[0]["Agrees"] == "None"
 
 
 def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:

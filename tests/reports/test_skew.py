@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from finished_runs import make_run as run
 
 from ktpfl_pipeline.analysis.results import summarise
@@ -26,6 +27,7 @@ def test_picture_sentence_and_table():
     assert [str(row[1]) for row in table.rows] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_owners_are_called_by_their_names():
     named = [replace(run(seed=seed, label_counts=COUNTS), names=["ann", "bo"]) for seed in (0, 1)]
     picture = skew.blocks(summarise(named, {}))[0]
@@ -40,8 +42,7 @@ def test_owners_are_called_by_their_names():
 
 def test_many_classes_are_shades():
     counts = [[1 + client * label for label in range(48)] for client in range(40)]
-    drawn = skew.figures.labels_per_client(counts, "Many")
-    axes, bar = drawn.axes
+    axes, bar = skew.figures.labels_per_client(counts, "Many").axes
     assert axes.images[0].get_array().shape == (40, 48)
     assert axes.get_ylabel() == "40 clients"
     assert bar.get_ylabel() == "Samples"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cases import case
 from matplotlib.figure import Figure
 from written import column, rows
 
@@ -137,15 +138,16 @@ class TestChoice:
         alike = sweep.table_rows([points[1], replace(points[1], value=2.0)])
         assert "Jensen–Shannon" not in sweep.table(alike, "α").columns
 
-    @pytest.mark.parametrize(("best", "said"), [(0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")])
-    def test_a_choice_at_the_end_of_the_values(self, made: Make, best: int, said: str) -> None:
-        points = [
-            Point(v, SETTINGS, {"local": made("local", v, validation=0.9 if n == best else 0.5, key=v)})
-            for n, v in enumerate((0.1, 0.3, 0.7))
-        ]
-        text = sweep.summary(points, RHO)
-        assert ("value tried" in text) == bool(said)
-        assert said in text
+    def test_a_choice_at_the_end_of_the_values(self, made: Make) -> None:
+        for best, said in ((0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")):
+            with case(best):
+                points = [
+                    Point(v, SETTINGS, {"local": made("local", v, validation=0.9 if n == best else 0.5, key=v)})
+                    for n, v in enumerate((0.1, 0.3, 0.7))
+                ]
+                text = sweep.summary(points, RHO)
+                assert ("value tried" in text) == bool(said)
+                assert said in text
 
 
 class TestTable:
@@ -207,6 +209,7 @@ class TestReport:
             assert run in built.html
             assert run in built.markdown
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_names_are_escaped(self, points: list[Point]) -> None:
         made = sweep.build("<script>_x", RHO, points)
         assert made.html.count("<script>") == 1  # the page's own
@@ -224,6 +227,7 @@ class TestReport:
         assert "<dt>a</dt>" in built.html
         assert "<dt>rho</dt>" not in built.html
 
+    @pytest.mark.usefixtures("blank_figures")
     def test_the_swept_setting_is_not_among_what_is_common(self, made: Make) -> None:
         points = [
             Point(e, {**SETTINGS, "training": {"epochs": e}}, {"local": made("local", 0.5, validation=0.5, key=e)})
@@ -239,6 +243,7 @@ class TestReport:
         assert (again.html, again.files) == (built.html, built.files)
 
 
+@pytest.mark.usefixtures("blank_figures")
 class TestFigure:
     def ticks(self, figure: Figure) -> list[str]:
         return [label.get_text() for label in figure.axes[0].get_xticklabels()]
@@ -320,6 +325,7 @@ class TestComparable:
             sweep.comparable("sweep_rho", self.content(points), SWEEP, [now] * 3)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_adversaries(made: Make) -> None:
     """The weight on them has an interval; no share is chosen; the table without them has no such column."""
     points = []

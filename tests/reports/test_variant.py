@@ -1,15 +1,19 @@
 """The folder of a comparison's report is named by what was compared."""
 
-import pytest
+from cases import case
 
 from ktpfl_pipeline.reports.variant import variant
 
 SHAPES = ((1, 8, 8), (1, 28, 28))
 
 
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
+def test_what_is_compared_is_in_the_folders_name():
+    """So that comparisons which differ in it have reports side by side."""
+    settings = {
+        **{"private": {"source": "digits"}, "clients": 20},
+        **{"participation": 1.0, "partition": {"scheme": "two_labels", "alpha": 0.5}, "public": {"source": "mnist"}},
+    }
+    for changed, name in (
         ({}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist"),
         (
             {"private": {"source": "npz:../my images/a.npz"}},
@@ -26,34 +30,26 @@ SHAPES = ((1, 8, 8), (1, 28, 28))
         ),
         ({"hyperparameters": "configured"}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist"),
         ({"hyperparameters": "tuned"}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-tuned"),
-    ],
-)
-def test_what_is_compared_is_in_the_folders_name(changed, name):
-    """So that comparisons which differ in it have reports side by side."""
-    settings = {
-        **{"private": {"source": "digits"}, "clients": 20},
-        **{"participation": 1.0, "partition": {"scheme": "two_labels", "alpha": 0.5}, "public": {"source": "mnist"}},
-    }
-    assert variant({**settings, **changed}, *SHAPES) == name
+    ):
+        with case(changed):
+            assert variant({**settings, **changed}, *SHAPES) == name
 
 
 def test_settings_without_partition_have_no_variant():
     assert variant({}) == ""
 
 
-@pytest.mark.parametrize(
-    ("native", "shape", "name"),
-    [
+def test_what_was_done_to_the_inputs():
+    for native, shape, name in (
         ((3, 32, 32), (3, 32, 32), "a-32x32x3"),
         ((3, 48, 64), (1, 28, 28), "a-48x64x3_to_28x28x1"),
         ((9, 128), (9, 128), "a-9x128"),
         ((30,), (30,), "a-30"),
         ((), (3, 64, 64), "a-to_64x64x3"),
         ((), (), "a"),
-    ],
-)
-def test_what_was_done_to_the_inputs(native, shape, name):
-    assert variant({"private": {"source": "a"}}, native, shape) == name
+    ):
+        with case(native, shape):
+            assert variant({"private": {"source": "a"}}, native, shape) == name
 
 
 def test_two_sources_never_have_one_name():

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 from ktpfl_pipeline import in_memory, methods
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.reliability import Reliability
@@ -34,7 +36,7 @@ def deal_out(
     folder: Path, method: str, architectures: tuple[str, ...] = ("mlp", "cnn_bn", "mlp"), rounds: int = 2, **beside: Any
 ) -> list[Path]:
     """Write a file and samples for each client, the public set and the server's file; return the clients' files."""
-    images = digits.load("", folder).take(torch.arange(200))
+    images = _digits()
     np.savez(folder / "public.npz", images=images.inputs[:40, 0].numpy())
     files = []
     for n, architecture in enumerate(architectures):
@@ -48,6 +50,12 @@ def deal_out(
     server = {"method": method, "clients": len(files), "rounds": rounds, "public": public, "device": "cpu"}
     (folder / "federation.yml").write_text(yaml.safe_dump({**server, **RECIPES, **beside}))
     return files
+
+
+@cache
+def _digits() -> LabelledDataset:
+    """Return the first digits of scikit-learn's, whose file takes longer to read than a round."""
+    return digits.load("", Path()).take(torch.arange(200))
 
 
 @dataclass(frozen=True)

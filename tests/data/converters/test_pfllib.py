@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import case
 from click.testing import CliRunner
 from hostile_files import TRACE
 from hostile_pickles import HEADER, PICKLES, shards
@@ -72,14 +73,15 @@ def test_a_refusal_is_one_line_and_leaves_no_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
-@pytest.mark.parametrize("dtype", ["f4", ">f8", "i8", "u1", "?", "f2"])
-def test_arrays_are_those_that_were_pickled(protocol: int, dtype: str) -> None:
-    array = np.asfortranarray(NUMBERS.integers(0, 2, (2, 3, 4)).astype(dtype))
-    for given in (array, np.ascontiguousarray(array), array[:1]):
-        found = pickles.read(pickle.dumps({"x": given, "n": [1, "two", 3.5, None, (True,)]}, protocol))
-        assert np.array_equal(found["x"], given)
-        assert found["x"].dtype == given.dtype
-        assert found["n"] == [1, "two", 3.5, None, (True,)]
+def test_arrays_are_those_that_were_pickled(protocol: int) -> None:
+    for dtype in ("f4", ">f8", "i8", "u1", "?", "f2"):
+        array = np.asfortranarray(NUMBERS.integers(0, 2, (2, 3, 4)).astype(dtype))
+        for given in (array, np.ascontiguousarray(array), array[:1]):
+            with case(dtype, given.shape, given.flags.f_contiguous):
+                found = pickles.read(pickle.dumps({"x": given, "n": [1, "two", 3.5, None, (True,)]}, protocol))
+                assert np.array_equal(found["x"], given)
+                assert found["x"].dtype == given.dtype
+                assert found["n"] == [1, "two", 3.5, None, (True,)]
 
 
 def test_uint8_inputs_are_images(tmp_path: Path) -> None:
@@ -88,18 +90,26 @@ def test_uint8_inputs_are_images(tmp_path: Path) -> None:
     assert pfllib.convert(tmp_path)["images"].shape == (4, 4, 5, 3)
 
 
-@pytest.mark.parametrize("case", PICKLES)
-def test_nothing_that_a_pickle_names_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_nothing_that_a_pickle_names_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pickle, "loads", lambda *_: pytest.fail("it was unpickled"))
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was given to numpy"))
-    before = set(sys.modules)
-    content, words = PICKLES[case]
-    shards(tmp_path, content)
-    with input_error("train/0.npz", words):
-        pfllib.convert(tmp_path)
-    assert not list(tmp_path.rglob(TRACE))
-    assert not {name for name in set(sys.modules) - before if name.startswith(("numpy.f2py", "subprocess"))}
+    for number, (what, (content, words)) in enumerate(PICKLES.items()):
+        with case(what):
+            before = set(sys.modules)
+            shards(tmp_path / str(number), content)
+            with input_error("train/0.npz", words):
+                pfllib.convert(tmp_path / str(number))
+            assert not list(tmp_path.rglob(TRACE))
+            assert not {name for name in set(sys.modules) - before if name.startswith(("numpy.f2py", "subprocess"))}
+
+
+def no_folder(place: Path) -> None:
+    pass
+
+
+def empty_folder(place: Path) -> None:
+    place.mkdir()
 
 
 def no_test(place: Path) -> None:
@@ -144,11 +154,10 @@ def exabyte(place: Path) -> None:
     (place / "test/0.npz").write_bytes(buffer.getvalue())
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda place: None, ("there is no folder", "train and test")),
-        (lambda place: place.mkdir(), ("must have folders train and test",)),
+def test_what_pfllib_did_not_write_is_refused(tmp_path: Path) -> None:
+    for make, words in (
+        (no_folder, ("there is no folder", "train and test")),
+        (empty_folder, ("must have folders train and test",)),
         (no_test, ("must have folders train and test with the same files",)),
         (other_clients, ("with the same files",)),
         (other_shape, ("test/0.npz has inputs of shape (3,)", "alike")),
@@ -156,9 +165,9 @@ def exabyte(place: Path) -> None:
         (plain_array, ("0.npz cannot be read", "not the dict of a client")),
         (link, ("is a symbolic link out of its folder",)),
         (exabyte, ("0.npz",)),
-    ],
-)
-def test_what_pfllib_did_not_write_is_refused(tmp_path: Path, make: Any, words: tuple[str, ...]) -> None:
-    make(tmp_path / "made")
-    with input_error(*words):
-        pfllib.convert(tmp_path / "made")
+    ):
+        with case(make.__name__):
+            place = tmp_path / make.__name__
+            make(place)
+            with input_error(*words):
+                pfllib.convert(place)

@@ -1,6 +1,6 @@
 import numpy as np
-import pytest
 import torch
+from cases import case
 from images import GREY, NUMBERS
 from input_errors import input_error
 from PIL import Image
@@ -32,12 +32,15 @@ def test_shrinking_is_antialiased_and_growing_interpolates():
     assert adapt(torch.full((1, 1, 7, 9), 255, dtype=torch.uint8), (3, 5, 5)).unique().tolist() == [255]
 
 
-@pytest.mark.parametrize("size", [12, 28, 40])
-def test_resizing_agrees_with_pillow(size):
-    images = NUMBERS.integers(0, 256, (3, 28, 28)).astype(np.uint8)
-    ours = adapt(torch.from_numpy(images[:, None]), (1, size, size))[:, 0].numpy().astype(int)
-    pillows = [np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)) for image in images]
-    assert np.abs(ours - np.stack(pillows)).max() <= 1
+def test_resizing_agrees_with_pillow():
+    for size in (12, 28, 40):
+        with case(size):
+            images = NUMBERS.integers(0, 256, (3, 28, 28)).astype(np.uint8)
+            ours = adapt(torch.from_numpy(images[:, None]), (1, size, size))[:, 0].numpy().astype(int)
+            pillows = [
+                np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)) for image in images
+            ]
+            assert np.abs(ours - np.stack(pillows)).max() <= 1
 
 
 def test_chunks_do_not_change_the_result(monkeypatch):
@@ -53,29 +56,26 @@ def test_sides_need_not_be_equal():
     assert torch.equal(adapt(images, (3, 4, 9)), adapt(images.mT, (3, 9, 4)).mT)
 
 
-@pytest.mark.parametrize("channels", [2, 4])
-def test_other_channels_keep_their_number(channels):
-    images = torch.from_numpy(NUMBERS.integers(0, 256, (2, channels, 6, 6)).astype(np.uint8))
-    assert torch.equal(adapt(images, (channels, 3, 3))[:, 1:2], adapt(images[:, 1:2], (1, 3, 3)))
-    assert torch.equal(adapt(images[:, :1], (channels, 6, 6)), images[:, :1].repeat(1, channels, 1, 1))
+def test_other_channels_keep_their_number():
+    for channels in (2, 4):
+        with case(channels):
+            images = torch.from_numpy(NUMBERS.integers(0, 256, (2, channels, 6, 6)).astype(np.uint8))
+            assert torch.equal(adapt(images, (channels, 3, 3))[:, 1:2], adapt(images[:, 1:2], (1, 3, 3)))
+            assert torch.equal(adapt(images[:, :1], (channels, 6, 6)), images[:, :1].repeat(1, channels, 1, 1))
 
 
-@pytest.mark.parametrize(
-    ("given", "shape", "words"),
-    [
+def test_impossible_shapes_are_input_errors():
+    for given, shape, words in (
         (3, (2, 8, 8), ("images of 3 channels cannot be brought to 2", "image.channels to 3 or 1,")),
         (4, (3, 8, 8), ("images of 4 channels cannot be brought to 3", "image.channels to 4,")),
         (1, (1, 10**6, 10**6), ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
-    ],
-)
-def test_impossible_shapes_are_input_errors(given, shape, words):
-    with input_error(*words):
-        adapt(torch.zeros(2, given, 8, 8, dtype=torch.uint8), shape)
+    ):
+        with case(given, shape), input_error(*words):
+            adapt(torch.zeros(2, given, 8, 8, dtype=torch.uint8), shape)
 
 
-@pytest.mark.parametrize(
-    ("native", "shape", "words"),
-    [
+def test_what_was_done_is_said():
+    for native, shape, words in (
         ((1, 8, 8), (1, 28, 28), "8 × 8 grey, brought to 28 × 28"),
         ((3, 48, 64), (1, 28, 28), "48 × 64 RGB, brought to 28 × 28 grey"),
         ((4, 8, 8), (4, 8, 8), "8 × 8 in 4 channels"),
@@ -83,7 +83,6 @@ def test_impossible_shapes_are_input_errors(given, shape, words):
         ((), (3, 64, 64), "brought to 64 × 64 RGB"),
         ((9, 128), (9, 128), "series of 9 × 128"),
         ((30,), (30,), "vectors of 30"),
-    ],
-)
-def test_what_was_done_is_said(native, shape, words):
-    assert adaptation.brought(native, shape) == words
+    ):
+        with case(native, shape):
+            assert adaptation.brought(native, shape) == words

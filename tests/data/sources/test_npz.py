@@ -2,11 +2,13 @@ import io
 import os
 import sys
 import zipfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from cases import case
 from images import GREY, LABELS, RGB, draw
 from input_errors import input_error
 
@@ -21,48 +23,49 @@ def save(path: Path, **arrays):
     return path
 
 
-@pytest.mark.parametrize(
-    ("images", "dtype"),
-    [(GREY, "int64"), (GREY[..., None], "uint8"), (RGB, ">i4"), (np.asfortranarray(RGB), "uint64")],
-)
-def test_npz_gives_the_arrays_as_they_are(tmp_path, images, dtype):
-    save(tmp_path / "mine.npz", images=images, labels=LABELS.astype(dtype))
-    samples = load("npz:mine.npz", tmp_path)
-    assert samples.inputs.is_contiguous()
-    assert np.array_equal(samples.inputs.permute(0, 2, 3, 1).numpy(), images.reshape(4, 6, 5, -1))
-    assert samples.labels.dtype == torch.int64
-    assert samples.labels.tolist() == [0, 2, 2, 5]  # class numbers as they are, though 1, 3 and 4 have no image
+def test_npz_gives_the_arrays_as_they_are(tmp_path):
+    for images, dtype in (
+        (GREY, "int64"),
+        (GREY[..., None], "uint8"),
+        (RGB, ">i4"),
+        (np.asfortranarray(RGB), "uint64"),
+    ):
+        with case(images.shape, dtype):
+            save(tmp_path / "mine.npz", images=images, labels=LABELS.astype(dtype))
+            samples = load("npz:mine.npz", tmp_path)
+            assert samples.inputs.is_contiguous()
+            assert np.array_equal(samples.inputs.permute(0, 2, 3, 1).numpy(), images.reshape(4, 6, 5, -1))
+            assert samples.labels.dtype == torch.int64
+            assert samples.labels.tolist() == [0, 2, 2, 5]  # class numbers as they are, though 1, 3 and 4 have no image
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (4, 2, 5), (4, 2, 3, 5)])
-@pytest.mark.parametrize("dtype", ["f2", ">f4", "f8"])
-def test_features_of_any_shape_are_read_as_float32(tmp_path, shape, dtype):
-    features = np.arange(np.prod(shape)).reshape(shape).astype(dtype) / 8
-    samples = load(f"npz:{save(tmp_path / 'mine.npz', features=features, labels=LABELS)}", tmp_path)
-    assert type(samples) is LabelledDataset
-    assert samples.inputs.dtype == torch.float32
-    assert np.array_equal(samples.inputs.numpy(), features)
+def test_features_of_any_shape_are_read_as_float32(tmp_path):
+    for shape, dtype in product([(4, 3), (4, 2, 5), (4, 2, 3, 5)], ["f2", ">f4", "f8"]):
+        with case(shape, dtype):
+            features = np.arange(np.prod(shape)).reshape(shape).astype(dtype) / 8
+            samples = load(f"npz:{save(tmp_path / 'mine.npz', features=features, labels=LABELS)}", tmp_path)
+            assert type(samples) is LabelledDataset
+            assert samples.inputs.dtype == torch.float32
+            assert np.array_equal(samples.inputs.numpy(), features)
 
 
-@pytest.mark.parametrize(
-    ("clients", "names"),
-    [
+def test_owners_are_numbered_in_sorted_order(tmp_path):
+    for clients, names in (
         (np.array([10, 9, 10, -1], "i2"), ("-1", "9", "10")),
         (np.array(["b", "a", "b", "é"]), ("a", "b", "é")),
         (np.array([b"b", b"a", b"b", "é".encode()]), ("a", "b", "é")),
-    ],
-)
-def test_owners_are_numbered_in_sorted_order(tmp_path, clients, names):
-    save(tmp_path / "mine.npz", images=GREY, labels=LABELS, clients=clients, test=[0, 1, 0, 1])
-    samples = load("npz:mine.npz", tmp_path)
-    assert isinstance(samples, OwnedDataset)
-    assert samples.names == names
-    assert len(set(samples.owners.tolist())) == 3
-    assert samples.owners[0] == samples.owners[2]
-    assert samples.test.tolist() == [False, True, False, True]
-    kept = load("npz:mine.npz", tmp_path, classes=[2, 5])
-    assert torch.equal(kept.owners, samples.owners[1:])
-    assert kept.labels.tolist() == [0, 0, 1]
+    ):
+        with case(names):
+            save(tmp_path / "mine.npz", images=GREY, labels=LABELS, clients=clients, test=[0, 1, 0, 1])
+            samples = load("npz:mine.npz", tmp_path)
+            assert isinstance(samples, OwnedDataset)
+            assert samples.names == names
+            assert len(set(samples.owners.tolist())) == 3
+            assert samples.owners[0] == samples.owners[2]
+            assert samples.test.tolist() == [False, True, False, True]
+            kept = load("npz:mine.npz", tmp_path, classes=[2, 5])
+            assert torch.equal(kept.owners, samples.owners[1:])
+            assert kept.labels.tolist() == [0, 0, 1]
 
 
 def test_public_inputs_come_with_the_private_ones_or_need_no_labels(tmp_path):
@@ -97,9 +100,8 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         load("npz:mine.npz", tmp_path, classes=[0, 1])
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
+def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
+    for arrays, words in (
         ({"x": GREY, "y": LABELS}, ("no array 'images' or 'features', only x, y", "savez_compressed")),
         ({"images": GREY}, ("no array 'labels', only images",)),
         ({}, ("no array 'images' or 'features', only none",)),
@@ -135,13 +137,12 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         ({"images": GREY, "labels": LABELS, "test": LABELS > 0}, ("'test' and none", "whose each sample is")),
         ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS}, ("'test'", "other than 0 and 1")),
         ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS / 1}, ("'test'", "true or false")),
-    ],
-)
-def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path, arrays, words):
-    save(tmp_path / "bad.npz", **arrays)
-    with input_error(*words) as caught:
-        load("npz:bad.npz", tmp_path)
-    assert str(tmp_path / "bad.npz") in str(caught.value)
+    ):
+        with case(words):
+            save(tmp_path / "bad.npz", **arrays)
+            with input_error(*words) as caught:
+                load("npz:bad.npz", tmp_path)
+            assert str(tmp_path / "bad.npz") in str(caught.value)
 
 
 def npy(array) -> bytes:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import case
 from input_errors import input_error
 
 from ktpfl_pipeline import data
@@ -20,9 +21,8 @@ def test_classes_are_renumbered_in_the_order_given(tmp_path):
     assert torch.equal(kept.inputs[kept.labels == 1], everything.inputs[everything.labels == 3])
 
 
-@pytest.mark.parametrize(
-    ("source", "classes", "words"),
-    [
+def test_unusable_sources_and_classes_are_input_errors(tmp_path):
+    for source, classes, words in (
         ("digit", None, ("'digit' is unknown", "did you mean 'digits'", "cifar10, cifar100")),
         ("my/images.npz", None, ("'my/images.npz' is unknown", "is given as 'npz:my/images.npz'")),
         ("", None, ("'' is unknown", "choose from digits")),
@@ -38,27 +38,28 @@ def test_classes_are_renumbered_in_the_order_given(tmp_path):
         ("digits", [-1], ("class -1 is not in source",)),
         ("digits", [], ("classes [] must name one class or more",)),
         ("digits", [1, 2, 1], ("classes [1, 2, 1]", "each once")),
-    ],
-)
-def test_unusable_sources_and_classes_are_input_errors(tmp_path, source, classes, words):
-    with input_error(*words):
-        load(source, tmp_path, classes)
+    ):
+        with case(source, classes), input_error(*words):
+            load(source, tmp_path, classes)
 
 
 def test_every_source_is_documented_in_its_function():
     assert all(getattr(read, "func", read).__doc__ for read in SOURCES.values())
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.py")), ids=lambda file: str(file.relative_to(FOLDER)))
-def test_slow_packages_are_imported_where_they_are_used(file):
-    tree = ast.parse(file.read_text())
-    imported = {
-        name.partition(".")[0]
-        for node in tree.body
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
-    }
-    assert imported - set(sys.stdlib_module_names) <= {"numpy", "torch", "ktpfl_pipeline"}
+def test_slow_packages_are_imported_where_they_are_used():
+    for file in sorted(FOLDER.rglob("*.py")):
+        with case(file):
+            tree = ast.parse(file.read_text())
+            imported = {
+                name.partition(".")[0]
+                for node in tree.body
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for name in (
+                    [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                )
+            }
+            assert imported - set(sys.stdlib_module_names) <= {"numpy", "torch", "ktpfl_pipeline"}
 
 
 @pytest.mark.real_data
