@@ -49,11 +49,13 @@ class _Kept:
         Raises:
             ValueError: naming the first value that cannot be.
         """
+        kind: Any = cls  # mypy takes no class for a key
         try:
-            return _reader(cls).validate_python(content)
+            made: Self = _reader(kind).validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        return made
 
 
 @dataclass(frozen=True)
