@@ -5,16 +5,21 @@ import pytest
 pytest_plugins = ["shared", "finished_runs", "empty_store"]
 
 LONGEST = [
-    "test_contract.py",
-    "test_methods.py",
     "test_campaign.py",
+    "test_contract.py",
     "test_cluster.py",
-    "test_tune.py",
-    "test_figures.py",
     "test_end_to_end.py",
+    "test_methods.py",
+    "test_tune.py",
     "test_real_faults.py",
     "test_sweep.py",
+    "test_conf.py",
     "test_resume.py",
+    "test_comparison.py",
+    "test_engine.py",
+    "test_tracking.py",
+    "test_in_memory.py",
+    "test_pipeline_registry.py",
 ]
 
 

@@ -7,7 +7,6 @@ process in that its imports took no time, and in that its figures are blank: dra
 import contextlib
 import gc
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import select
@@ -16,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +30,6 @@ IMPORTED = (
     *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.comparison"),
     *("ktpfl_pipeline.hooks", "ktpfl_pipeline.terminal", "ktpfl_pipeline.methods.kt_pfl", "ktpfl_pipeline.data.public"),
     *("ktpfl_pipeline.tracking.personal_models", "mlflow.pyfunc", "kedro_viz.integrations.kedro.hooks"),
-    *("mlflow.store.tracking.sqlalchemy_workspace_store", "sqlalchemy.dialects.sqlite", "alembic.command"),
-    *("kedro_telemetry.plugin", "kedro_viz.launchers.cli.main", "pandas.io.formats.csvs", "pyarrow.pandas_compat"),
 )
 ABSENT = ("ibis",)
 """Kedro tries to import it for every dataset in memory: a third of a run."""
@@ -74,21 +70,16 @@ def prepare() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import sqlalchemy.orm
-
     from ktpfl_pipeline import pipeline_registry
 
     made = pipeline_registry.register_pipelines()
-    installed = cache(importlib.metadata.entry_points)
-    installed()
-    sqlalchemy.orm.configure_mappers()  # of MLflow's tables: a tenth of a run
-    _prepared.update(pipelines=made, installed=installed)
+    _prepared.update(pipelines=made)
 
 
 def _save_time() -> None:
     """Let figures be blank, and written as ever; take the pipelines that are made; look for no package in vain.
 
-    And let libyaml read YAML, and take the list of what is installed that was read before.
+    And let libyaml read YAML.
     """
     import yaml
     from matplotlib.figure import Figure
@@ -98,7 +89,6 @@ def _save_time() -> None:
     Figure.draw, Figure.savefig = blank.draw, blank.save  # type: ignore[method-assign]
     yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # type: ignore[misc]
     pipeline_registry.register_pipelines = lambda: _prepared["pipelines"]
-    importlib.metadata.entry_points = _prepared["installed"]
     for name in ABSENT:
         if importlib.util.find_spec(name) is None:
             sys.modules[name] = None  # type: ignore[assignment]
