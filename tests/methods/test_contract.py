@@ -323,21 +323,3 @@ class TestContract:
         assert toy.finite(run.state)
         assert [(record.cohort, record.diverged) for record in run.history] == [(list(toy.IDS[:3]), [11])] * 2
         assert all(len(record.loss["train"]) == 2 for record in run.history)
-
-
-def test_an_unknown_hyperparameter_is_refused() -> None:
-    for name, preset in METHODS.items():
-        for given, meant in {"nonsense": "", **{f"{entry.name}x": entry.name for entry in fields(preset.kind)}}.items():
-            try:
-                said = f"{create(name, {given: 1})} was made"
-            except InputError as refused:
-                said = str(refused)
-            assert said.startswith(f"hyperparameter of {name} '{given}' is unknown")
-            assert f"did you mean '{meant}'" in said or not meant, name
-
-
-def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(InputError, match="did you mean 'kt_pfl'"):
-        create("kt_pfll")
-    with pytest.raises(InputError, match=r"choose from .*fedmd"):
-        create("zzz")

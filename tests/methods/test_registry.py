@@ -1,6 +1,7 @@
 """The registry: what follows from the classes of methods, dotted paths, and messages that name who is meant."""
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,21 @@ def test_presets_differ_from_their_class_in_the_values_of_their_line() -> None:
         update="pgd", step=0.01, steps=1, rho=0.1, divergence_weight=1.0
     )
     assert create("per_fedavg_hf", {"alpha": 0.1}) == PerFedAvg(alpha=0.1, hessian=True)
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'kt_pfl'"):
+        create("kt_pfll")
+    with pytest.raises(InputError, match=r"choose from .*fedmd"):
+        create("zzz")
+
+
+def test_an_unknown_hyperparameter_is_refused_in_the_name_of_who_was_asked_for() -> None:
+    for name, preset in METHODS.items():
+        for given, meant in {"nonsense": "", **{f"{entry.name}x": entry.name for entry in fields(preset.kind)}}.items():
+            said = answer(name, {given: 1})
+            assert said.startswith(f"hyperparameter of {name} '{given}' is unknown")
+            assert f"did you mean '{meant}'" in said or not meant, name
 
 
 def test_values_beyond_their_bounds_are_refused_in_the_name_of_who_was_asked_for() -> None:
