@@ -88,6 +88,10 @@ class TestCost:
         found = work.Cost(flops=0, weights=110, parameters=100, activations=7)
         assert found.training(Recipe(1, 8, **optimizer), 8) == 110 + parts * 100 + 8 * 7
 
+    def test_torchs_compiler_is_not_asked_for(self) -> None:
+        """torch wraps what such a class counts with, to import its compiler, two seconds, at the first call."""
+        assert work.Products.__torch_dispatch__.__code__.co_filename == work.__file__
+
     def test_measuring_draws_nothing(self) -> None:
         fed, before = toy.federation(), toy.global_generators()
         assert len(fed.training_memory()) == 5

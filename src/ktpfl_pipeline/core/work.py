@@ -72,6 +72,11 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.flops += flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=found)
         return found
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Say no: torch would import its compiler, two seconds, only to keep it from what is above."""
+        return False
+
 
 def cost(module: nn.Module, shape: Shape) -> Cost:
     """Measure a module by what is dispatched and autograd's hooks, in one forward pass of two samples on its device.
