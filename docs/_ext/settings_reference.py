@@ -22,8 +22,8 @@ from ktpfl_pipeline.config import augmentations, schema, studies
 from ktpfl_pipeline.methods import METHODS, create, title
 
 BASE = Path(__file__).parents[2] / "conf" / "base"
-BLOCKS = ("_federation", "hetero_digits")
-"""Blocks of parameters_hetero.yml that stand at an experiment's top; the others stand below their own name."""
+BLOCKS = ("_experiment", "_hetero")
+"""Sections whose settings are an experiment's; those of others stand below their names."""
 LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+):[^#]*(?:#(?P<comment>.*))?$")
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 HUGE = 1e6
@@ -40,7 +40,7 @@ def comments(file: Path) -> dict[str, str]:
         elif given := LINE.match(line):
             path = [*path[: len(given["indent"]) // 2], given["name"]]
             block, *rest = path
-            below = [] if block in BLOCKS else [block.strip("_")]
+            below = [] if block in BLOCKS else [block]
             last = ".".join([*below, *rest]) if rest and given["comment"] else ""
             if last and last not in found:
                 found[last] = given["comment"].strip()
@@ -118,8 +118,8 @@ def page(what: str) -> str:
     if what == "methods":
         return "\n\n".join(map(hyperparameters, METHODS))
     model, file = {
-        "experiments": (schema.Experiment, "parameters_hetero.yml"),
-        "augmentations": (augmentations.Change, "parameters_hetero.yml"),
+        "experiments": (schema.Experiment, "parameters.yml"),
+        "augmentations": (augmentations.Change, "parameters.yml"),
         "sweeps": (studies.Sweep, "parameters_sweep.yml"),
         "tunings": (studies.Tune, "parameters_tune.yml"),
         "paper": (studies.Paper, "parameters_paper.yml"),

@@ -32,6 +32,23 @@ def test_params_of_the_other_are_inherited_too() -> None:
     assert parsing.merged(configured, {"theirs": {"rounds": 9}, "mine": {"rounds": 8}})["mine"]["rounds"] == 8
 
 
+def test_a_section_with_an_underscore_is_there_to_be_like() -> None:
+    """It may be like another in turn; what ``--params`` say of it holds for all that are like it."""
+    configured = {
+        "mine": {"like": "_mine", "clients": 3},
+        "_mine": {"like": "_all", "rounds": 4},
+        "_all": EXPERIMENT,
+        "tune_mine": {"like": "_tune", "seeds": [1]},
+        "_tune": {"trials": 2, "seeds": [0]},
+    }
+    assert parsing.merged(configured, {"_all": {"rounds": 7, "clients": 9, "image": None}}) == {
+        "mine": {**EXPERIMENT, "rounds": 4, "clients": 3, "image": None},
+        "tune_mine": {"trials": 2, "seeds": [1]},
+    }
+    with pytest.raises(InputError, match=r"^mine\.like is '_tune', which does not exist; did you mean '_mine'\?$"):
+        inherited({**configured, "mine": {"like": "_tune"}})
+
+
 def test_sweeps_and_tunings_inherit_from_their_kind() -> None:
     sections = {"mine": EXPERIMENT, "sweep_a": SWEEP, "sweep_b": {"like": "sweep_a", "values": [2]}}
     assert inherited(sections)["sweep_b"] == {**SWEEP, "values": [2]}

@@ -210,14 +210,10 @@ def _make_store(file: Path) -> None:
 
 
 def _make_project(folder: Path, database: Path) -> None:
-    """Make a project with one experiment on images of its own: what else is under conf/ costs time to read."""
+    """Make a project with one experiment on images of its own."""
     project = Project.create(folder, database)
-    read = {env: yaml.safe_load((folder / f"conf/{env}/parameters_hetero.yml").read_text()) for env in ("base", "test")}
-    for file in (folder / "conf").glob("*/parameters*.yml"):
-        file.unlink()
-    base = yaml.safe_dump({EXPERIMENT: read["base"][EXPERIMENT]})
-    (folder / "conf/base/parameters.yml").write_text(base)
-    project.configure("parameters", **{EXPERIMENT: {**read["test"][EXPERIMENT], **SETTINGS}})
+    sections = yaml.safe_load((folder / "conf/test/parameters_hetero.yml").read_text())
+    project.configure("parameters_hetero", **{**sections, EXPERIMENT: {**sections[EXPERIMENT], **SETTINGS}})
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -77,7 +77,7 @@ def write_some(folder: Path, name: str, number: int, target: Path) -> None:
 def test_a_run(folder: Path, untracked: Project, experiment: str, architectures: list[str]) -> None:
     for environment in ("base", "test"):  # the copy has no experiment on such images
         sections = yaml.safe_load((ROOT / "conf" / environment / "parameters_hetero.yml").read_text())
-        untracked.configure("parameters_real", environment, **{experiment: sections[experiment]})
+        untracked.configure("parameters_real", environment, **{experiment: sections.get(experiment, {})})
     raw = untracked.folder / "data" / "01_raw"
     private, public = PAIRS[experiment]
     write_some(folder, private, 60, raw / "private.npz")

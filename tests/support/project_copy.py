@@ -32,6 +32,7 @@ from kedro.runner import SequentialRunner
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 ROOT = Path(__file__).parents[2]
@@ -179,9 +180,9 @@ def quick_yaml() -> Iterator[None]:
 
 @cache
 def configuration() -> dict[str, Any]:
-    """Return what stands in conf/test and conf/base."""
+    """Return the sections of conf/test and conf/base, with what they inherit."""
     with quick_yaml():
-        return dict(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS)["parameters"])
+        return reading.sections(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS))
 
 
 def _be_the_command(folder: Path, streams: tuple[int, int], arguments: tuple[str, ...]) -> None:
@@ -204,11 +205,17 @@ def _be_the_command(folder: Path, streams: tuple[int, int], arguments: tuple[str
 
 @cache
 def _some(file: Path, sections: tuple[str, ...]) -> str:
-    """Return these sections of a file of parameters, with few digits in those for tests; nothing where it has none."""
-    kept = {name: own for name, own in _parameters(file).items() if name in sections}
+    """Return these sections of a file of parameters, with few digits in those for tests, and what they may be like.
+
+    Nothing where it has other sections alone.
+    """
+    there = _parameters(file)
+    if not any(name in sections for name in there) and not all(name.startswith("_") for name in there):
+        return ""
+    kept = {name: own for name, own in there.items() if name in sections or name.startswith("_")}
     for name in SAMPLES.keys() & kept.keys() if file.parent.name == "test" else ():
         kept[name] = {**kept[name], "private": {"samples": SAMPLES[name]}}
-    return yaml.safe_dump(kept) if kept else ""
+    return yaml.safe_dump(kept)
 
 
 @cache

@@ -19,6 +19,8 @@ RESERVED = ("compare_", "overview")
 def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
     """Return every section with what it leaves out taken from the one that it is `like`, at any depth.
 
+    Those whose names begin with ``_`` are there to be like, and left out.
+
     Args:
         sections: by name; experiments, sweeps and tunings, each like one of its kind.
 
@@ -26,9 +28,10 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
         InputError: if a name cannot be a pipeline's, there is no such section, or sections are like each other in a
             circle.
     """
-    for name in sections:
+    named = [name for name in sections if not name.startswith("_")]
+    for name in named:
         _check_name(name)
-    chains = {name: _chain(name, sections) for name in sections}
+    chains = {name: _chain(name, sections) for name in named}
     ordered = sorted(chains, key=lambda name: len(chains[name]))  # what is wrong is told of whom it was said
     return {name: _complete([sections[each] for each in reversed(chains[name])]) for name in ordered}
 
@@ -67,7 +70,7 @@ def _complete(sections: Sequence[Any]) -> Any:
 
 
 def _kind(name: str) -> str:
-    return next((kind for kind in (SWEEP, TUNE) if name.startswith(kind)), "")
+    return next((kind for kind in (SWEEP, TUNE) if name.startswith(kind) or f"{name}_".startswith(f"_{kind}")), "")
 
 
 def _check_name(name: str) -> None:

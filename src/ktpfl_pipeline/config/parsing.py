@@ -31,7 +31,7 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     """Return the configured experiments, sweeps and tunings with ``--params`` in place and what they inherit.
 
     Args:
-        configured: sections by name, as they stand under conf/; those that begin with ``_`` are left out.
+        configured: sections by name, as they stand under conf/.
         runtime: what ``--params`` gives, likewise.
 
     Raises:
@@ -39,18 +39,19 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     """
     if odd := [name for name in configured if not isinstance(name, str)]:
         raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
-    result = {name: value for name, value in configured.items() if not name.startswith("_")}  # _: shared YAML blocks
+    result = dict(configured)
     for name, value in runtime.items():
         if name not in result:
-            first = next(iter(experiments(result)), "hetero_digits")
-            otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(result)}."
+            named = [each for each in result if not each.startswith("_")]
+            first = next(iter(experiments(named)), "hetero_digits")
+            otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(named)}."
             hint = checks.nearest(name, result, otherwise)
             raise InputError(f"--params {name}=... names no experiment and no sweep; {hint}")
         result[name] = deep_merge(result[name], value)
     return inherited(result)
 
 
-def experiments(parameters: Mapping[str, Any]) -> list[str]:
+def experiments(parameters: Collection[str]) -> list[str]:
     """Return the names of the sections that are experiments."""
     return [name for name in parameters if name != PAPER and not name.startswith((SWEEP, TUNE, "_"))]
 
