@@ -186,7 +186,8 @@ def configured(environment: str) -> dict[str, Any]:
 def check(environment: str | None, parameters: dict[str, Any], written: dict[str, Any] | None = None) -> None:
     """Check the sections that are given parameters, or `written` into conf/, as a run does before it trains."""
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
-    parameters = parameters or written or {}
+    given = parameters or written or {}
+    parameters = {name: given[name] for name in given if not name.startswith("_")}  # the rest is in others
     experiments = (sections[name].get("experiment", name.removeprefix("tune_")) for name in parameters)
     parts = [part for name in parameters for part in sections[name].get("parts", {}).values() if part]  # the paper's
     related = {*parameters, *experiments, *(each for part in parts for each in part["experiments"])}
