@@ -281,8 +281,10 @@ def _kill_worker(fault: Fault, folder: Path, file: Path | None, pipe: int) -> No
 
 
 def _two_workers(stage: Stage) -> None:
-    parameters = stage.project.folder / "conf/test/parameters.yml"
-    parameters.write_text(parameters.read_text().replace("workers: 1", "workers: 2"))
+    parameters = stage.project.folder / "conf/test/parameters_hetero.yml"
+    one = parameters.read_text()
+    assert "workers: 1" in one
+    parameters.write_text(one.replace("workers: 1", "workers: 2"))
 
 
 STRIKES: dict[str, Callable[[Fault, Path, Path | None, int], None]] = {
