@@ -38,15 +38,15 @@ def test_a_section_with_an_underscore_is_there_to_be_like() -> None:
         "mine": {"like": "_mine", "clients": 3},
         "_mine": {"like": "_all", "rounds": 4},
         "_all": EXPERIMENT,
-        "tune_mine": {"like": "_tune", "seeds": [1]},
-        "_tune": {"trials": 2, "seeds": [0]},
+        "tune_mine": {"like": "_tune_all", "seeds": [1]},
+        "_tune_all": {"trials": 2, "seeds": [0]},
     }
     assert parsing.merged(configured, {"_all": {"rounds": 7, "clients": 9, "image": None}}) == {
         "mine": {**EXPERIMENT, "rounds": 4, "clients": 3, "image": None},
         "tune_mine": {"trials": 2, "seeds": [1]},
     }
-    with pytest.raises(InputError, match=r"^mine\.like is '_tune', which does not exist; did you mean '_mine'\?$"):
-        inherited({**configured, "mine": {"like": "_tune"}})
+    with pytest.raises(InputError, match=r"^mine\.like is '_tune_all', which does not exist; did you mean '_all'\?$"):
+        inherited({**configured, "mine": {"like": "_tune_all"}})
 
 
 def test_sweeps_and_tunings_inherit_from_their_kind() -> None:

@@ -70,7 +70,7 @@ def _complete(sections: Sequence[Any]) -> Any:
 
 
 def _kind(name: str) -> str:
-    return next((kind for kind in (SWEEP, TUNE) if name.startswith(kind) or f"{name}_".startswith(f"_{kind}")), "")
+    return next((kind for kind in (SWEEP, TUNE) if name.removeprefix("_").startswith(kind)), "")
 
 
 def _check_name(name: str) -> None:
