@@ -240,7 +240,7 @@ def amount(number: float) -> str:
 def table() -> str:
     """Return the two tables: methods for any architectures, and those for one."""
     titles = {False: "Clients of several architectures:", True: "Clients of one architecture:"}
-    head = "| method | up | a client and round | down | a client and round | $D_n$ | ε |\n" + "| --- " * 7 + "|"
+    head = "| method | up | a client and round | down | a client and round | knows $D_n$ | ε |\n" + "| --- " * 7 + "|"
     parts = []
     for alike, title in titles.items():
         rows = [row(name) for name in METHODS if leaving(name).alike == alike]
