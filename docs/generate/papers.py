@@ -16,7 +16,7 @@ KT_PFL = "kt_pfl"
 
 
 def paper(name: str) -> tuple[str, str] | None:
-    """Return what the file of the method called `name` says of its paper, up to the link, and the link; None if nothing."""
+    """Return what the file of the method called `name` says of its paper, up to the link, and the link; or None."""
     told = inspect.getdoc(modules[find(name).kind.__module__]) or ""
     _, _, rest = told.partition("\n\n")
     found = re.match(r"([A-Z][^`]+?), (https://\S+?)[.,:;]?(?:\s|$)", " ".join(rest.split()))
