@@ -142,6 +142,9 @@ def test_a_client_that_never_took_part_is_sent_its_row_s_mixture() -> None:
     assert toy.distance({20: found[20]}, {20: half}) < 1e-7
     assert all(toy.same(found[n], fed.initial_models()[n]) for n in (7, 12))
     assert all(found[n] is state.models[n] for n in (3, 11))
+    _, report = method.round(state, [3, 7, 20], 2, fed)  # from which it trains in its first round
+    assert toy.same({20: report.after_local[20]}, fed.train({20: found[20]}, 2))
+    assert {n: each.parameters_down // each.parameters_up for n, each in report.traffic.items()} == {3: 1, 7: 1, 20: 2}
 
 
 def test_newcomers_are_sent_the_average_of_their_architecture_and_learn() -> None:

@@ -13,7 +13,7 @@ from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.updates import UPDATES
 from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.weights import average, gram
+from ktpfl_pipeline.core.weights import average, gram, wire_bytes
 from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams, mean_distance
@@ -163,6 +163,20 @@ class TestLimits:
         schedule = Schedule(rounds=3, participation=0.6)
         run, alone = (engine.run(m, toy.alike("both"), schedule) for m in (KTpFLParams(mu=0.0), Local()))
         assert toy.same(run.state.models, alone.state.models)
+
+
+class TestFirstRoundOfALateClient:
+    def test_it_trains_from_the_model_that_it_was_judged_with(self) -> None:
+        fed, method = toy.alike("both", dtype="float64"), KTpFLParams(mu=0.7)
+        state, first = method.round(method.init(fed), [3, 7, 12], 1, fed)
+        judged = method.personal(state, [11], fed)
+        mean = average([state.models[n] for n in (3, 7, 12)], torch.full((3,), 1 / 3, dtype=torch.float64))
+        toward = average([fed.initial_model("both"), mean], torch.tensor([0.3, 0.7], dtype=torch.float64))
+        assert toy.distance(judged, {11: toward}) < 1e-12  # its row of c is 1/N, as is the others' at the beginning
+        _, report = method.round(state, [3, 11], 2, fed)
+        assert toy.same({11: report.after_local[11]}, fed.train(judged, 2))
+        sizes = {n: traffic.parameters_down for n, traffic in {**first.traffic, **report.traffic}.items()}
+        assert sizes == {n: wire_bytes(judged[11]) * (2 if n == 11 else 1) for n in (3, 7, 11, 12)}
 
 
 class TestRound:

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from ktpfl_pipeline.core.weights import mix, vector_of
+from ktpfl_pipeline.core.weights import average, mix, vector_of
 from ktpfl_pipeline.methods.pfedgraph import PFedGraph
 
 EVERYONE = list(toy.IDS)
@@ -27,10 +27,13 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     fed, method, cohort = toy.alike(dtype="float64"), PFedGraph(balance=0.5, pull=0.3), [3, 7, 12]
     state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)  # 12 is new in the next, and is pulled nowhere
     after, report = method.round(state, cohort, 2, fed)
-    start = fed.initial_model("linear")
+    start, sent = (
+        fed.initial_model("linear"),
+        average([state.models[n] for n in (3, 7, 11)], fed.data_weights([3, 7, 11])),
+    )
     for n in cohort:
-        module, samples = by_hand.module(fed, n, state.models.get(n, start)), fed.by_id[n].train
-        anchor = vector_of(state.models.get(n, start), fed.trained_names)
+        module, samples = by_hand.module(fed, n, state.models.get(n, sent)), fed.by_id[n].train
+        anchor = vector_of(state.models.get(n, sent), fed.trained_names)
         for batch in by_hand.batches(fed, n, 2):
             loss = cross_entropy(module(by_hand.pixels(samples)[batch]), samples.labels[batch])
             if n != 12:

@@ -5,6 +5,7 @@ A round of such a method is `train_and_predict`, its own rule for the teachers, 
 `both_ways` counts their bytes.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import torch
@@ -190,7 +191,12 @@ def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traf
     return {n: Traffic(prototypes_up=size * own, prototypes_down=down) for n, own in zip(cohort, counts, strict=True)}
 
 
-def both_ways(models: Models) -> dict[int, Traffic]:
-    """Return the traffic of a round in which each client downloads and uploads one model like its own."""
+def both_ways(models: Models, late: Collection[int] = ()) -> dict[int, Traffic]:
+    """Return the traffic of a round in which each client downloads and uploads one model like its own.
+
+    Args:
+        models: of the cohort.
+        late: clients that were sent a model before the round too, to train from for the first time.
+    """
     sizes = {n: wire_bytes(params) for n, params in models.items()}
-    return {n: Traffic(parameters_up=size, parameters_down=size) for n, size in sizes.items()}
+    return {n: Traffic(parameters_up=size, parameters_down=size * (1 + (n in late))) for n, size in sizes.items()}

@@ -172,6 +172,10 @@ class PersonalParameters(Personal):
         fed.common_models()  # refuses several architectures
         return PersonalState({})
 
+    def late(self, state: Any, cohort: list[int]) -> list[int]:
+        """Return those of the cohort who train for the first time, and from what `sent` makes of others' models."""
+        return [n for n in cohort if n not in state.models] if state.models else []
+
 
 @dataclass(frozen=True, eq=False)
 class CommonState(PersonalState):

@@ -29,7 +29,7 @@ from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.teachers import mix_confident
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, Params, gram, mix, select, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, gram, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_params import mean_distance
 
@@ -82,7 +82,8 @@ class KTpFLJoint(KTpFL):
     ) -> tuple[KTpFLJointState, RoundReport]:
         """Run one communication round."""
         assert isinstance(state, KTpFLJointState)
-        before = select({**fed.initial_models(), **state.models}, cohort)
+        before, seen = self.personal(state, cohort, fed), fed.of_one_architecture(state.models)
+        late = [n for n in cohort if n not in state.models and fed.by_id[n].architecture in seen]
         # 1. A round of KT-pFL, with teachers in which the sure say more: w_n, trained, becomes h_n.
         upload = exchange.train_and_predict(fed, before, cohort, t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
@@ -97,17 +98,18 @@ class KTpFLJoint(KTpFL):
         # 4. Each client goes from h_n to h_n + μ_n (u_n - h_n).
         models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
-        traffic = {n: self.traffic(one, there.traffic[n], upload.models[n]) for n, one in report.traffic.items()}
+        models_sent = exchange.both_ways(upload.models, late)
+        traffic = {n: self.traffic(one, there.traffic[n], models_sent[n]) for n, one in report.traffic.items()}
         return state, RoundReport(upload.models, traffic, coefficients)
 
-    def traffic(self, first: Traffic, second: Traffic, model: Params) -> Traffic:
-        """Return what a client sent and received: two exchanges on one public batch, a model, and the choice."""
+    def traffic(self, first: Traffic, second: Traffic, models: Traffic) -> Traffic:
+        """Return what a client sent and received: two exchanges on one public batch, models, and the choice."""
         return replace(
             first,
             predictions_up=first.predictions_up + second.predictions_up,
             predictions_down=first.predictions_down + second.predictions_down,
-            parameters_up=wire_bytes(model),
-            parameters_down=wire_bytes(model),
+            parameters_up=models.parameters_up,
+            parameters_down=models.parameters_down,
             coefficients_up=stepping.TALLY_BYTES,
             coefficients_down=4,
         )

@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
 from ktpfl_pipeline.core.matrix.objectives import Objective, SquaredDistance
 from ktpfl_pipeline.core.method import PersonalParameters, RoundReport
-from ktpfl_pipeline.core.weights import Models, gram, mix, select, squared_distances
+from ktpfl_pipeline.core.weights import Models, gram, mix, squared_distances
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState
 
 
@@ -43,20 +43,23 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Train, upload, mix, download, update the coefficients."""
-        trained = fed.train(select({**fed.common_models(), **state.models}, cohort), t)
+        trained = fed.train(self.personal(state, cohort, fed), t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(trained, fed))
         own = torch.eye(len(c)).to(c)
         mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c_nm w_m
         models = {**state.models, **dict(zip(cohort, mixed, strict=True))}
-        return KTpFLState(models, coefficients), RoundReport(trained, exchange.both_ways(trained), coefficients)
+        traffic = exchange.both_ways(trained, self.late(state, cohort))
+        return KTpFLState(models, coefficients), RoundReport(trained, traffic, coefficients)
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the mixture that each client's row of c makes of the models that the server has."""
+        """Return (1 - μ) w + μ v, w the initial model and v the mixture that a client's row makes of the others'."""
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)
         rows = state.coefficients[fed.positions(clients)][:, fed.positions(seen)]
-        mixed = mix([state.models[n] for n in seen], rows / rows.sum(dim=1, keepdim=True))
+        rows = self.mu * rows / rows.sum(dim=1, keepdim=True)
+        weights = torch.cat([torch.full_like(rows[:, :1], 1.0 - self.mu), rows], dim=1)
+        mixed = mix([fed.initial_model(fed.architecture), *(state.models[n] for n in seen)], weights)
         return dict(zip(clients, mixed, strict=True))
 
     def objective(self, trained: Models, fed: Federation) -> Objective:

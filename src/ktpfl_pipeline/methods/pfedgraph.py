@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.updates import project
 from ktpfl_pipeline.core.method import PersonalParameters, PersonalRound, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, average, matrix_of, mix, select, vector_of
+from ktpfl_pipeline.core.weights import Models, average, matrix_of, mix, vector_of
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,14 @@ class PFedGraph(PersonalParameters):
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train near the last mixture, upload, infer the cohort's graph, mix, download."""
-        starts, names = select({**fed.common_models(), **state.models}, cohort), fed.trained_names
+        starts, names = self.personal(state, cohort, fed), fed.trained_names
         anchors = {n: (vector_of(start, names) * (n in state.models),) for n, start in starts.items()}
         trained, _ = fed.train_by(CosinePull(self.pull), starts, t, anchors)
         graph = self.graph(trained, fed)
         mixed = dict(zip(cohort, mix(list(trained.values()), graph), strict=True))
         shown = among(graph, fed.positions(cohort), len(fed.clients))
-        return PersonalState({**state.models, **mixed}), RoundReport(trained, exchange.both_ways(trained), shown)
+        traffic = exchange.both_ways(trained, self.late(state, cohort))
+        return PersonalState({**state.models, **mixed}), RoundReport(trained, traffic, shown)
 
     def graph(self, trained: Models, fed: Federation) -> Tensor:
         """Return each client's weights of the others' models, (|S|, |S|) float64, rows that sum to one.
