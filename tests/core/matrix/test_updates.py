@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ktpfl_pipeline.core.matrix.blocks import uniform
-from ktpfl_pipeline.core.matrix.objectives import Divergence, Objective, SquaredError
+from ktpfl_pipeline.core.matrix.objectives import Divergence, Objective, SquaredDistance, SquaredError
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
 from ktpfl_pipeline.core.matrix.updates import UPDATES, authors, default_step, eg, exact, frozen, pgd, project, softmax
 
@@ -134,7 +134,7 @@ class TestUpdates:
                 objective, c = Divergence(those.log(), n * data_weights(n), rho), uniform(n)
                 value = objective.value(c)
                 for _ in range(12):
-                    c = UPDATES[update](objective, c, default_step(update, rho), 1)
+                    c = UPDATES[update](objective, c, default_step(update, rho, objective), 1)
                     assert (objective.value(c) <= value + 1e-12).all(), (n, rho)
                     value = objective.value(c)
 
@@ -308,7 +308,21 @@ class TestExact:
         assert error[1] < 1e-3
 
 
-def rises(objective: Objective, step: float, steps: int = 60) -> float:
+def distance(flat: Tensor, weights: Tensor, rho: float) -> SquaredDistance:
+    """The objective of models with these numbers, (N, D), in units of their mean distance."""
+    centred = flat - flat.mean(dim=0)
+    mean = torch.cdist(flat, flat).square().sum() / (len(flat) * (len(flat) - 1))
+    return SquaredDistance(centred @ centred.T / mean, weights, rho)
+
+
+def with_an_outlier(n: int, weight: float, rho: float) -> SquaredDistance:
+    """The same, of n models one of which is ten times as far away as the others are from each other."""
+    flat = torch.randn(n, 200, generator=stream(4), dtype=torch.float64)
+    flat[0] *= 10.0
+    return distance(flat, torch.full((n,), weight, dtype=torch.float64), rho)
+
+
+def rises(objective: Objective, step: float | Tensor, steps: int = 60) -> float:
     """The most by which one of so many EG steps from equal weights raises any row's objective."""
     c, values = uniform(len(objective.weights)), []
     for _ in range(steps):
@@ -332,6 +346,20 @@ class TestStep:
     def test_nor_does_the_likelihood(self, rho: float) -> None:
         for n, spread in itertools.product((2, 20), (0.3, 3.0)):
             assert rises(likelihood(n, rho=rho, spread=spread), 2 / (2 + rho)) < 1e-12, (n, spread)
+
+    @pytest.mark.parametrize("rho", RHOS)
+    def test_nor_does_the_distance_of_models_one_of_which_is_far_from_the_others(self, rho: float) -> None:
+        for n, weight in itertools.product((2, 20, 100), (0.3, 1.0, 9.0)):
+            objective = with_an_outlier(n, weight, rho)
+            assert rises(objective, default_step("eg", rho, objective)) < 1e-12, (n, weight)
+
+    def test_with_the_step_of_the_divergence_the_distance_would_rise(self) -> None:
+        assert rises(with_an_outlier(20, 3.0, 8.0), 2 / (2 + 8)) > 0.1
+
+    def test_of_models_that_are_about_as_far_from_each_other_it_is_the_same(self) -> None:
+        flat = torch.randn(20, 200, generator=stream(5), dtype=torch.float64)
+        objective = distance(flat, torch.ones(20, dtype=torch.float64), 2.0)
+        assert torch.equal(default_step("eg", 2.0, objective), torch.full((20, 1), 0.5, dtype=torch.float64))
 
     def test_it_gets_there(self) -> None:
         for rho in self.RHOS:

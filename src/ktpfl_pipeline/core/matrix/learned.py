@@ -18,8 +18,8 @@ class LearnedMatrix:
 
     Attributes:
         update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
-        step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate; ``pgd`` then searches for
-            each row's own, so that its objective never rises.
+        step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate, less where a model is
+            far from the others; ``pgd`` then searches for each row's own, so that its objective never rises.
         steps: steps a round.
         rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
             was chosen on validation data (docs/results/hyperparameters.md).
@@ -51,7 +51,7 @@ class LearnedMatrix:
             (N, N) matrix after the round.
         """
         before, mass = block(coefficients, rows)
-        step = default_step(self.update, self.rho) if self.step is None else self.step
+        step = default_step(self.update, self.rho, objective) if self.step is None else self.step
         after = UPDATES[self.update](objective, before, step, self.steps)
         mixing = after if self.order == "coefficients_first" else before
         return mixing, write_block(coefficients, rows, after, mass)

@@ -129,6 +129,17 @@ class SquaredDistance:
         pull = c @ self.products - self.products
         return 2.0 * self.weights[:, None] * pull + 2.0 * self.rho * (c - 1.0 / len(c))
 
+    @property
+    def largest_step(self) -> Tensor:
+        """4 / (λ a_n δ + 2ρ), (N, 1), δ the largest ‖w_i - w_j‖² / q: no longer step of `eg` is sure to lower a row.
+
+        Along a move d of a row, which sums to zero, its value bends by at most (λ a_n δ / 2 + ρ) (Σ_m |d_m|)², and a
+        step of `eg` falls, to first order, by (Σ_m |d_m|)² / η₃ at least (Pinsker).
+        """
+        sizes = self.products.diag()
+        farthest = (sizes[:, None] + sizes - 2.0 * self.products).max()
+        return (4.0 / (self.weights * farthest + 2.0 * self.rho).clamp_min(TINY))[:, None]
+
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:

@@ -4,7 +4,7 @@ Each is called as ``update(objective, c, step, steps)`` and returns the new matr
 
     objective: what is minimised, row by row.
     c: (N, N), the start.
-    step: η₃; None is `default_step`'s.
+    step: η₃, one for all rows or (N, 1).
     steps: how often it is taken.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.matrix.objectives import Objective
+from ktpfl_pipeline.core.matrix.objectives import Objective, SquaredDistance
 
 ENOUGH, HALVINGS = 1e-4, 50
 """Of a line search: the share of the fall that the gradient promises, and how often a step is halved at most."""
 
 
-def eg(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+def eg(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -> Tensor:
     """Exponentiated gradient, the default: mirror descent, which stays inside the simplex and needs no projection."""
     for _ in range(steps):
         c = torch.softmax(_log(c).sub_(objective.gradient(c).mul_(step)), dim=1)
@@ -60,7 +60,7 @@ def backtracked(objective: Objective, c: Tensor, gradient: Tensor, sizes: Tensor
     return found, sizes
 
 
-def softmax(objective: Objective, c: Tensor, step: float, steps: int) -> Tensor:
+def softmax(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -> Tensor:
     """Gradient descent on the logits A of each row, c = exp(A) / Σ exp(A), where dL/dA = c ∘ (g - Σ_m c g)."""
     a = _log(c)
     for _ in range(steps):
@@ -123,13 +123,16 @@ UPDATES: dict[str, Callable[[Objective, Tensor, Any, int], Tensor]] = {
 }
 
 
-def default_step(update: str, rho: float) -> float | None:
+def default_step(update: str, rho: float, objective: Objective) -> float | Tensor | None:
     """Return a step η₃ that no ρ makes oscillate, for rows with λ a_n of at most about 2; derived in docs/kt_pfl.md.
 
-    2 / (2 + ρ) in the geometry of the entropy. None for ``pgd``, which searches: in the Euclidean geometry the
-    objective bends by up to 1 / c_nm, so no fixed step is safe.
+    2 / (2 + ρ) in the geometry of the entropy; of distances, for each row at most `largest_step`, (N, 1). None for
+    ``pgd``, which searches: in the Euclidean geometry the objective bends by up to 1 / c_nm, so no fixed step is safe.
     """
-    return None if update == "pgd" else 2.0 / (2.0 + rho)
+    step = 2.0 / (2.0 + rho)
+    if update in ("eg", "softmax") and isinstance(objective, SquaredDistance):
+        return objective.largest_step.clamp_max(step)
+    return None if update == "pgd" else step
 
 
 def _log(c: Tensor) -> Tensor:
