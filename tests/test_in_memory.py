@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,18 @@ def test_equals_a_run_of_the_pipelines(fed: Federation) -> None:
         (record.accuracy, record.loss, record.traffic) for record in theirs.history
     ]
     assert torch.equal(fed.public, job.data.seeds[1].public)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "told"),
+    [
+        ("feddf", {"adversaries": {"share": 0.4}}, "adversaries.share is 0.4; .* FedDF exchanges models"),
+        ("scarlet", {"knowledge": {"cache": 2}}, "knowledge.cache is 2, and SCARLET has a rule of its own"),
+    ],
+)
+def test_methods_that_do_not_go_with_a_federation_are_refused(method: str, settings: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        run(method, federation("digits", 5, **settings))
 
 
 @pytest.mark.usefixtures("blank_figures")

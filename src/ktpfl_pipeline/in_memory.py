@@ -22,8 +22,9 @@ from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.architectures import Architectures
-from ktpfl_pipeline.core.errors import unknown
+from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
@@ -95,8 +96,13 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
         method: its name in the registry or its dotted path; or the method itself, of any class.
         federations: one; or several of other seeds, for a spread.
         rounds: how many, all clients in each.
+
+    Raises:
+        InputError: if the method does not go with adversaries, or with how predictions travel.
     """
     made = create(method) if isinstance(method, str) else method
+    for fed in federations:
+        _check(made, fed)
     name = method if isinstance(method, str) else _name(type(made))
     return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
 
@@ -111,6 +117,22 @@ def _name(kind: type) -> str:
     """Return the name of a method's class in the registry; its title where it has none there."""
     title: str = vars(kind)["title"]
     return next((name for name, preset in METHODS.items() if preset.kind is kind), title)
+
+
+def _check(method: Method[Any], fed: Federation) -> None:
+    """Check what a comparison's section is checked for before it runs; see `config.checks.check_methods`."""
+    if fed.adversaries.share and not method.exchanges <= {"predictions"}:
+        raise InputError(
+            f"adversaries.share is {fed.adversaries.share}; adversaries upload false predictions, and {method.title} "
+            "exchanges models or prototypes, about which nobody lies: set it to 0, or run a method on predictions."
+        )
+    plain = Knowledge()
+    for setting in sorted(method.own_knowledge):
+        if getattr(fed.knowledge, setting) != getattr(plain, setting):
+            raise InputError(
+                f"knowledge.{setting} is {getattr(fed.knowledge, setting)}, and {method.title} has a rule of its own "
+                "for that: leave it out, or run another method."
+            )
 
 
 def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:

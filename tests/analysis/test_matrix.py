@@ -2,7 +2,7 @@ import pytest
 import torch
 from cases import case
 
-from ktpfl_pipeline.analysis.matrix import attention, snapshots, trust
+from ktpfl_pipeline.analysis.matrix import attention, mixes, snapshots, trust
 
 
 def test_snapshots_are_spread_from_the_first_round_to_the_last() -> None:
@@ -21,6 +21,13 @@ def test_attention_by_hand() -> None:
     assert found["own"] == pytest.approx([(0.5 + 0.2 + 0.7) / 3, 1.0])
     assert found["alike"] == pytest.approx([(0.3 + 0.4) / 3, 0.0])  # 0.5 is not above one half
     assert found["others"] == pytest.approx([(0.2 + 0.4 + 0.1 + 0.2) / 3, 0.0])
+
+
+def test_what_is_no_mixture_is_told_from_one() -> None:
+    c = torch.tensor([[[0.5, 0.3, 0.2], [0.4, 0.2, 0.4]]])
+    assert mixes(c)
+    assert not mixes(1.3 * c)
+    assert not mixes(c + torch.tensor([0.6, -0.3, -0.3]))  # rows that sum to one, and entries below zero
 
 
 def test_trust_by_hand() -> None:

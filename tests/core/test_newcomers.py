@@ -87,6 +87,15 @@ class TestJudge:
         assert found.accuracy == {e: accuracies(whole, whole.fine_tune(start, e)) for e in (0, 1, 2)}
         assert found.traffic["parameters_down"] == sum(found.traffic.values()) == 2 * wire_bytes(common)
 
+    def test_of_per_fedavg_and_of_a_fine_tuned_method_are_judged_as_those_that_were_there(self) -> None:
+        for name in ("per_fedavg", "fedavg_ft"):
+            found, done, whole, _ = joined(name)
+            method = create(name)
+            model = dict.fromkeys(found.clients, done.state.model)
+            start = whole.fine_tune(model) if name == "fedavg_ft" else method.personal(done.state, model, whole)
+            assert found.accuracy[0] == accuracies(whole, start), name
+            assert found.traffic["parameters_down"] == 2 * wire_bytes(done.state.model)
+
     def test_of_fedrep_have_the_body_and_an_initial_head_of_which_only_the_body_travels(self) -> None:
         found, done, whole, _ = joined("fedrep")
         model = {**whole.initial_model(whole.architecture), **done.state.common}

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, cross_entropy
 
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.newcomers import judge
 from ktpfl_pipeline.methods.fedmrl import FedMRL
 
 EVERYONE = list(toy.IDS)
@@ -101,8 +102,17 @@ def test_a_client_that_was_never_sampled_has_the_common_extractor() -> None:
     shared = {name for name in found[3] if name.startswith("common.")}
     assert len(shared) == 7  # a convolution, and BatchNorm's five
     assert all(found[20][name] is found[3][name] for name in shared)
-    joined = method.join(state, found, [20], fed)
+    joined = method.join(state, method.personal(state, [3, 7, 11, 12], fed), [20], fed)
     assert toy.same(joined.models[20], found[20])
+
+
+def test_newcomers_with_a_smaller_and_narrower_model_take_the_common_model_that_there_is() -> None:
+    whole = toy.federation(architectures=("conv", "conv", "conv", "linear", "mlp"))  # of 36, 64 and 12 features
+    fed, method = toy.again(whole, clients=whole.clients[:3]), FedMRL()
+    state, _ = method.round(method.init(fed), [3, 7, 11], 1, fed)
+    found = judge(method, state, fed, whole.clients[3:], (1,))
+    assert state.head["weight"].shape == (3, 36)
+    assert [len(values) for values in found.accuracy.values()] == [2, 2]
 
 
 @pytest.mark.parametrize(("common", "numbers"), [("conv", 40 + 16), ("mlp", 780)])

@@ -171,6 +171,12 @@ class TestAdaptation:
             losses.append(sum(evaluation.loss for evaluation in fed.evaluate(adapted, "train").values()))
         assert losses == sorted(losses, reverse=True)
 
+    def test_as_many_as_are_asked_for_also_beyond_one_pass(self) -> None:
+        """Of 9 to 20 images in batches of 8 a pass has one to three."""
+        fed = toy.alike()
+        with_six, with_seven = (PerFedAvg(adapt_steps=k).personal(PerFedAvg().init(fed), [12], fed) for k in (6, 7))
+        assert not toy.same(with_six, with_seven)
+
     def test_never_enters_the_rounds(self) -> None:
         fed, state = toy.alike("both"), PerFedAvg().init(toy.alike("both"))
         before = PerFedAvg().round(state, EVERYONE, 1, fed)[0]

@@ -21,6 +21,11 @@ def snapshots(coefficients: Tensor) -> dict[int, list[list[float]]]:
     return {t: coefficients[t - 1].tolist() for t in chosen}
 
 
+def mixes(c: Tensor) -> bool:
+    """Say whether all rows are mixtures: not below zero, and with the sum one. APPLE's p need not be."""
+    return bool((c >= 0).all()) and bool(((c.double().sum(dim=-1) - 1.0).abs() < 1e-6).all())
+
+
 def trust(c: Tensor, adversaries: Sequence[int]) -> float:
     """Return the mean weight that benign rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
 

@@ -44,6 +44,7 @@ class RoundLog:
         seconds: wall time by phase.
         restored: clients that were restored to their weights from before a training that diverged.
         samples: how many each client has backpropagated in this round, by architecture.
+        private: who has trained with differential privacy, and in which round: it is accounted for once.
     """
 
     progress: Progress = silent
@@ -51,6 +52,7 @@ class RoundLog:
     seconds: dict[str, float] = field(default_factory=dict)
     restored: set[int] = field(default_factory=set)
     samples: dict[int, Counter[str]] = field(default_factory=dict)
+    private: set[tuple[int, int]] = field(default_factory=set)
 
     def start_round(self) -> None:
         """Forget the round before."""
@@ -59,7 +61,7 @@ class RoundLog:
 
     def start_attempt(self) -> None:
         """Forget what was found in this round, which is begun again; the time that it took counts."""
-        self.losses, self.restored, self.samples = {}, set(), {}
+        self.losses, self.restored, self.samples, self.private = {}, set(), {}, set()
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
         """Take losses and time of a phase."""
@@ -112,7 +114,16 @@ class Federation(Setting):
 
     def train(self, models: Models, t: int) -> Models:
         """LocalSGD: return each model trained on its client's private data for E epochs; DP-SGD with `privacy`."""
-        operation = operations.train if self.training.privacy is None else dp_sgd.train
+        operation = operations.train
+        if self.training.privacy is not None:
+            operation = dp_sgd.train
+            if twice := [n for n in models if (n, t) in self.log.private]:
+                raise InputError(
+                    f"training.privacy is set, and this method trains client {twice[0]} twice in round {t}, which its "
+                    "ε would not cover: set it to null, or run methods on plain local training alone, as "
+                    "docs/privacy.md lists them."
+                )
+            self.log.private.update((n, t) for n in models)
         return self.run_training("train", operation, {n: (params, t) for n, params in models.items()}, models)
 
     def train_by(
@@ -152,7 +163,7 @@ class Federation(Setting):
     def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
         """Return each model after a few `steps` of a rule, to be evaluated and thrown away; see `fine_tune`."""
         self._check_plain()
-        calls = {n: (params, rule, (), 0, 1, steps) for n, params in models.items()}
+        calls = {n: (params, rule, (), 0, steps, steps) for n, params in models.items()}  # as many passes as it takes
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
         uses = "adapts models to private samples before they are evaluated"
         found = self.run_training("adapt", rules.train, calls, before, uses=uses, thrown_away=True)

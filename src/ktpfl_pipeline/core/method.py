@@ -6,7 +6,7 @@ client. One function over shared operations reads like the paper's pseudocode.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from annotated_types import Ge
@@ -244,6 +244,11 @@ class FineTuned:
         """Return copies of the method's models, fine-tuned on the clients' training data."""
         models: Models = super().personal(state, clients, fed)  # type: ignore[misc]
         return fed.fine_tune(models, self.epochs)
+
+    def join(self, state: Any, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers what the method gives them, fine-tuned as the models of clients that were there."""
+        joined: Joined = super().join(state, there, newcomers, fed)  # type: ignore[misc]
+        return replace(joined, models=fed.fine_tune(joined.models, self.epochs))
 
 
 @dataclass(frozen=True)

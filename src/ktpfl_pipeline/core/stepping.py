@@ -24,7 +24,7 @@ LENGTHS = (0.25, 0.5, 0.75, 1.0)
 TALLY_BYTES = 4 * 2 * len(LENGTHS)
 """What a client uploads for it: wins and losses of each length."""
 DOUBT = 1.0
-"""Standard deviations of a fair coin by which wins must exceed losses: McNemar's test (1947), its statistic's root."""
+"""How many √(wins + losses) wins must exceed losses by, in the manner of McNemar's test (1947)."""
 
 
 def none_yet(fed: Federation) -> Tensor:

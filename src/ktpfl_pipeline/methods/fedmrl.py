@@ -5,7 +5,7 @@ https://arxiv.org/abs/2406.00488
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch.nn.functional as F
@@ -57,7 +57,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     def init(self, fed: Federation) -> FedMRLState:
         """Start from the common initial models, with a projector for each architecture."""
-        models = self.initial(fed, list(fed.by_id))
+        models = self.initial(fed, list(fed.by_id), fed)
         architecture = self.architecture(fed)
         own, (name, _) = fed.initial_model(architecture), self.head(fed, architecture)
         extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
@@ -73,13 +73,19 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         names = {client.architecture for client in setting.clients}
         return min(self.dimension, *(self.head(setting, name)[1].in_features for name in names))
 
-    def initial(self, fed: Federation, clients: Sequence[int]) -> Models:
-        """Return the clients' own parts before the first round: those of one architecture start alike."""
-        made, place = {}, projector_name(self.architecture(fed))
+    def initial(self, fed: Federation, clients: Sequence[int], common: Setting) -> Models:
+        """Return the clients' own parts before the first round: those of one architecture start alike.
+
+        Args:
+            fed: the federation.
+            clients: their ids.
+            common: the setting whose clients decide what the common model is.
+        """
+        made, place = {}, projector_name(self.architecture(common))
         for architecture in sorted({fed.by_id[n].architecture for n in clients}):
             own, (name, layer) = fed.initial_model(architecture), self.head(fed, architecture)
             with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
-                projector = nn.Linear(self.narrowest(fed) + layer.in_features, layer.in_features)
+                projector = nn.Linear(self.narrowest(common) + layer.in_features, layer.in_features)
             parts = fed.placed(projector)
             renamed = {
                 f"head.{key[len(name) + 1 :]}" if key.startswith(f"{name}.") else f"own.{key}": value
@@ -108,7 +114,8 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     def join(self, state: FedMRLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers the common extractor, in models that are otherwise the initial ones."""
-        models: Models = {n: {**own, **state.extractor} for n, own in self.initial(fed, newcomers).items()}
+        was = replace(fed, clients=tuple(client for client in fed.clients if client.id in there))  # its common model
+        models: Models = {n: {**own, **state.extractor} for n, own in self.initial(fed, newcomers, was).items()}
         return given(models, dict.fromkeys(newcomers, state.extractor))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Descent, Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
 from ktpfl_pipeline.core.weights import Models, average
 
@@ -63,6 +64,10 @@ class PerFedAvg(Shared):
     def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common model after `adapt_steps` steps on each client's own training samples."""
         return fed.adapt(Descent(self.alpha), super().personal(state, clients, fed), self.adapt_steps)
+
+    def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the common model, on which they take the same steps as clients that were there."""
+        return given(self.personal(state, newcomers, fed))
 
 
 def hessian_product(w: Tensor, v: Tensor, gradient: Gradient, batch: Tensor, delta: float = 1e-3) -> Tensor:

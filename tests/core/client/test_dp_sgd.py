@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.privacy import Privacy
 from ktpfl_pipeline.core.reliability import Budgets, Reliability
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
-from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.core.weights import Params, select
 from ktpfl_pipeline.methods import METHODS, create
 
 N = 3  # a client with 16 training images
@@ -237,6 +237,14 @@ class TestRefusals:
 
         expected = {name: method.private_data != TRAINING for name, method in made.items()}
         assert {name: refused(method) for name, method in made.items()} == expected
+
+    def test_a_second_training_in_a_round(self) -> None:
+        fed = federation(Privacy(1.0), 8)
+        models = select(fed.initial_models(), [12, 20])
+        fed.train(models, 1)
+        fed.train(models, 2)
+        with pytest.raises(InputError, match="trains client 20 twice in round 2, which its ε would not cover"):
+            fed.train(select(models, [20]), 2)
 
     def test_batch_norm(self) -> None:
         with pytest.raises(InputError, match=r"^architectures has conv, both with BatchNorm, whose statistics mix"):

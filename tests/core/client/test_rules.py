@@ -87,7 +87,7 @@ class TestPlainTraining:
         for steps in (0, 1, 2, 9):
             spy = Spy()
             fed.adapt(spy, {11: fed.initial_models()[11]}, steps)  # 20 images: batches of 8, 8, 4
-            assert [len(group[0]) for group in spy.groups] == [8, 8, 4][:steps]
+            assert [len(group[0]) for group in spy.groups] == [8, 8, 4, 8, 8, 4, 8, 8, 4][:steps]
 
     def test_adapting_is_the_same_every_time_and_no_rounds_training(self) -> None:
         fed = toy.alike("mlp", training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1))

@@ -92,12 +92,15 @@ def train(
         return vector(parts)
 
     vectors: Vectors = (vector(parameters), *(other.to(space.device, space.dtype) for other in others))
-    with own.streams() as shuffle:
+
+    def passes() -> Iterator[list[Tensor]]:
         for _ in range(epochs):
             losses.clear()
-            order = batches(len(own), setting.training.batch_size, shuffle, space.device)
-            for group in islice(groups(order, rule.batches), steps):
-                vectors = rule.step(vectors, gradient, group, rate)
+            yield from groups(batches(len(own), setting.training.batch_size, shuffle, space.device), rule.batches)
+
+    with own.streams() as shuffle:
+        for group in islice(passes(), steps):
+            vectors = rule.step(vectors, gradient, group, rate)
     load(parameters, vectors[0])
     loss = torch.stack(losses).double().mean() if losses else torch.zeros((), device=space.device)
     return Outcome((params_of(module), vectors[1:]), loss)

@@ -12,8 +12,9 @@ def uniform(n: int, device: torch.device | None = None) -> Tensor:
 def block(c: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cohort's block of c as rows that sum to one, (|S|, |S|), and each row's mass there before, (|S|, 1).
 
-    `positions`, (|S|,), are the cohort's rows and columns; with everyone present c and ones are returned, bit for bit.
-    A row that gives its cohort no mass has nothing to renormalise: it mixes the cohort equally, and c keeps its zeros.
+    `positions`, (|S|,), are the cohort's rows and columns, ascending; with everyone present c and ones are returned,
+    bit for bit. A row that gives its cohort no mass has nothing to renormalise: it mixes the cohort equally, and c
+    keeps its zeros.
     """
     if len(positions) == len(c):
         return c, torch.ones(len(c), 1, dtype=c.dtype, device=c.device)

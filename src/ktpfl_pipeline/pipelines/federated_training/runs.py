@@ -129,7 +129,9 @@ def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor,
         **beside: other fields of `FinishedRun`.
     """
     matrices, adversaries = done.coefficients, fed.positions(fed.adversary_ids).tolist()  # (rounds, N, N)
-    known = counts.shape[1] > 1
+    attention: dict[str, list[float]] = {}
+    if matrices is not None and counts.shape[1] > 1 and matrix.mixes(matrices):
+        attention = matrix.attention(matrices, label_similarity(counts))
     return FinishedRun(
         method=method,
         seed=fed.seed,
@@ -140,7 +142,7 @@ def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor,
         history=done.history,
         coefficients=None if matrices is None else matrices[-1].tolist(),
         matrices={} if matrices is None else matrix.snapshots(matrices),
-        attention={} if matrices is None or not known else matrix.attention(matrices, label_similarity(counts)),
+        attention=attention,
         adversaries=adversaries,
         trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
         **beside,
@@ -161,7 +163,8 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
     models = method.personal(result.state, fed.by_id, fed)
     soft = [soft_predictions(logits).cpu() for logits in fed.cross_logits(models, "test", samples).values()]
     labels = [fed.held_out(n, "test", samples).labels for n in models]
-    return theorem.check(soft, labels, result.coefficients[-1].double(), fed.seed)
+    learned = result.coefficients[-1].double()
+    return theorem.check(soft, labels, learned if matrix.mixes(learned) else None, fed.seed)
 
 
 @contextmanager
