@@ -12,7 +12,7 @@ Arguments that all functions share:
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 
@@ -115,9 +115,11 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     for point in points(name, sweep, parameters):
         checks.check_methods(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
+        group, _, path = sweep.parameter.partition(".")
+        touched = path.partition(".")[0] if group == "methods" else "a method that exchanges predictions"
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
-            f"add {sweep.parameter.split('.')[1]} to {name}.methods."
+            f"add {touched} to {name}.methods."
         )
     return sweep
 
@@ -268,9 +270,10 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
-    for part in [part for part in path if isinstance(part, str)]:  # a number is a place in a list
-        kind: Any = model.model_fields[part].annotation
-        while inner := get_args(kind):
-            kind = inner[0]  # of a group that may be null, or of a list of them, the group
-        model = kind
-    return list(model.model_fields)
+    kind: Any = model
+    for part in path:
+        named = get_origin(kind) not in (list, dict)  # else it is a place in a list, or any name of a mapping
+        kind = kind.model_fields[part].annotation if named else get_args(kind)[-1]
+        while get_origin(kind) not in (None, list, dict):
+            kind = get_args(kind)[0]  # of a group that may be null, the group
+    return list(kind.model_fields)

@@ -41,7 +41,7 @@ class Sweep(Settings):
         group, _, path = self.parameter.partition(".")
         if group == "knowledge":
             return "predictions" in find(method).kind.exchanges
-        return group != "methods" or path.partition(".")[0] == method
+        return group != "methods" or path.partition(".")[0] in ("", method)
 
 
 class Range(Settings):
