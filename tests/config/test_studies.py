@@ -89,6 +89,19 @@ class TestSweep:
             with case(changes):
                 assert message in self.refusal(**changes)
 
+    def test_tuned_hyperparameters_are_refused_where_the_sweep_is_run_alone(self) -> None:
+        """A comparison may run them beside a sweep that is not asked for."""
+        tuned = {**EXPERIMENT, "hyperparameters": "tuned"}
+        swept = {**SWEEP, "parameter": "hyperparameters", "values": ["configured", "tuned"]}
+        for sections in ({"mine": tuned, "sweep_x": SWEEP}, {"mine": EXPERIMENT, "sweep_x": swept}):
+            parsing.check(sections)
+            parsing.used(["mine"], sections)
+            with case(sections), pytest.raises(InputError) as refused:
+                parsing.used(["sweep_x"], sections)
+            assert str(refused.value) == (
+                "mine.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for sweep_x."
+            )
+
     def test_no_section(self) -> None:
         for values in (None, 5, "x", []):
             with (
@@ -203,6 +216,11 @@ class TestPaper:
             ({"part": {"shows": "bars"}}, "paper.parts.table1.shows is 'bars'"),
             ({"part": {"method": []}}, "There is no setting 'method' in paper.parts.table1; did you mean 'methods'?"),
             ({"seeds": [1, 1]}, "paper.seeds"),
+            (
+                {"part": {"columns": {"tuned": {"hyperparameters": "tuned"}}}},
+                "paper.parts.table1.columns, 'tuned': mine.hyperparameters is tuned, and the paper runs configured "
+                "ones; put it to configured for paper.",
+            ),
         ):
             with case(changes), pytest.raises(InputError, match=re.escape(message)):
                 self.parsed(**changes)

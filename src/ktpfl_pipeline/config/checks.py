@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
+from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 
@@ -192,6 +193,15 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
         raise InputError(
             f"{name}.training.privacy is set, and {uses} private samples otherwise than in plain local training, which "
             f"its ε would not cover: set it to null, or run {', '.join(covered)}."
+        )
+
+
+def check_configured(name: str, experiment: Experiment, study: str) -> None:
+    """Check for configured hyperparameters in a `study`, a sweep's or the paper's section: tuned ones are not read."""
+    if experiment.hyperparameters == "tuned":
+        kind = "the paper" if study == PAPER else "a sweep"
+        raise InputError(
+            f"{name}.hyperparameters is tuned, and {kind} runs configured ones; put it to configured for {study}."
         )
 
 

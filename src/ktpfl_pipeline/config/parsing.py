@@ -72,8 +72,17 @@ def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
 
 
 def used(named: Collection[str], parameters: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Return the experiments among the sections `named`, and those that the sweeps or the paper among them run."""
-    swept = {parameters[name]["experiment"] for name in named if name.startswith(SWEEP)}
+    """Return the experiments among the sections `named`, and those that the sweeps or the paper among them run.
+
+    Raises:
+        InputError: if a sweep among them comes to tuned hyperparameters.
+    """
+    swept = set()
+    for name in [each for each in named if each.startswith(SWEEP)]:
+        sweep = Sweep.model_validate(parameters[name])
+        swept.add(sweep.experiment)
+        for point in points(name, sweep, parameters):
+            checks.check_configured(sweep.experiment, point, name)
     if PAPER in named:
         chosen = parse_paper(parameters[PAPER], parameters).chosen()
         swept |= {each for part in chosen.values() for each in part.experiments}
@@ -164,6 +173,7 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
             with checks.saying(f"{PAPER}.parts.{name}.columns, {label!r}: "):
                 merged_in = deep_merge(parameters[experiment], {**change, "seeds": paper.seeds})
                 settings = parse(experiment, merged_in)
+                checks.check_configured(experiment, settings, PAPER)
                 checks.check_methods(experiment, settings, part.methods)
             found.append((experiment, label, settings))
     return found

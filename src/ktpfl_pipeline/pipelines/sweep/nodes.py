@@ -15,16 +15,10 @@ def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, na
     """Run every method at every value with every seed, resuming what was begun, and return the results.
 
     Raises:
-        InputError: if the experiment runs tuned hyperparameters, or a value cannot be.
+        InputError: if a value cannot be.
     """
-    from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.pipelines.sweep.runs import run_all
 
-    if parameters[sweep.experiment].get("hyperparameters") == "tuned":
-        raise InputError(
-            f"{sweep.experiment}.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for "
-            f"{name}."
-        )
     return run_all(name, sweep, points(name, sweep, parameters), raw_folder)
 
 
