@@ -163,6 +163,7 @@ def _run(
             loss=loss,
             traffic=traffic,
             work=fed.work(cohort),
+            diverged=sorted({*out.skipped, *fed.log.restored}),  # before the evaluation, which throws its copies away
             absent=[*absent, *out.absent],
             late=[*late, *out.late],
             reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
@@ -181,7 +182,7 @@ def _run(
         spent = time.perf_counter() - start
         phases = dict(fed.log.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
-        record = replace(record, seconds=seconds, diverged=sorted({*out.skipped, *fed.log.restored}))
+        record = replace(record, seconds=seconds)
         history = [*history, record]
         if fed.training.privacy is not None:
             history[-1] = replace(record, epsilon=_epsilon(fed, history))
