@@ -483,6 +483,7 @@ class TestConfigure:
         ("change", "message"),
         [
             (lambda s: s | {"uri": "x"}, "missing or unknown keys: uri."),
+            (lambda s: s | {"uri": "x", 1: "y"}, "missing or unknown keys: 1, uri."),
             (
                 lambda s: {name: value for name, value in s.items() if name != "store"},
                 "missing or unknown keys: store.",
