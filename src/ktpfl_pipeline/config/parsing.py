@@ -23,6 +23,7 @@ from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Swee
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed
+from ktpfl_pipeline.methods import METHODS, create, find
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -113,8 +114,6 @@ def parse(name: str, values: Any) -> Experiment:
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     """Return a sweep from its section, with every point of it checked."""
-    from ktpfl_pipeline.methods import METHODS, find
-
     sweep = _section(Sweep, name, values, "a sweep")
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
@@ -147,8 +146,6 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Exper
 
 def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
     """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
-    from ktpfl_pipeline.methods import METHODS, find
-
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
     checks.check_repeats(f"{PAPER}.seeds", paper.seeds, "seed")
     parts = {name: part for name, part in paper.parts.items() if part is not None}
@@ -219,11 +216,9 @@ def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = 
         hyperparameters: what differs from its defaults.
         where: as above; the method's name where it is empty.
     """
-    from ktpfl_pipeline import methods
-
-    model = _hyperparameters(methods.find(method).kind)
+    model = _hyperparameters(find(method).kind)
     typed = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
-    return methods.create(method, typed)
+    return create(method, typed)
 
 
 def method_of(experiment: Experiment, method: str) -> Any:
