@@ -169,12 +169,10 @@ def _run(
             reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
         )
         if t in evaluations:
-            beside = evaluation.Beside(
-                adapt=adapted if t in evaluations[-LAST:] else (),
-                pool=fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None,
-            )
+            adapt = adapted if t in evaluations[-LAST:] else ()
+            pool = fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None
             try:
-                given = (method, before, state, report, fed, memory, history, beside)
+                given = (method, before, state, report, fed, memory, history, adapt, pool)
                 evaluate = partial(evaluation.evaluate, record, *given)
                 record = _evaluated(evaluate, t, fed, t == schedule.rounds and not any(r.accuracy for r in history))
             except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
