@@ -68,12 +68,7 @@ class Executor(ABC):
     """Runs client operations. All executors return what the serial one returns; see each for how exactly."""
 
     def run(
-        self,
-        setting: Setting,
-        phase: str,
-        operation: Operation[Value],
-        calls: Calls[Key],
-        progress: Progress = silent,
+        self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress = silent
     ) -> PhaseResult[Key, Value]:
         """Run ``operation(workspace, n, *arguments)`` for each n of `calls`.
 
