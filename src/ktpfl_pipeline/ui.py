@@ -12,8 +12,7 @@ from pathlib import Path
 
 from kedro.config import MissingConfigException, OmegaConfigLoader
 
-from ktpfl_pipeline import settings, tracking
-from ktpfl_pipeline.config import reading
+from ktpfl_pipeline import hooks, settings, tracking
 from ktpfl_pipeline.core.errors import InputError
 
 HOST, PORT = "127.0.0.1", 5000
@@ -38,7 +37,7 @@ def show(project: Path) -> None:
     loader = OmegaConfigLoader(
         conf_source=str(project / settings.CONF_SOURCE), env="local", **settings.CONFIG_LOADER_ARGS
     )
-    tracking.configure(reading.read(loader, "tracking"), project)
+    hooks.configure_tracking(loader, project)
     tracker = tracking.current()
     if not isinstance(tracker, tracking.MlflowTracker):
         sys.exit("Tracking is off (conf/base/tracking.yml): there is nothing to show.")
