@@ -326,6 +326,13 @@ class TestFaults:
             MlflowTracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path).experiments()
 
 
+def log_report(tracker: Tracker, experiment: str, name: str, key: str, folder: Path, **given: Any) -> None:
+    """Log a report as `parent.log_report` does."""
+    kind = "comparison" if given.get("children") else "report"
+    with tracker.run(experiment, name, key, {}, {"kind": kind}) as tracked:
+        tracked.report(folder, **{"note": "", "metrics": {}, "children": [], **given})
+
+
 def written(place: Path, text: str) -> Path:
     """Return a folder with a report of this text."""
     folder = place / "report"
@@ -341,7 +348,7 @@ class TestReports:
         folder = written(tmp_path, "# Results")
         (folder / "figures").mkdir()
         (folder / "figures" / "accuracy.svg").write_text("<svg></svg>")
-        tracker.log_report(**self.REPORT, folder=folder)
+        log_report(tracker, **self.REPORT, folder=folder)
         (run,) = runs(client)
         assert (run.info.status, run.info.run_name) == ("FINISHED", "report · compare")
         assert {"key": "r1", "kind": "report"}.items() <= run.data.tags.items()
@@ -350,14 +357,14 @@ class TestReports:
 
     def test_the_same_key_replaces_the_report(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         for text in ("first", "second"):
-            tracker.log_report(**self.REPORT, folder=written(tmp_path, text))
+            log_report(tracker, **self.REPORT, folder=written(tmp_path, text))
         (run,) = runs(client)
         assert text_of(client, run, "report.md") == "second"
 
     def test_to_a_run_that_is_there(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         with tracker.run(**RUN) as tracked:
             pass
-        tracker.log_report("digits", "another name", RUN["key"], written(tmp_path, "of the run"))
+        log_report(tracker, "digits", "another name", RUN["key"], written(tmp_path, "of the run"))
         (run,) = runs(client)
         assert run.info.run_id == tracked.run_id
         assert text_of(client, run, "report.md") == "of the run"
@@ -369,14 +376,14 @@ class TestReports:
                 children.append(tracked.run_id)
         for note in ("**first**", "**second**"):
             folder, metrics = written(tmp_path, note), {"gain/kt_pfl": 0.125}
-            tracker.log_report(**self.REPORT, folder=folder, note=note, metrics=metrics, children=[*children, ""])
+            log_report(tracker, **self.REPORT, folder=folder, note=note, metrics=metrics, children=[*children, ""])
         (parent,) = [run for run in runs(client) if run.data.tags.get("kind") == "comparison"]
         assert {client.get_run(child).data.tags[PARENT] for child in children} == {parent.info.run_id}
         assert parent.data.tags["mlflow.note.content"] == "**second**"
         assert points(client, parent.info.run_id, "gain/kt_pfl") == [(0, 0.125)]
 
     def test_untracked(self, tmp_path: Path) -> None:
-        Tracker().log_report(**self.REPORT, folder=tmp_path)
+        log_report(Tracker(), **self.REPORT, folder=tmp_path)
 
 
 class TestView:
@@ -398,7 +405,7 @@ class TestView:
         assert state["searchFilter"] == "tags.seed != ''"
         assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "method"}]
         assert state["groupsExpanded"] == {"tag.method.kt_pfl": False}
-        tracker.log_report("digits", "report", "r1", written(tmp_path, ""), children=[tracked.run_id])
+        log_report(tracker, "digits", "report", "r1", written(tmp_path, ""), children=[tracked.run_id])
         parent = tracker.save_view(number)
         assert client.get_run(tracked.run_id).data.tags[PARENT] == parent
         assert [
@@ -483,6 +490,7 @@ class TestConfigure:
         ("change", "message"),
         [
             (lambda s: s | {"uri": "x"}, "missing or unknown keys: uri."),
+            (lambda s: s | {"uri": "x", 1: "y"}, "missing or unknown keys: 1, uri."),
             (
                 lambda s: {name: value for name, value in s.items() if name != "store"},
                 "missing or unknown keys: store.",

@@ -114,3 +114,30 @@ def test_without_tracking_there_is_nothing_to_show(project: Path, started: list[
     with pytest.raises(SystemExit, match="Tracking is off"):
         ui.main()
     assert started == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "enabled: yes please\n",
+            r"^Error: enabled is 'yes please' in conf/base/tracking\.yml; it must be true or false",
+        ),
+        ("store: [\n", r"^Error: The files tracking\*\.yml under conf/ cannot be read \("),
+        (
+            "store: sqlite:///conf\n",
+            r"^Error: MLflow cannot open the store sqlite:///.*/conf \(unable to open database",
+        ),
+        (None, r"^Error: No files of YAML or JSON format found in .* matching the glob pattern\(s\): \['tracking\*'"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_sentence(
+    project: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, message: str
+) -> None:
+    monkeypatch.setattr(ui, "serve", pytest.fail)
+    if content is None:
+        (project / "conf" / "base" / "tracking.yml").unlink()
+    else:
+        (project / "conf" / "local" / "tracking.yml").write_text(content)
+    with pytest.raises(SystemExit, match=message):
+        ui.main()

@@ -22,7 +22,6 @@ class ProjectHooks:
         Raises:
             ClickException: if the configuration cannot be read, or a setting cannot be.
         """
-        from ktpfl_pipeline import tracking
         from ktpfl_pipeline.config import checks, parsing, reading
 
         source, env = Path(context.config_loader.conf_source), context.config_loader.env
@@ -33,7 +32,7 @@ class ProjectHooks:
             parsing.check(parameters)
             reading.remember(parameters)
             context.config_loader["parameters"] = parameters  # what nodes are given: with what sections inherit
-            tracking.configure(reading.read(context.config_loader, "tracking"), Path(context.project_path))
+            configure_tracking(context.config_loader, Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
 
@@ -84,6 +83,18 @@ class ProjectHooks:
                         f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
                     ) from error
                 print(f"\n{table}\nReport: {os.path.relpath(dataset.page)}\n{_next_steps()}")  # noqa: T201
+
+
+def configure_tracking(loader: Any, project: Path) -> None:
+    """Take the tracker from the files tracking*.yml that Kedro's `loader` finds.
+
+    Raises:
+        InputError: if a setting cannot be; MissingConfigException: if there are none.
+    """
+    from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.config import reading
+
+    tracking.configure(reading.read(loader, "tracking"), project)
 
 
 def _next_steps() -> str:

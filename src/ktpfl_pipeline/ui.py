@@ -10,9 +10,10 @@ import time
 import webbrowser
 from pathlib import Path
 
-from kedro.config import OmegaConfigLoader
+from kedro.config import MissingConfigException, OmegaConfigLoader
 
-from ktpfl_pipeline import settings, tracking
+from ktpfl_pipeline import hooks, settings, tracking
+from ktpfl_pipeline.core.errors import InputError
 
 HOST, PORT = "127.0.0.1", 5000
 PATIENCE = 60  # seconds for the server to come up
@@ -20,11 +21,23 @@ PATIENCE = 60  # seconds for the server to come up
 
 def main() -> None:
     """Print the links to each experiment's comparison, open the first in a browser, and serve until stopped."""
-    project = Path.cwd()
+    try:
+        show(Path.cwd())
+    except (InputError, MissingConfigException) as error:
+        sys.exit(f"Error: {error}")
+
+
+def show(project: Path) -> None:
+    """Do what `main` says for a project.
+
+    Raises:
+        InputError: if the settings of tracking cannot be read, or the store cannot be used; MissingConfigException: if
+            there are no settings.
+    """
     loader = OmegaConfigLoader(
         conf_source=str(project / settings.CONF_SOURCE), env="local", **settings.CONFIG_LOADER_ARGS
     )
-    tracking.configure(loader["tracking"], project)
+    hooks.configure_tracking(loader, project)
     tracker = tracking.current()
     if not isinstance(tracker, tracking.MlflowTracker):
         sys.exit("Tracking is off (conf/base/tracking.yml): there is nothing to show.")

@@ -196,6 +196,8 @@ class TestRecipes:
             ({"augmentation": ["mixup"]}, "it should be one of crop, flip, color_jitter, rand_augment"),
             ({"augmentation": [{"crop": {}, "flip": {}}]}, "it should be one of crop, flip"),
             ({"augmentation": [3]}, "it should be one of crop, flip"),
+            ({"augmentation": [{"flip": False}]}, r"augmentation\.0\.flip is False; it should be a valid dictionary"),
+            ({"augmentation": [{"crop": 0}]}, r"augmentation\.0\.crop is 0; it should be a valid dictionary"),
             ({"augmentation": [{"crop": {"pad": 1}}]}, "There is no setting 'pad' in .*; did you mean 'padding'?"),
             ({"schedule": "exponential"}, "'constant', 'step' or 'cosine'"),
             ({"schedule": {"kind": "step", "factor": 0}}, "greater than 0"),

@@ -33,6 +33,11 @@ class TestSweep:
         assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
         assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
 
+    def test_hyperparameters_of_several_methods_at_once(self) -> None:
+        values = [{"kt_pfl": {"rho": 0.1}}, {"kt_pfl": {"rho": 2.0}}]
+        sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "methods", "values": values}, self.PARAMETERS)
+        assert sweep.touches("kt_pfl")
+
     def test_a_setting_that_is_not_written_out(self) -> None:
         """What has a default may be swept too."""
         sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
@@ -70,10 +75,32 @@ class TestSweep:
                 "sweep_x.parameter is 'methods.kt_pfl.rho', which changes none of its methods, local; "
                 "add kt_pfl to sweep_x.methods.",
             ),
+            (
+                {"parameter": "knowledge", "values": ["uint8"], "methods": ["local"]},
+                "sweep_x.parameter is 'knowledge', which changes none of its methods, local; "
+                "add a method that exchanges predictions to sweep_x.methods.",
+            ),
+            (
+                {"parameter": "knowledge.encoding", "values": ["uint8"], "methods": ["local"]},
+                "local; add a method that exchanges predictions to sweep_x.methods.",
+            ),
             ({"seeds": [1]}, "There is no setting 'seeds' in sweep_x; it has experiment, parameter, values, methods."),
         ):
             with case(changes):
                 assert message in self.refusal(**changes)
+
+    def test_tuned_hyperparameters_are_refused_where_the_sweep_is_run_alone(self) -> None:
+        """A comparison may run them beside a sweep that is not asked for."""
+        tuned = {**EXPERIMENT, "hyperparameters": "tuned"}
+        swept = {**SWEEP, "parameter": "hyperparameters", "values": ["configured", "tuned"]}
+        for sections in ({"mine": tuned, "sweep_x": SWEEP}, {"mine": EXPERIMENT, "sweep_x": swept}):
+            parsing.check(sections)
+            parsing.used(["mine"], sections)
+            with case(sections), pytest.raises(InputError) as refused:
+                parsing.used(["sweep_x"], sections)
+            assert str(refused.value) == (
+                "mine.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for sweep_x."
+            )
 
     def test_no_section(self) -> None:
         for values in (None, 5, "x", []):
@@ -187,7 +214,13 @@ class TestPaper:
             ({"part": {"methods": ["local", "local"]}}, "paper.parts.table1.methods"),
             ({"part": {"columns": {"long": {"training": {"epochs": -1}}}}}, "paper.parts.table1.columns, 'long': "),
             ({"part": {"shows": "bars"}}, "paper.parts.table1.shows is 'bars'"),
+            ({"part": {"method": []}}, "There is no setting 'method' in paper.parts.table1; did you mean 'methods'?"),
             ({"seeds": [1, 1]}, "paper.seeds"),
+            (
+                {"part": {"columns": {"tuned": {"hyperparameters": "tuned"}}}},
+                "paper.parts.table1.columns, 'tuned': mine.hyperparameters is tuned, and the paper runs configured "
+                "ones; put it to configured for paper.",
+            ),
         ):
             with case(changes), pytest.raises(InputError, match=re.escape(message)):
                 self.parsed(**changes)

@@ -66,6 +66,7 @@ def test_what_does_not_go_with_the_clients(given: Any, said: str) -> None:
         {0: "mlp", "lenet": 2},
         {"lenet": True},
         {"lenet": [1]},
+        {"lenet": 10**400},
     ],
 )
 def test_mappings_of_another_form_are_refused_with_those_there_are(given: Any) -> None:

@@ -7,10 +7,12 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine, memory
+from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import stacked
+from ktpfl_pipeline.core.executors.contract import starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
@@ -44,6 +46,20 @@ def test_a_client_and_the_settings_are_named(executor: Any) -> None:
     executor.close()
     what = ON_A_GPU.partition(". Including")[0]
     assert str(raised.value) == f"Client 11's greedy used up the memory of cpu ({what}): {SETTINGS}"
+
+
+def test_a_model_of_the_server_is_named_and_what_remembers_its_optimizer_goes_by_what_it_does() -> None:
+    def used_up(space: Any, n: int | str) -> Any:
+        raise torch.OutOfMemoryError(ON_A_GPU)
+
+    fed = toy.federation()
+    with pytest.raises(InputError, match=r"^The server's mlp's used_up used up the memory of cpu "):
+        SerialExecutor().run(fed, "distill", used_up, {"mlp": ()})
+    with pytest.raises(InputError, match=r"^Client 11's used_up used up the memory of cpu "):
+        SerialExecutor().run(fed, "train", Remembering(used_up), {11: ({}, ())})
+    assert str(starved("mlp", "distill", "workers", "SIGKILL")).startswith(
+        "The server's mlp's distill ended two workers"
+    )
 
 
 def test_clients_at_once_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cases import case
+from experiment import EXPERIMENT
 from project_copy import PowerCut, Project
 
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.pipelines.federated_training import runs as training
 from ktpfl_pipeline.pipelines.paper import planning
 
@@ -95,3 +100,21 @@ def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project) -> N
     parts = {"table4": {"columns": {"ρ = 0.5": {"private": {"source": "npz:none.npz"}}}}}
     page = paper(project, only="table4", parts=parts, train=False)
     assert "none.npz" in page
+
+
+def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads and stacked clients are in one process."""
+    monkeypatch.setattr(planning, "trial", lambda experiment, *_: {name: [0.1] for name in experiment.models()})
+    monkeypatch.setattr(resources, "default_workers", lambda: 4)
+    own = SimpleNamespace(train=range(30), test=range(10))
+    samples = SimpleNamespace(seeds={0: SimpleNamespace(partition=dict.fromkeys(range(5), own))})
+
+    def probed(**compute: Any) -> float:
+        settings = parsing.parse("mine", {**EXPERIMENT, "compute": {"device": "cpu", **compute}})
+        job: Any = SimpleNamespace(experiment=settings, samples=samples, method="local")
+        return planning.probe(job)
+
+    auto = {"workers": "auto"}
+    for compute, workers in (({"workers": 2}, 2), (auto, 4), (auto | {"threads": 2}, 1), (auto | {"stacked": 2}, 1)):
+        with case(compute):
+            assert probed() / probed(**compute) == pytest.approx(workers)

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from cases import case
 from experiment import ONE_ARCHITECTURE
 from written import column, records
 
@@ -147,3 +148,15 @@ class TestParse:
     def test_the_experiments_own_seeds_do_not_matter(self, tuning: Tuning) -> None:
         other = EXPERIMENT.model_copy(update={"seeds": [7], "hyperparameters": "tuned"})
         assert trials.parse("tune_homo_mine", asdict(tuning), TUNE, other) == tuning
+
+    def test_what_is_no_tuning_is_refused_in_a_sentence(self, tuning: Tuning) -> None:
+        plain = tuning.to_dict()
+        for content in (
+            *([], {}, {**plain, "methods": 5}, {**plain, "more": 1}, {**plain, "methods": {"local": []}}),
+            {**plain, "methods": {"local": [{"changes": {}}]}},
+        ):
+            with (
+                case(content),
+                pytest.raises(InputError, match=r"^data/07_model_output/tune_x/trials\.json does not rea"),
+            ):
+                trials.parse("tune_x", content, TUNE, EXPERIMENT)

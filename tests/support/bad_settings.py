@@ -32,6 +32,8 @@ OUT_OF_RANGE = [
     ("evaluate_every", 0, "greater than or equal to 1"),
     ("evaluation.adapt_epochs", [0, -1], "whole numbers from 0, or E for training.epochs"),
     ("evaluation.adapt_epochs", "0+F", "whole numbers from 0, or E for training.epochs"),
+    ("evaluation.adapt_epochs", None, "whole numbers from 0, or E for training.epochs"),
+    ("evaluation.adapt_epochs", {"E": 1}, "whole numbers from 0, or E for training.epochs"),
     ("participation", 0, "greater than 0"),
     ("participation", 1.5, "less than or equal to 1"),
     ("participation", math.nan, "finite"),

@@ -33,7 +33,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-class _Kept:
+class Kept:
     """A dataclass that is kept as plain values, its parts too."""
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
@@ -80,7 +80,7 @@ class TheoremCheck:
 
 
 @dataclass(frozen=True)
-class FinishedRun(_Kept):
+class FinishedRun(Kept):
     """One method on one experiment with one seed.
 
     Attributes:
@@ -214,7 +214,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class MethodResult(_Kept):
+class MethodResult(Kept):
     """One method over its seeds.
 
     Attributes:

@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ktpfl_pipeline.analysis.results import Kept
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Kept):
     """One candidate.
 
     Attributes:
@@ -29,7 +33,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(Kept):
     """All trials of a tuning.
 
     Attributes:
@@ -44,7 +48,7 @@ class Tuning:
     settings: dict[str, Any]
     key: str
     run_id: str
-    methods: dict[str, list[Trial]]
+    methods: dict[str, Annotated[list[Trial], Field(min_length=1)]]
 
     @property
     def seeds(self) -> list[int]:

@@ -52,7 +52,7 @@ def _as_change(value: Any) -> Any:
         raise ValueError(
             f"should be one of {known}, or one of these with its arguments, as in {{crop: {{padding: 4}}}}"
         )
-    return {name: arguments or {} for name, arguments in given.items()}
+    return {name: {} if arguments is None else arguments for name, arguments in given.items()}
 
 
 def _as_changes(value: Any) -> Any:

@@ -18,8 +18,10 @@ from functools import partial
 from typing import Any
 
 from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
+from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.methods import METHODS, find
 
 
 @contextlib.contextmanager
@@ -68,11 +70,10 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
 
 def check_names(name: str, experiment: Experiment) -> None:
     """Check that what is named exists: architectures of ours, methods, schemes, sources, devices, workers."""
-    from ktpfl_pipeline import methods
+    from ktpfl_pipeline import models
     from ktpfl_pipeline.core import executors, setting
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import NATURAL, SCHEMES
-    from ktpfl_pipeline.models import MODELS, find, is_family
 
     check_known(f"{name}.partition.scheme", experiment.partition.scheme, [*SCHEMES, NATURAL])
     if experiment.clients is None and experiment.partition.scheme != NATURAL:
@@ -81,15 +82,15 @@ def check_names(name: str, experiment: Experiment) -> None:
             f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
         )
     for architecture in experiment.models():
-        if not is_family(architecture):
-            check_extension(f"{name}.architectures", architecture, MODELS, find)
+        if not models.is_family(architecture):
+            check_extension(f"{name}.architectures", architecture, models.MODELS, models.find)
     for architecture in experiment.pretrained:
         check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
     if experiment.clients is not None:
         with saying(f"{name}."):
             dealt(experiment.architectures, range(experiment.clients))
     for method in experiment.compare:
-        check_extension(f"{name}.compare", method, [ALL, *methods.METHODS], methods.find)
+        check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
     for kind, known in (("private", [*sources.SOURCES, REAL]), ("public", [*sources.SOURCES, "open_part", "included"])):
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
@@ -104,11 +105,11 @@ def check_names(name: str, experiment: Experiment) -> None:
 
 def check_families(name: str, experiment: Experiment) -> None:
     """Check that models of torchvision and timm exist: only where they are run, for both take seconds to import."""
-    from ktpfl_pipeline.models import find, is_family
+    from ktpfl_pipeline import models
 
-    for architecture in filter(is_family, experiment.models()):
+    for architecture in filter(models.is_family, experiment.models()):
         with saying(f"{name}.architectures: "):
-            find(architecture)
+            models.find(architecture)
 
 
 def check_device(where: str, device: str) -> None:
@@ -148,8 +149,6 @@ def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> 
 
 def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check for one architecture beside methods that combine the clients' models."""
-    from ktpfl_pipeline.methods import find
-
     given = experiment.models()
     alike = [method for method in methods if find(method).kind.one_architecture]
     if len(given) > 1 and (alike or experiment.exchange == "parameters"):
@@ -163,8 +162,6 @@ def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[
 
 def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check for no adversaries beside methods that exchange more than predictions, of which they send the truth."""
-    from ktpfl_pipeline.methods import find
-
     share = experiment.adversaries.share
     if share == 0:
         return
@@ -183,7 +180,6 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline.core.method import TRAINING
-    from ktpfl_pipeline.methods import METHODS, find
 
     others = [method for method in methods if find(method).kind.private_data != TRAINING]
     if others:
@@ -192,6 +188,15 @@ def check_private_methods(name: str, experiment: Experiment, methods: Iterable[s
         raise InputError(
             f"{name}.training.privacy is set, and {uses} private samples otherwise than in plain local training, which "
             f"its ε would not cover: set it to null, or run {', '.join(covered)}."
+        )
+
+
+def check_configured(name: str, experiment: Experiment, study: str) -> None:
+    """Check for configured hyperparameters in a `study`, a sweep's or the paper's section: tuned ones are not read."""
+    if experiment.hyperparameters == "tuned":
+        kind = "the paper" if study == PAPER else "a sweep"
+        raise InputError(
+            f"{name}.hyperparameters is tuned, and {kind} runs configured ones; put it to configured for {study}."
         )
 
 
@@ -289,7 +294,6 @@ def check_recipes(name: str, experiment: Experiment) -> None:
 def check_steps(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check for plain steps beside methods that prescribe their own."""
     from ktpfl_pipeline.config import recipes
-    from ktpfl_pipeline.methods import find
 
     changes = [*recipes.local_training(experiment.training).beyond_plain()]
     own = [method for method in methods if find(method).kind.own_step]
@@ -302,8 +306,6 @@ def check_steps(name: str, experiment: Experiment, methods: Iterable[str]) -> No
 
 def check_knowledge(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check that predictions travel at all where it is said how, and beside methods that prescribe a part of it."""
-    from ktpfl_pipeline.methods import find
-
     given = {key: value for key, value in experiment.knowledge if value != Knowledge.model_fields[key].default}
     if given and experiment.exchange == "parameters":
         raise InputError(

@@ -12,7 +12,7 @@ Arguments that all functions share:
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 
@@ -23,6 +23,7 @@ from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Swee
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed
+from ktpfl_pipeline.methods import METHODS, create, find
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -72,8 +73,17 @@ def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
 
 
 def used(named: Collection[str], parameters: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Return the experiments among the sections `named`, and those that the sweeps or the paper among them run."""
-    swept = {parameters[name]["experiment"] for name in named if name.startswith(SWEEP)}
+    """Return the experiments among the sections `named`, and those that the sweeps or the paper among them run.
+
+    Raises:
+        InputError: if a sweep among them comes to tuned hyperparameters.
+    """
+    swept = set()
+    for name in [each for each in named if each.startswith(SWEEP)]:
+        sweep = Sweep.model_validate(parameters[name])
+        swept.add(sweep.experiment)
+        for point in points(name, sweep, parameters):
+            checks.check_configured(sweep.experiment, point, name)
     if PAPER in named:
         chosen = parse_paper(parameters[PAPER], parameters).chosen()
         swept |= {each for part in chosen.values() for each in part.experiments}
@@ -104,8 +114,6 @@ def parse(name: str, values: Any) -> Experiment:
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     """Return a sweep from its section, with every point of it checked."""
-    from ktpfl_pipeline.methods import METHODS, find
-
     sweep = _section(Sweep, name, values, "a sweep")
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
@@ -115,9 +123,11 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     for point in points(name, sweep, parameters):
         checks.check_methods(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
+        group, _, path = sweep.parameter.partition(".")
+        touched = path.partition(".")[0] if group == "methods" else "a method that exchanges predictions"
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
-            f"add {sweep.parameter.split('.')[1]} to {name}.methods."
+            f"add {touched} to {name}.methods."
         )
     return sweep
 
@@ -136,8 +146,6 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Exper
 
 def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
     """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
-    from ktpfl_pipeline.methods import METHODS, find
-
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
     checks.check_repeats(f"{PAPER}.seeds", paper.seeds, "seed")
     parts = {name: part for name, part in paper.parts.items() if part is not None}
@@ -162,6 +170,7 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
             with checks.saying(f"{PAPER}.parts.{name}.columns, {label!r}: "):
                 merged_in = deep_merge(parameters[experiment], {**change, "seeds": paper.seeds})
                 settings = parse(experiment, merged_in)
+                checks.check_configured(experiment, settings, PAPER)
                 checks.check_methods(experiment, settings, part.methods)
             found.append((experiment, label, settings))
     return found
@@ -207,11 +216,9 @@ def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = 
         hyperparameters: what differs from its defaults.
         where: as above; the method's name where it is empty.
     """
-    from ktpfl_pipeline import methods
-
-    model = _hyperparameters(methods.find(method).kind)
+    model = _hyperparameters(find(method).kind)
     typed = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
-    return methods.create(method, typed)
+    return create(method, typed)
 
 
 def method_of(experiment: Experiment, method: str) -> Any:
@@ -268,9 +275,10 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
-    for part in [part for part in path if isinstance(part, str)]:  # a number is a place in a list
-        kind: Any = model.model_fields[part].annotation
-        while inner := get_args(kind):
-            kind = inner[0]  # of a group that may be null, or of a list of them, the group
-        model = kind
-    return list(model.model_fields)
+    kind: Any = model
+    for part in path:
+        named = get_origin(kind) not in (list, dict)  # else it is a place in a list, or any name of a mapping
+        kind = kind.model_fields[part].annotation if named else get_args(kind)[-1]
+        while get_origin(kind) not in (None, list, dict):
+            kind = get_args(kind)[0]  # of a group that may be null, the group
+    return list(kind.model_fields)

@@ -168,11 +168,12 @@ class Knowledge(Settings):
 
 
 def _as_epochs(value: Any) -> Any:
-    listed = value.split("+") if isinstance(value, str) else as_list(value)
-    given = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in listed]
-    if not all(each == "E" or (type(each) is int and 0 <= each <= 2**31 - 1) for each in given):
-        raise ValueError("should be whole numbers from 0, or E for training.epochs")
-    return given
+    listed = as_list(as_names(value))
+    if isinstance(listed, list):
+        given = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in listed]
+        if all(each == "E" or (type(each) is int and 0 <= each <= 2**31 - 1) for each in given):
+            return given
+    raise ValueError("should be whole numbers from 0, or E for training.epochs")
 
 
 class Evaluation(Settings):

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.config.values import Count, Names, OneOrMore, Seeds, Settings
+from ktpfl_pipeline.methods import find
 
 SWEEP, TUNE = "sweep_", "tune_"
 """What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
@@ -36,12 +37,10 @@ class Sweep(Settings):
 
         Another method's hyperparameter is not, nor is how predictions travel where none do.
         """
-        from ktpfl_pipeline.methods import find
-
         group, _, path = self.parameter.partition(".")
         if group == "knowledge":
             return "predictions" in find(method).kind.exchanges
-        return group != "methods" or path.partition(".")[0] == method
+        return group != "methods" or path.partition(".")[0] in ("", method)
 
 
 class Range(Settings):

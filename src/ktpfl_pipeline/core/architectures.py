@@ -23,7 +23,7 @@ def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     kinds = {type(value) for value in keys.values()}
     if kinds == {str} and all(key.isdecimal() for key in keys):
         return keys
-    positive = all(value > 0 for value in keys.values()) if kinds <= {int, float} else False
+    positive = kinds <= {int, float} and all(0 < value <= 2**31 - 1 for value in keys.values())
     if not keys or len(kinds) > 1 or not positive or any(key.isdecimal() for key in keys):
         raise ValueError(
             "should be a list of names; or names with numbers of clients, {lenet: 10, cnn: 10}, or with shares of "

@@ -163,17 +163,16 @@ def _run(
             loss=loss,
             traffic=traffic,
             work=fed.work(cohort),
+            diverged=sorted({*out.skipped, *fed.log.restored}),  # before the evaluation, which throws its copies away
             absent=[*absent, *out.absent],
             late=[*late, *out.late],
             reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
         )
         if t in evaluations:
-            beside = evaluation.Beside(
-                adapt=adapted if t in evaluations[-LAST:] else (),
-                pool=fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None,
-            )
+            adapt = adapted if t in evaluations[-LAST:] else ()
+            pool = fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None
             try:
-                given = (method, before, state, report, fed, memory, history, beside)
+                given = (method, before, state, report, fed, memory, history, adapt, pool)
                 evaluate = partial(evaluation.evaluate, record, *given)
                 record = _evaluated(evaluate, t, fed, t == schedule.rounds and not any(r.accuracy for r in history))
             except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
@@ -181,7 +180,7 @@ def _run(
         spent = time.perf_counter() - start
         phases = dict(fed.log.seconds)
         seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
-        record = replace(record, seconds=seconds, diverged=sorted({*out.skipped, *fed.log.restored}))
+        record = replace(record, seconds=seconds)
         history = [*history, record]
         if fed.training.privacy is not None:
             history[-1] = replace(record, epsilon=_epsilon(fed, history))

@@ -52,13 +52,17 @@ class DivergedError(InputError):
         self.found: dict[int | str, str] = dict(found or {})
 
 
+def named(n: int | str) -> str:
+    """Return what a client is called in messages, or a model of the server by its architecture."""
+    return f"Client {n}" if isinstance(n, int) else f"The server's {n}"
+
+
 def diverged(found: Mapping[Any, str], t: int | None = None) -> DivergedError:
     """Return the error that names who diverged (the first of `found` in full), in round t, and how to fix it."""
     (first, what), *rest = found.items()
-    who = f"Client {first}" if isinstance(first, int) else f"The server's {first}"
     others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
     return DivergedError(
-        f"{who} diverged{'' if t is None else f' in round {t}'} ({what}); "
+        f"{named(first)} diverged{'' if t is None else f' in round {t}'} ({what}); "
         f"lower training.learning_rate or distillation.learning_rate.{others}",
         found,
     )

@@ -19,22 +19,6 @@ AT_ONCE = 20
 """Clients whose models are there at once for an evaluation: memory, not results."""
 
 
-@dataclass(frozen=True, eq=False)
-class Beside:
-    """What an evaluation measures beside the models as they are on their own clients' samples.
-
-    No memory is asked for models that are adapted: stacked clients round by who is computed beside them, and a run that
-    is resumed must equal one that was not.
-
-    Attributes:
-        adapt: epochs of local training after which models are evaluated too.
-        pool: samples of all clients on which every model is evaluated; None for none.
-    """
-
-    adapt: Sequence[int] = ()
-    pool: LabelledDataset | None = None
-
-
 @dataclass
 class Memory:
     """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
@@ -71,7 +55,8 @@ def evaluate(
     fed: Federation,
     memory: Memory,
     history: Sequence[RoundRecord],
-    beside: Beside,
+    adapt: Sequence[int] = (),
+    pool: LabelledDataset | None = None,
     away: Collection[int] = (),
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
@@ -87,7 +72,9 @@ def evaluate(
         fed: the federation.
         memory: of the evaluations before.
         history: of the rounds before: where the last was evaluated, a client outside the cohort has it still.
-        beside: what else is measured.
+        adapt: epochs of local training after which models are evaluated too. No memory is asked for these: stacked
+            clients round by who is computed beside them, and a run that is resumed must equal one that was not.
+        pool: samples of all clients on which every model is evaluated; None for none.
         away: clients that cannot be asked. What was last measured of them stands; where nothing was, the round is left
             as one that is not evaluated.
 
@@ -103,7 +90,7 @@ def evaluate(
         "after_local",
         "after_transfer",
         *(("validation",) if validated else ()),
-        *(f"{ADAPTED}{e}" for e in beside.adapt),
+        *(f"{ADAPTED}{e}" for e in adapt),
     )
     accuracy: dict[str, list[float]] = {point: [] for point in points}
     measured: dict[str, list[float]] = {name: [] for name in MEASURES}
@@ -124,9 +111,9 @@ def evaluate(
             accuracy["validation"] += [validation[n].accuracy for n in some]
         for name in MEASURES:
             measured[name] += [getattr(test[n], name) for n in some]
-        if beside.pool is not None:
-            measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, beside.pool))
-        for e in beside.adapt:
+        if pool is not None:
+            measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
+        for e in adapt:
             accuracy[f"{ADAPTED}{e}"] += adapted(fed, personal, e)
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:

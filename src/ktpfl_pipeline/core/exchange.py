@@ -83,27 +83,6 @@ def predict(
     if not len(batch):
         nothing = torch.zeros(len(models), 0, fed.classes, dtype=torch.float64, device=fed.device)
         return Upload(models, batch, nothing, nothing, dict.fromkeys(models, 0))
-    return _uploaded(fed, models, batch, arriving, t, chosen)
-
-
-def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
-    """Return the models whose predictions arrive now: of a straggler the one that it trained `delay` turns ago.
-
-    A turn is a round in which it takes part; before it has had so many, it predicts with its oldest.
-    """
-    slow, states = [n for n in trained if n in fed.straggler_ids], fed.client_states
-    arriving = dict(trained)
-    for age in range(1, fed.reliability.stragglers.delay + 1):  # what each knew moves on by one turn
-        newer = {n: arriving[n] for n in slow}
-        arriving |= {n: states.before(f"late {age}", n) or models[n] for n in slow}
-        states.add(f"late {age}", newer)
-    return arriving
-
-
-def _uploaded(
-    fed: Federation, models: Models, batch: Tensor, arriving: Models, t: int, chosen: Tensor | None = None
-) -> Upload:
-    """Return what arrives of the logits of the `arriving` models; see `train_and_predict`."""
     temperature = fed.distillation.temperature
     if fed.knowledge.plain and chosen is None:
         logits = fed.logits(arriving, batch, t)
@@ -118,6 +97,20 @@ def _uploaded(
     soft = _filled(soft_predictions(arrived, temperature), known)
     sizes = {n: each.size for n, each in zip(models, found, strict=True)}
     return Upload(models, batch[some], _filled(arrived, known), soft, sizes)
+
+
+def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
+    """Return the models whose predictions arrive now: of a straggler the one that it trained `delay` turns ago.
+
+    A turn is a round in which it takes part; before it has had so many, it predicts with its oldest.
+    """
+    slow, states = [n for n in trained if n in fed.straggler_ids], fed.client_states
+    arriving = dict(trained)
+    for age in range(1, fed.reliability.stragglers.delay + 1):  # what each knew moves on by one turn
+        newer = {n: arriving[n] for n in slow}
+        arriving |= {n: states.before(f"late {age}", n) or models[n] for n in slow}
+        states.add(f"late {age}", newer)
+    return arriving
 
 
 def teach(

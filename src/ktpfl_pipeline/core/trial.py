@@ -92,7 +92,12 @@ def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
                 found[space] = min(found[space], own[-1])
     for space, ratio in behind.items():
         found[space] = ratio * found[plain]
-        _say(space, ratio)
+        logger.info(
+            "The trial of %s in %s %s was stopped, as the layers that it came to took %.1f times as long as in %s: "
+            "its time is estimated from them.",
+            *(space.setting.clients[0].architecture, space.setting.compute.dtype, space.setting.compute.memory_format),
+            *(ratio, "the plainest arithmetic"),
+        )
     return [seconds * sizes[0] / size / steps for seconds in found.values()]
 
 
@@ -150,13 +155,3 @@ def _marks(space: Workspace, params: Params, size: int, steps: int = 1, plain: S
         for hook in hooks:
             hook.remove()
     return marks
-
-
-def _say(space: Workspace, ratio: float) -> None:
-    """Log that an arithmetic was stopped."""
-    compute, (client, *_) = space.setting.compute, space.setting.clients
-    logger.info(
-        "The trial of %s in %s %s was stopped, as the layers that it came to took %.1f times as long as in %s: "
-        "its time is estimated from them.",
-        *(client.architecture, compute.dtype, compute.memory_format, ratio, "the plainest arithmetic"),
-    )

@@ -126,8 +126,7 @@ def _fit_first_convolution(model: nn.Module, channels: int) -> None:
         old.padding,  # type: ignore[arg-type]
         bias=old.bias is not None,
     )
-    parent, _, last = path.rpartition(".")
-    setattr(model.get_submodule(parent), last, new)
+    model.set_submodule(path, new)
 
 
 def check(name: str, model: nn.Module, image: Shape) -> None:

@@ -55,9 +55,14 @@ def log_report(
     metrics: Mapping[str, float] | None = None,
     children: Sequence[str] = (),
 ) -> None:
-    """Log a report with its summary and its main table as the description of the run; see `Tracker.log_report`."""
+    """Log a report to the run with this key, begun before or new; its summary and its main table describe the run.
+
+    What it held under these names is replaced. Arguments are those of `Tracker.run`, and of `TrackedRun.report`.
+    """
     tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
     note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters
+    tags = {"kind": "comparison" if children else "report"}
     with tempfile.TemporaryDirectory() as place:
         report.write(folder := Path(place, "report"))
-        tracking.current().log_report(experiment, name, key, folder, note=note, metrics=metrics, children=children)
+        with tracking.current().run(experiment, name, key, {}, tags) as tracked:
+            tracked.report(folder, note, metrics or {}, children)

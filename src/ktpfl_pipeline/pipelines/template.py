@@ -16,8 +16,14 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from ktpfl_pipeline.methods import METHODS, compared, slug
-from ktpfl_pipeline.pipelines import download, evaluation, federated_training, partition, public_set, reporting, tune
+from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
+from ktpfl_pipeline.pipelines.evaluation.nodes import evaluate
+from ktpfl_pipeline.pipelines.federated_training.nodes import settle, train
+from ktpfl_pipeline.pipelines.partition.nodes import draw_partition, join, partition_clients
+from ktpfl_pipeline.pipelines.public_set.nodes import read_public, sample_public_set
+from ktpfl_pipeline.pipelines.reporting.nodes import report
 from ktpfl_pipeline.pipelines.step import step
+from ktpfl_pipeline.pipelines.tune.nodes import resolve
 
 REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
@@ -32,24 +38,25 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str], real
         methods: names in the registry of methods, or dotted paths.
         real: whether its clients are processes of their own, and the server has their samples nowhere.
     """
-    parameters = {"params:experiment": f"params:{experiment}"}
+    settings, parameters = "params:experiment", {"params:experiment": f"params:{experiment}"}
     made = ("federation",) if real else ("federation", "partition", "labels_per_client")
+    public_alone = step(read_public, [settings, "raw_folder"], "federation", methods=tuple(methods))
     data = Pipeline(
-        public_set.of_real_clients(methods)
-        if real
-        else download.create_pipeline() + public_set.create_pipeline() + partition.create_pipeline(),
+        [public_alone] if real else _of_source(),
         namespace="data",
         inputs={"raw_folder"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
         parameters=parameters,
     )
-    settings = ["params:experiment", "hyperparameters"]
     results = {slug(method): f"{experiment}/{slug(method)}/result" for method in methods}
     boxes = [
         Pipeline(
-            Pipeline([step(tune.resolve, settings, "resolved", of=own, name=experiment, methods=methods)])
-            + federated_training.create_pipeline(experiment, method)
-            + evaluation.create_pipeline(method),
+            [
+                step(resolve, [settings, "hyperparameters"], "resolved", of=own, name=experiment, methods=methods),
+                step(settle, ["resolved", "federation"], "settled", of=own, name=experiment),
+                step(train, ["settled", "federation"], "runs", of=own, name=experiment, method=method),
+                step(evaluate, ["settled", "runs"], "result", of=own),
+            ],
             namespace=f"methods.{own}",
             inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "hyperparameters")},
             outputs={"result": result},
@@ -57,14 +64,28 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str], real
         )
         for method, (own, result) in zip(methods, results.items(), strict=True)
     ]
-    report = Pipeline(
-        reporting.create_pipeline(name, methods),
+    reported = Pipeline(
+        [step(report, [settings, *(f"{own}_result" for own in results)], "report", name=name)],
         namespace=f"methods.{REPORT}",
         inputs={f"{own}_result": result for own, result in results.items()},
         outputs={"report": f"{name}/report"},
         parameters=parameters,
     )
-    return sum([data, *boxes], start=report)
+    return sum([data, *boxes], start=reported)
+
+
+def _of_source() -> list[Node]:
+    """Return the steps from a source to the data of the federation, and to a figure of who has what."""
+    settings = "params:experiment"
+    made_of = [settings, "private", "public_set"]
+    return [
+        step(load_private, [settings, "raw_folder"], "private"),
+        step(load_public, [settings, "raw_folder", "private"], "public_images"),
+        step(sample_public_set, [settings, "private", "public_images"], "public_set"),
+        step(partition_clients, made_of, "partition"),
+        step(join, [*made_of, "partition", "raw_folder"], "federation"),
+        step(draw_partition, "federation", "labels_per_client"),
+    ]
 
 
 def turn(node: Node) -> tuple[int, int]:

@@ -5,12 +5,14 @@ it, so that whoever reads it sees all of it or none, and can tell whether it was
 """
 
 import contextlib
+import glob
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ktpfl_pipeline.core.errors import system_error, unwritable
+from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
 
 PARTIAL = ".partial"
 """Suffix of a file or folder that is not, or no longer, whole; whoever gathers reports passes over it."""
@@ -59,11 +61,11 @@ def replacing(place: Path) -> Iterator[Path]:
     """Yield where to write the file or folder that takes the place of another, whole or not at all.
 
     Raises:
-        InputError: in the place of what the operating system raised.
+        InputError: in the place of what the operating system raised, unless something else was told in a sentence.
     """
-    partial = place.with_name(place.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     try:
+        _remove_leftovers(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         if partial.is_dir():
@@ -72,11 +74,35 @@ def replacing(place: Path) -> Iterator[Path]:
             partial.replace(place)
             _sum_of(place).write_text(sums(place.parent, [place]), encoding="utf-8")
     except Exception as error:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
-        if (reason := system_error(error)) is None:
+        _remove(partial)
+        reason = None if isinstance(error, InputError) else system_error(error)
+        if reason is None:
             raise
         raise unwritable(str(place), reason) from error
+
+
+def _remove_leftovers(place: Path) -> None:
+    """Remove what this process, or one that was killed, began to write in the place of a file or folder."""
+    for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}"):
+        writer = partial.name.removeprefix(f"{place.name}.").removesuffix(PARTIAL)
+        if writer.isdecimal() and (int(writer) == os.getpid() or not _runs(int(writer))):
+            _remove(partial)
+
+
+def _runs(process: int) -> bool:
+    """Say whether there is a process of this number on this machine."""
+    try:
+        os.kill(process, 0)  # which sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is somebody else's
+        return True
+    return True
+
+
+def _remove(partial: Path) -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
 
 
 def _put_folder(partial: Path, place: Path) -> None:

@@ -49,7 +49,7 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
     if wrong := expected.symmetric_difference(settings):
         raise InputError(
             f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; missing or unknown keys: "
-            f"{', '.join(sorted(wrong))}."
+            f"{', '.join(sorted(map(str, wrong)))}."
         )
     for name, value in settings.items():
         kind, wanted = (bool, "true or false") if name == "enabled" else (str, "a text")

@@ -1,7 +1,7 @@
 """What a tracker does, and the one that does nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,24 +68,6 @@ class TrackedRun:
         """
 
 
-class Entry(NamedTuple):
-    """What a store has of a run before it goes.
-
-    Attributes:
-        experiment: MLflow's experiment.
-        name: what the run is called in lists.
-        key: identifies the run; equal settings have equal keys.
-        params: what is logged as parameters.
-        tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
-    """
-
-    experiment: str
-    name: str
-    key: str
-    params: Mapping[str, Any]
-    tags: Mapping[str, str]
-
-
 class Tracker:
     """Tracks runs; this one, without a store, does nothing.
 
@@ -96,6 +78,7 @@ class Tracker:
     def __init__(self, checkpoints: Path | None = None) -> None:
         self.checkpoints = checkpoints
 
+    @contextmanager
     def run(
         self,
         experiment: str,
@@ -104,33 +87,15 @@ class Tracker:
         params: Mapping[str, Any],
         tags: Mapping[str, str],
         dataset: Dataset | None = None,
-    ) -> AbstractContextManager[TrackedRun]:
-        """Give the run with this key, while it goes: the one that was begun before, or a new one.
+    ) -> Iterator[TrackedRun]:
+        """Yield the run with this key, while it goes: the one that was begun before, or a new one.
 
-        Arguments are those of `Entry`, and the `dataset` that it sees.
+        Args:
+            experiment: MLflow's experiment.
+            name: what the run is called in lists.
+            key: identifies the run; equal settings have equal keys.
+            params: what is logged as parameters.
+            tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
+            dataset: what it sees.
         """
-        return self.opened(Entry(experiment, name, key, params, tags), dataset)
-
-    @contextmanager
-    def opened(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
-        """Yield the run of an entry; see `run`."""
         yield TrackedRun()
-
-    def log_report(
-        self,
-        experiment: str,
-        name: str,
-        key: str,
-        folder: Path,
-        *,
-        note: str = "",
-        metrics: Mapping[str, float] | None = None,
-        children: Sequence[str] = (),
-    ) -> None:
-        """Log a report to the run with this key, begun before or new; what it held under these names is replaced.
-
-        Arguments are those of `Entry`, and of `TrackedRun.report`.
-        """
-        tags = {"kind": "comparison" if children else "report"}
-        with self.run(experiment, name, key, {}, tags) as tracked:
-            tracked.report(folder, note, metrics or {}, children)

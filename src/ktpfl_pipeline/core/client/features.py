@@ -44,13 +44,11 @@ def wearing(module: nn.Module, common: nn.Linear) -> Iterator[None]:
         common: the layer, (K, F).
     """
     name, own = head_of(module)
-    parent, _, last = name.rpartition(".")
-    place = module.get_submodule(parent)
-    setattr(place, last, nn.Sequential(nn.AdaptiveAvgPool1d(common.in_features), common))
+    module.set_submodule(name, nn.Sequential(nn.AdaptiveAvgPool1d(common.in_features), common))
     try:
         yield
     finally:
-        setattr(place, last, own)
+        module.set_submodule(name, own)
 
 
 def fitted(params: Params, name: str, head: Params) -> Params:

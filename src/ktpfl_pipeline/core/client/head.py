@@ -24,8 +24,7 @@ def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
 def split(module: nn.Module) -> tuple[nn.Module, nn.Linear]:
     """Return a model as its extractor, the module itself without its head, and the head."""
     name, head = head_of(module)
-    parent, _, last = name.rpartition(".")
-    setattr(module.get_submodule(parent), last, nn.Identity())
+    module.set_submodule(name, nn.Identity())
     return module, head
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import memory
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.errors import named
 
 Value = TypeVar("Value")
 
@@ -39,7 +40,8 @@ def performed(
         InputError: if the memory does not suffice.
     """
     space.samples.clear()
-    with memory.told(f"Client {n}'s {getattr(operation, '__name__', 'operation')}", space.setting):
+    inner = getattr(operation, "operation", operation)  # what `optimizers.Remembering` does
+    with memory.told(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
         return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
 
 

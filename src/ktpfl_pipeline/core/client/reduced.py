@@ -6,7 +6,7 @@ float32, their products exact, and the same rounding of the sum cost a few casts
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -62,10 +62,7 @@ def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[
     emulated = not has_instructions(device)
 
     def reduced(inputs: Tensor) -> Tensor:
-        with ExitStack() as around:
-            around.enter_context(torch.autocast(device, torch.bfloat16))
-            if emulated:
-                around.enter_context(ByFloat32())
+        with torch.autocast(device, torch.bfloat16), ByFloat32() if emulated else nullcontext():
             return forward(inputs).float()
 
     return reduced

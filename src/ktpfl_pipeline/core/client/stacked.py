@@ -200,12 +200,7 @@ def predict(space: Workspace, stack: Stack, inputs: Callable[[slice], Tensor], n
 
 
 def descend(
-    stack: Stack,
-    loss: Loss,
-    sizes: Sequence[int],
-    settings: Recipe,
-    rate: float,
-    shuffles: Sequence[torch.Generator],
+    stack: Stack, loss: Loss, sizes: Sequence[int], settings: Recipe, rate: float, shuffles: Sequence[torch.Generator]
 ) -> Tensor:
     """Run plain SGD on all models of the stack, in place; return each one's mean loss over the last epoch, (S,).
 
@@ -284,8 +279,5 @@ STACKED: dict[Callable[..., Any], Callable[[Workspace, Calls], dict[int, Outcome
 def form_of(operation: Callable[..., Any], setting: Setting) -> Callable[[Workspace, Calls], Any] | None:
     """Return an operation's stacked form; None where it has none, or where a recipe asks for more than plain steps."""
     training, distillation = setting.training, setting.distillation
-    fits = {
-        operations.train: training.plain and not training.augmentation,
-        operations.distill: distillation.plain,
-    }
+    fits = {operations.train: training.plain and not training.augmentation, operations.distill: distillation.plain}
     return STACKED.get(operation) if fits.get(operation, True) else None

@@ -42,6 +42,14 @@ def create(
     if cluster is not None:
         ray_session.check(cluster, threads, device.type, stacked)
         return ClusterExecutor(cluster, workers)
+    number = side_by_side(workers, threads, device, stacked)
+    if stacked > 1:
+        return StackedExecutor(stacked)
+    return WorkersExecutor(number) if number > 1 else SerialExecutor()
+
+
+def side_by_side(workers: int | Literal["auto"], threads: int, device: torch.device, stacked: int = 1) -> int:
+    """Return how many processes of this machine compute clients side by side; arguments and errors as of `create`."""
     why = {
         f"compute.stacked is {stacked}, and stacked clients are computed in one process": stacked != 1,
         f"compute.threads is {threads}, and several threads in each of several workers would fight for the same "
@@ -51,9 +59,7 @@ def create(
     impossible = [reason for reason, holds in why.items() if holds]
     if workers == "auto":
         most = resources.default_workers() if device.type == "cpu" else len(resources.reachable(device))
-        workers = 1 if impossible else most
+        return 1 if impossible else most
     if workers > 1 and impossible:
         raise InputError(f"compute.workers is {workers}, but {impossible[0]}; take auto or 1.")
-    if stacked > 1:
-        return StackedExecutor(stacked)
-    return WorkersExecutor(workers) if workers > 1 else SerialExecutor()
+    return workers

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, named
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.transfer import fetched
 
@@ -38,9 +38,9 @@ ATTEMPTS = 2
 
 
 def starved(n: int | str, phase: str, workers: str, how: str) -> InputError:
-    """Return the error for a call of client `n` that ended two `workers`, so called, the last of them by `how`."""
+    """Return the error for a call of n that ended two `workers`, so called, the last of them by `how`."""
     return InputError(
-        f"Client {n}'s {phase} ended two {workers}, the last by {how}; this is mostly too little memory: set "
+        f"{named(n)}'s {phase} ended two {workers}, the last by {how}; this is mostly too little memory: set "
         "compute.workers lower, 1 for none, and give the same command again."
     )
 
@@ -68,12 +68,7 @@ class Executor(ABC):
     """Runs client operations. All executors return what the serial one returns; see each for how exactly."""
 
     def run(
-        self,
-        setting: Setting,
-        phase: str,
-        operation: Operation[Value],
-        calls: Calls[Key],
-        progress: Progress = silent,
+        self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress = silent
     ) -> PhaseResult[Key, Value]:
         """Run ``operation(workspace, n, *arguments)`` for each n of `calls`.
 

@@ -1,20 +1,19 @@
 """Nodes that read the samples of an experiment."""
 
 import logging
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
-    from dataclasses import replace
-
-    from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.data.sources import load, sized
 
     source, size = experiment.private.source, _size(experiment)
@@ -33,7 +32,6 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
 
     They are the private ones themselves for an open part.
     """
-    from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.owned import kind
 
@@ -57,8 +55,6 @@ def _size(experiment: Experiment) -> tuple[int, int] | None:
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:
     """Return inputs whose values are in lists, (M, F), in the shape that the experiment gives them."""
-    from ktpfl_pipeline.core.errors import InputError
-
     shape = experiment.private.shape
     if shape is None or tuple(inputs.shape[1:]) == tuple(shape):
         return inputs
@@ -74,7 +70,6 @@ def _adapted(experiment: Experiment, inputs: Any, source: str) -> Any:
     """Return images with the experiment's channels and size, and say so; inputs as they are where it names none."""
     import torch
 
-    from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.data.sources.adaptation import adapt, brought
 
     if experiment.image is None:
@@ -91,7 +86,6 @@ def _draw(samples: Any, total: int) -> Any:
     import numpy as np
     import torch
 
-    from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.core.rng import derive
     from ktpfl_pipeline.data.partition import draw_stratified
 

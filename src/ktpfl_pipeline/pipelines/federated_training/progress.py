@@ -98,14 +98,16 @@ class Progress(Display):
 
     @contextmanager
     def run(self, seed: int) -> Iterator["SeedProgress"]:
-        """Yield the progress of one seed's run, and log its end in one line."""
+        """Yield the progress of one seed's run, and log its end in one line; one that fails is over too."""
         self.reset(self.bar, description=f"{self.title}, seed {seed}", where="starting")
         shown = SeedProgress(self, seed)
         start = time.monotonic()
-        yield shown
-        taken = time.monotonic() - start
-        self.plan.done += 1
-        self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # beside the rounds
+        try:
+            yield shown
+        finally:
+            taken = time.monotonic() - start
+            self.plan.done += 1
+            self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # beside the rounds
         spent = f"in {duration(taken)}" if shown.trained else "(finished before)"
         left = self.plan.left(self.runs - self.plan.done) if self.disable else ""
         line = f"{self.plan.done}/{self.runs}  {self.title}, seed {seed}: {shown.accuracy} {spent}{left and ', '}{left}"

@@ -6,7 +6,10 @@ Arguments that they share: `paper`, the section; `planned`, what there is to run
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.config.studies import Paper
+from kedro.pipeline import Pipeline
+
+from ktpfl_pipeline.config.studies import PAPER, Paper
+from ktpfl_pipeline.pipelines.step import step
 
 
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, paper_runs: Path) -> Any:
@@ -38,3 +41,15 @@ def report(paper: Paper, planned: Any, failures: dict[str, str]) -> Any:
 
     parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
     return build(paper.scale, parts, cells(planned, failures), here_and_now())
+
+
+def create_pipeline() -> Pipeline:
+    """Return the pipeline ``paper``: a plan, the runs that are left, one report."""
+    settings, planned, failures = f"params:{PAPER}", f"{PAPER}_plan", f"{PAPER}_failures"
+    return Pipeline(
+        [
+            step(plan, [settings, "parameters", "raw_folder", "paper_runs"], planned, namespace="plan"),
+            step(train, [settings, planned], failures, namespace="train"),
+            step(report, [settings, planned, failures], f"{PAPER}/report", namespace="report"),
+        ]
+    )

@@ -11,7 +11,7 @@ from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.config.parsing import paper_columns
 from ktpfl_pipeline.config.studies import PAPER, Paper
-from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
@@ -132,7 +132,7 @@ def probe(job: Job) -> float:
     """Return the seconds of a run, judged by training steps of each architecture that are timed for a moment here.
 
     Counted are local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations; not what
-    a method does beside, nor the server.
+    a method does beside, nor the server. A cluster is taken to have the workers that this machine would have.
     """
     experiment, own = job.experiment, job.samples.seeds[job.experiment.seeds[0]]
     way = Arithmetic(experiment.compute.dtype, experiment.compute.memory_format)
@@ -148,14 +148,8 @@ def probe(job: Job) -> float:
         each = experiment.participation * (epochs * train + distilled) + 2 * FORWARD * test / experiment.evaluate_every
         samples = experiment.rounds * each + adapted * further * train
         total += samples * times[architecture][0] / batch
-    return total / _workers(experiment.compute.workers, experiment.compute.device)
-
-
-def _workers(asked: int | str, device: str) -> int:
-    """Return how many clients are trained side by side."""
-    if asked != "auto":
-        return int(asked)
-    return resources.default_workers() if Compute(device).place().type == "cpu" else 1
+    asked = experiment.compute
+    return total / executors.side_by_side(asked.workers, asked.threads, Compute(asked.device).place(), asked.stacked)
 
 
 def _data(

@@ -3,8 +3,9 @@
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.config.studies import PAPER
@@ -42,16 +43,12 @@ def run_left(planned: Sequence[Planned]) -> dict[str, str]:
     return failures
 
 
-def _in_turn(planned: Sequence[Planned]) -> list[tuple[Planned, int, str]]:
-    """Return every run with its seed and key, in the order in which they are run."""
-    places = list(dict.fromkeys((each.part, each.experiment, each.label) for each in planned))
-    runs = [(each, seed, key) for each in planned for seed, key in each.keys.items()]
-    seeds = list(dict.fromkeys(seed for _, seed, _ in runs))
-    return sorted(runs, key=lambda run: (_place(run[0], places), seeds.index(run[1])))
-
-
-def _place(each: Planned, places: Sequence[tuple[str, str, str]]) -> int:
-    return places.index((each.part, each.experiment, each.label))
+def _in_turn(planned: Sequence[Planned]) -> Iterator[tuple[Planned, int, str]]:
+    """Yield every run with its seed and key, in the order in which they are run."""
+    for _, column in groupby(planned, key=lambda each: (each.part, each.experiment, each.label)):
+        runs = [(each, seed, key) for each in column for seed, key in each.keys.items()]
+        seeds = list(dict.fromkeys(seed for _, seed, _ in runs))
+        yield from sorted(runs, key=lambda run: seeds.index(run[1]))
 
 
 def _run(each: Planned, seed: int, key: str, parent: str) -> None:

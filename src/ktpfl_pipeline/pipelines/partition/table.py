@@ -41,9 +41,7 @@ def owners(private: LabelledDataset, partitions: dict[int, dict[int, ClientIndic
 
 
 def to_table(
-    partitions: dict[int, dict[int, ClientIndices]],
-    labels: Tensor,
-    names: Mapping[int, Sequence[str]] | None = None,
+    partitions: dict[int, dict[int, ClientIndices]], labels: Tensor, names: Mapping[int, Sequence[str]] | None = None
 ) -> pd.DataFrame:
     """Return one row per private sample: seed, client, split, index into the private samples, label.
 

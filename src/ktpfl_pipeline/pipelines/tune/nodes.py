@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kedro.pipeline import Pipeline
+
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE, Tune
+from ktpfl_pipeline.pipelines.step import step
 
 
 def run_trials(
@@ -60,3 +63,16 @@ def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods:
 
     checks.check_methods(name, experiment, methods)
     return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
+
+
+def create_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
+    """Return the pipeline `name` that tunes the methods that one experiment's comparison runs."""
+    settings, trials = [f"params:{name}", f"params:{experiment}"], f"{name}/trials"
+    made = [*settings, trials]
+    return Pipeline(
+        [
+            step(run_trials, [*settings, "raw_folder"], trials, namespace="tune", name=name, methods=methods),
+            step(choose, made, f"{experiment}/hyperparameters", namespace="report", name=name),
+            step(report, made, f"{name}/report", namespace="report", name=name),
+        ]
+    )

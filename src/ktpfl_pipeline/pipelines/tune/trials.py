@@ -5,7 +5,7 @@ Arguments that the functions share: `tune`, the tuning's settings, and `job`, on
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str
         found = {method: tune_method(tune, Job(name, method, at, data, tracked.run_id)) for method in methods}
         best = {f"validation/{method}": highest(trials).validation or 0.0 for method, trials in found.items()}
         tracked.finish(best, {}, {})
-    return asdict(Tuning(tune.model_dump(), at.shared(), key, tracked.run_id, found))
+    return Tuning(tune.model_dump(), at.shared(), key, tracked.run_id, found).to_dict()
 
 
 def tune_method(tune: Tune, job: Job) -> list[Trial]:
@@ -93,10 +93,15 @@ def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experim
         experiment: what is tuned, now.
 
     Raises:
-        InputError: if it was made with other settings, naming what differs.
+        InputError: if it is no tuning's, or was made with other settings, naming what differs.
     """
-    methods = {method: [Trial(**trial) for trial in trials] for method, trials in content["methods"].items()}
-    made = Tuning(**{**content, "methods": methods})
+    try:
+        made = Tuning.from_dict(content)
+    except ValueError as error:
+        raise InputError(
+            f"data/07_model_output/{name}/trials.json does not read as the trials of a tuning ({error}): delete it and "
+            f"run `kedro run --pipelines={name}` again, which takes finished runs from their checkpoints."
+        ) from error
     now = {"tune": tune.model_dump(), **tune.applied(experiment).shared()}
     check_settings(f"The trials of {name} were", {"tune": made.tune, **made.settings}, now)
     return made
