@@ -151,7 +151,7 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         "round's cohort or not. The headline.",
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "
         f"far apart: compare methods at one of them.{one}",
-        "Final values": f"{words.averaged(seeds)} The best round is recorded with the results and never the headline.",
+        "Final values": f"{words.averaged(seeds, results)} The best round is recorded with the results and never the headline.",
         **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
         "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
         **(

@@ -223,7 +223,7 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     after = point_title(HEADLINE)
     found = {
         title: f"{ANY} stands where the setting makes no difference to the method.",
-        after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}",
+        after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds), [row.result for row in rows])}",
         "Validation": "the same on samples that no client trains or is tested on.",
         "Minus local-only": f"at the same value, {words.INTERVAL}",
         "Chosen": "the value of highest validation accuracy. Test accuracy chooses nothing: its highest is too good.",
