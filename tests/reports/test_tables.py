@@ -321,6 +321,15 @@ class TestRenderings:
         assert ">−1.0</td>" in text
         assert '<th scope="col">After x <span class="unit">(%)</span></th>' in text
 
+    def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
+        local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})
+        page = on_a_page(tables.phase_table([*study[:-1], local]))
+        assert re.findall('data-by="([^"]+)">([^<]+)</td>', page) == [
+            *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
+            *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],
+        ]
+        assert '<td data-by="3.5">3.5 s</td>' in on_a_page(tables.comparison_table(study, paper_settings))
+
     def test_html_escapes_titles_and_names_of_columns(self):
         text = on_a_page(Table("x", ["<a>", "<b> (<c>)"], [["<d>", "<e>"], ["<d>", "<f>"]]))
         assert not {"<a>", "<b>", "<c>", "<d>", "<e>", "<f>"} & set(re.findall("<.>", text))

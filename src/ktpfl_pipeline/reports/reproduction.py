@@ -18,7 +18,7 @@ from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, accuracy, duration, interval, points
+from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, points
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import runs
@@ -125,7 +125,7 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
                 "Methods": ", ".join(cell.title for cell in group),
                 "Seeds": ", ".join(map(str, first.seeds)),
                 "Runs done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
-                "Time left": "as above" if shared and not own else duration(known) if own and known else None,
+                "Time left": "as above" if shared and not own else Number(known, duration) if own and known else None,
                 "Known by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
                 "Failed": failed[0] if failed else None,
             }

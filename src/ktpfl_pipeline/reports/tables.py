@@ -40,7 +40,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                 },
                 "Minus local-only (points)": interval(gained.get(result.method)),
                 "Traffic (MB)": megabytes(sum(result.traffic.values())),
-                "Time": duration(result.time),
+                "Time": Number(result.time, duration),
                 **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
         )
@@ -145,9 +145,9 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     phases = {phase: plain(phase).capitalize() for result in results for phase in result.seconds if phase != "round"}
     rows: list[dict[str, Entry]] = []
     for result in results:
-        spent = {name: duration(result.seconds[phase]) for phase, name in phases.items() if phase in result.seconds}
-        empty = dict.fromkeys(phases.values())
-        rows.append({"Method": result.title, **empty, **spent, "Whole rounds": duration(result.time)})
+        seconds = {name: result.seconds.get(phase) for phase, name in phases.items()} | {"Whole rounds": result.time}
+        spent = {name: None if time is None else Number(time, duration) for name, time in seconds.items()}
+        rows.append({"Method": result.title, **spent})
     return Table.of("phases", rows, latex)
 
 
