@@ -113,7 +113,7 @@ class FinishedRun(_Kept):
         memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
             it is not known.
         wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
-            each; empty where none travelled.
+            each; empty where none travelled, or not all since the server was started.
     """
 
     experiment: str

@@ -6,8 +6,8 @@ has a number of its own, which the answer repeats.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from pydantic import Field
@@ -66,14 +66,6 @@ class Hello(Settings):
     last: int = Field(0, ge=0)
 
 
-@dataclass
-class Wire:
-    """What went over the wire, by client: bytes of packets, without what the transport adds."""
-
-    sent: dict[int, int] = field(default_factory=dict)
-    received: dict[int, int] = field(default_factory=dict)
-
-
 class Attendance:
     """The clients of one run.
 
@@ -84,7 +76,8 @@ class Attendance:
         why: of the others, why they are not.
         told: those that know the run.
         kept: numbers of the models that those which are there have.
-        wire: bytes so far.
+        wire: bytes of packets ``sent`` to each client and ``received`` of it, since this process was started, without
+            what the transport adds.
     """
 
     def __init__(self, link: Link, run: str, seed: int, deadline: float, stops: bool = False) -> None:
@@ -97,7 +90,8 @@ class Attendance:
             deadline: seconds in which a phase is answered.
             stops: whether an answer that cannot be used, or a refusal, ends the run.
         """
-        self.run, self.clients, self.wire = run, dict[int, Hello](), Wire()
+        self.run, self.clients = run, dict[int, Hello]()
+        self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
         self.here: dict[int, int] = {}
         self.why: dict[int, str] = {}
         self.told: set[int] = set()
@@ -164,13 +158,13 @@ class Attendance:
         waiting = {self.here[n]: n for n in packets}
         asked = {self.here[n]: self._stamped(packet) for n, packet in packets.items()}
         for address, n in waiting.items():
-            self.wire.sent[n] = self.wire.sent.get(n, 0) + asked[address].nbytes
+            self.wire["sent"][n] += asked[address].nbytes
         for address, packet in self._link.ask(kind, asked, self._deadline):
             if address not in waiting:
                 logger.warning("The client at node %d answered %s twice; the second is thrown away.", address, what)
                 continue
             n, said = waiting[address], packet.values
-            self.wire.received[n] = self.wire.received.get(n, 0) + packet.nbytes
+            self.wire["received"][n] += packet.nbytes
             if "silent" in said:
                 self.strike(n, f"gave no answer to {what} ({said['silent']})")
             elif said.get("number") != asked[address].values["number"]:

@@ -124,14 +124,16 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
         accuracy = record.accuracy.get("after_transfer", [])
         reached = f": {mean(accuracy):.1%} on average" if accuracy else ""
         logger.info("Round %d of %d%s.", record.round, asked.rounds, reached)
-        content = {"method": asked.method, "history": [asdict(one) for one in history], "wire": asdict(attendance.wire)}
+        wire = {} if resumed else attendance.wire
+        content = {"method": asked.method, "history": [asdict(one) for one in history], "wire": wire}
         written(folder / "history.json", json.dumps(content))
 
     schedule = engine.Schedule(asked.rounds, asked.participation, asked.evaluate_every)
     file = folder / attendance.run / "checkpoint.pt"
+    resumed = file.exists()  # the bytes of the rounds before are not known any more
     with closing(executor):
         executor.start(fed)
-        if not file.exists():
+        if not resumed:
             begin(fed)
         done = engine.run(
             method,
