@@ -18,7 +18,7 @@ from real_clients import COMPARED, NoLink, deal_out, in_one_process
 from ktpfl_pipeline.analysis.results import FinishedRun, summarise
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import TRIED
+from ktpfl_pipeline.flower import TRIED, serve
 from ktpfl_pipeline.flower import experiment as real
 from ktpfl_pipeline.flower.attendance import Hello
 from ktpfl_pipeline.flower.member import Member
@@ -137,6 +137,19 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
     assert isinstance(table, Table) and [row[0] for row in table.rows] == ["KT-pFL"]
     assert why == alone and isinstance(why, Notes)
     assert why.entries["Not told"].startswith("of FedMD, which went on from a checkpoint")
+
+
+def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
+    link, runs = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2)), set[str]()
+    public = torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    for memory in (512, 7):
+        compute = {"flower": "here:1", "server_memory": memory}
+        section = {"public": {"source": "npz:public.npz", "batch": 10}, "clients": 2, "compute": compute}
+        file = real.asked(parsing.parse("mine", section), "kt_pfl", 0)
+        attendance = serve.met(file, public, link)
+        assert serve.federation(file, public, attendance).compute.server_memory == memory
+        runs.add(attendance.run)
+    assert len(runs) == 1
 
 
 FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [3, 4]}, "fedmd": {}}

@@ -99,7 +99,7 @@ def asked(experiment: schema.Experiment, method: str, seed: int) -> FederationFi
         hyperparameters=asdict(method_of(experiment, method)),
         seed=seed,
         compute=Arithmetic(**compute.model_dump(include=set(Arithmetic.model_fields))),
-        device=compute.device,
+        **compute.model_dump(include={"device", "server_memory"}),
         **{name: getattr(experiment, name) for name in alike - {"compute", "hyperparameters"}},
         **compute.flower.model_dump(include=patient),
     )

@@ -36,7 +36,7 @@ from ktpfl_pipeline.flower.shells import shell
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)
-PATIENT = {"deadline", "quorum", "tries", "on_unsound", "results", "device"}
+PATIENT = {"deadline", "quorum", "tries", "on_unsound", "results", "device", "server_memory"}
 """Settings that may be others when a run is taken up again."""
 
 
@@ -56,6 +56,7 @@ class FederationFile(Settings):
             the run, ``stop``.
         on_divergence: as in an experiment; here a client that diverges sits out, as others' runs hang on it.
         device: where the server computes.
+        server_memory: MiB that the coefficients' arithmetic may take there.
         results: the folder of what comes of it, from the file's own.
     """
 
@@ -78,6 +79,7 @@ class FederationFile(Settings):
     knowledge: Knowledge = Knowledge()
     compute: Arithmetic = Arithmetic()
     device: str = "auto"
+    server_memory: Count = 512
     results: str = "results"
 
 
@@ -244,7 +246,7 @@ def federation(asked: FederationFile, public: Tensor, attendance: Attendance) ->
         rounds=asked.rounds,
         training=recipes.local_training(asked.training),
         distillation=recipes.distillation(asked.distillation),
-        compute=Compute(device=asked.device, **asked.compute.model_dump()),
+        compute=Compute(device=asked.device, server_memory=asked.server_memory, **asked.compute.model_dump()),
         public_transport=asked.public.transport,
         on_divergence=asked.on_divergence,
         reliability=Reliability(quorum=asked.quorum, tries=asked.tries),
