@@ -112,9 +112,9 @@ class Attendance:
             self._link.pause()
         if len(found) != wanted:
             raise InputError(
-                f"{len(found)} clients were there within {seconds:g} s, and clients is {wanted}, in the server's file or "
-                "the experiment: start or stop some, set it to their number, or wait longer with patience (of an "
-                "experiment: compute.flower.patience)."
+                f"{len(found)} clients were there within {seconds:g} s, and clients is {wanted}, in the server's "
+                "file or the experiment: start or stop some, set it to their number, or wait longer with patience, an "
+                "experiment's compute.flower.patience."
             )
         asked = {address: self._stamped(self._hello) for address in found}
         for address, packet in self._link.ask("hello", asked, seconds):
