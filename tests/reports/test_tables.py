@@ -118,6 +118,8 @@ class TestComparison:
         ]
         assert note.endswith("They are one where knowledge comes back only before training: FedAMP.")
         assert "They are one" not in str(comparison.notes(study[:1], paper_settings))
+        alone = [summarise([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
+        assert "They are one" not in str(comparison.notes(alone, paper_settings)), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert comparison.inequalities(study) == []

@@ -326,7 +326,7 @@ def _turnout(
 
 
 def _takes_late(method: Method[Any]) -> bool:
-    """Say whether late uploads of a method are used as they are: predictions are, models would have to be waited for."""
+    """Say whether late uploads are used as they are: predictions are, and models would have to be waited for."""
     return "predictions" in method.exchanges and "parameters" not in method.exchanges
 
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
+from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
 from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
-from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import numbers, paper, words
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, mean, megabytes, percent
@@ -59,7 +59,7 @@ def marked(result: MethodResult) -> str:
 
 def fits_on_validation(result: MethodResult) -> bool:
     """Say whether a method fits on validation samples."""
-    preset = METHODS.get(result.method)
+    preset = methods.known(result.method)
     return preset is not None and preset.kind.fits_validation
 
 

@@ -14,8 +14,8 @@ WAYS = {"Up": ("_up", "received"), "Down": ("_down", "sent")}
 """Direction, as seen from the clients: what ledgers of it end with, and what the wire calls it at the server."""
 
 RESUMED = (
-    "which went on from a checkpoint with a seed, or had finished before: a server knows the bytes since it was started, "
-    "and not those of the rounds before."
+    "which went on from a checkpoint with a seed, or had finished before: a server knows the bytes since it was "
+    "started, and not those of the rounds before."
 )
 
 
