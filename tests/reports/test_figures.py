@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cases import case
 from matplotlib._pylab_helpers import Gcf
+from matplotlib.text import Text
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.sweeps import Point
@@ -337,6 +338,8 @@ class TestDifferences:
         assert found[3::2] == ["undecided", "FedMD"]
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
         assert axes.yaxis_inverted()
+        said = [text.get_text() for text in axes.figure.findobj(Text)]
+        assert "Difference to local-only, 95 % or wider (Holm)" in said
 
     def test_the_interval_decides(self, result):
         results = [result("kt_pfl", 0.9, 0.9), result("fedmd", 0.7, 0.7), result("local", 0.8, 0.8)]

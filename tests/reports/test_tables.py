@@ -14,7 +14,7 @@ from ktpfl_pipeline.reports.model import Section, Table
 from ktpfl_pipeline.reports.numbers import percent, points
 from ktpfl_pipeline.reports.render import latex, markdown, terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.words import aggregates
+from ktpfl_pipeline.reports.words import CORRECTED, aggregates
 
 
 def on_a_page(table):
@@ -156,6 +156,7 @@ class TestDifferences:
         others = [result("fedmd", 0.78, 0.80, 0.82), result("ds_fl", 0.87, 0.89, 0.91)]
         found = rows(tables.difference_table([result("kt_pfl", 0.89, 0.90, 0.91), *others]))
         assert [row[1] for row in found] == ["**+10.0** [+6.4, +13.6]", "+1.0 [−1.5, +3.5]"]
+        assert "those of 95 % or wider" in CORRECTED
 
     def test_alone(self, study):
         assert not tables.difference_table(study[:1]).rows
@@ -357,6 +358,16 @@ class TestRenderings:
                 assert max(map(len, text.splitlines())) <= width
                 assert "90.0 ± 1.0" in text
                 assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
+
+    @pytest.mark.usefixtures("blank_figures")
+    def test_the_table_that_is_kept_is_the_same_whatever_the_terminal(self, study, paper_settings, monkeypatch):
+        made = {}
+        for width in (60, 120):
+            monkeypatch.setenv("COLUMNS", str(width))
+            report = comparison.build("compare_x", study, paper_settings)
+            made[width] = report.files["table.txt"]
+            assert report.console != made[width]
+        assert made[60] == made[120]
 
     @pytest.mark.usefixtures("blank_figures")
     def test_words_stay_whole(self, study, paper_settings):
