@@ -16,8 +16,8 @@ INTERVAL = (
 )
 CORRECTED = (
     "paired by seed, with its t interval over the seeds. The differences of a column are tested together, at 95 % for "
-    "all of them by Holm's step-down, so that their intervals are those of 95 % or wider; bold where one excludes zero. "
-    "One seed has no interval."
+    "all of them by Holm's step-down, so that their intervals are those of 95 % or wider; bold where one excludes "
+    "zero. One seed has no interval."
 )
 BOLD = (
     "the best accuracy of a column, where the 95 % t interval of its difference to the runner-up, paired by seed, "
