@@ -18,7 +18,8 @@ from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
 from ktpfl_pipeline.core import checkpoint, engine
-from ktpfl_pipeline.core.errors import AbsentError, InputError, unwritable
+from ktpfl_pipeline.core.errors import AbsentError, InputError
+from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.knowledge import settings as knowledge
 from ktpfl_pipeline.core.method import Method
@@ -276,15 +277,6 @@ def _begin(asked: FederationFile, setting: Setting) -> Packet:
 
 
 def written(file: Path, text: str) -> None:
-    """Write a text so that a reader sees all of it or what was there before.
-
-    Raises:
-        InputError: if the system does not let it be written.
-    """
-    beside = file.with_name(f"{file.name}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        raise unwritable(str(file), error) from error
+    """Write a text as `replacing` does."""
+    with replacing(file, str(file)) as partial:
+        partial.write_text(text, encoding="utf-8")
