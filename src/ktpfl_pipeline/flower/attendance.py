@@ -246,7 +246,11 @@ class Attendance:
     def _read(self, address: int, packet: Packet) -> Hello:
         """Return the hello of a client that may take part by its versions."""
         who = f"The client at node {address}"
-        check_answered(who, "hello", packet)
+        if "refused" in packet.values:
+            raise InputError(f"{who} refused hello: {packet.values['refused']}")
+        if "silent" in packet.values:
+            silent = packet.values["silent"]
+            raise InputError(f"{who} gave no answer to hello ({silent}): see to its program, and begin again.")
         said = understood(Hello, {name: value for name, value in packet.values.items() if name != "number"}, who)
         who = f"Client {said.client} (node {address})"
         if (ours := versions()) != said.versions:
@@ -271,13 +275,3 @@ class Attendance:
 def absent(attendance: Attendance, clients: Collection[int]) -> dict[int, str]:
     """Return who of some clients is not there, and why."""
     return {n: attendance.why.get(n, "is not there") for n in clients if n not in attendance.here}
-
-
-def check_answered(who: str, kind: str, packet: Packet) -> None:
-    """Raise an `InputError` where a client refused a message of a kind, or said nothing."""
-    if "refused" in packet.values:
-        raise InputError(f"{who} refused {kind}: {packet.values['refused']}")
-    if "silent" in packet.values:
-        raise InputError(
-            f"{who} gave no answer to {kind} ({packet.values['silent']}): see to its program, and begin again."
-        )

@@ -220,7 +220,7 @@ class Member:
         train, validation, test = self._splits(told.seed)
         mine = Client(me, self.own.architecture, train, validation, test, self.own.name)
         space = Setting(
-            clients=tuple(mine if n == me else shell(n, "", NOTHING, shape, torch.uint8) for n in told.clients),
+            clients=tuple(mine if n == me else shell(n, "", NOTHING, shape) for n in told.clients),
             public=public,
             public_batch_size=len(public),
             classes=told.classes,

@@ -25,7 +25,7 @@ from ktpfl_pipeline.core.knowledge import settings as knowledge
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.core.reliability import Reliability
-from ktpfl_pipeline.core.setting import Client, Compute, Setting
+from ktpfl_pipeline.core.setting import Compute, Setting
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import adapt, load_public
 from ktpfl_pipeline.flower import operations
@@ -118,8 +118,6 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
     public = public_set(asked, path.resolve().parent)
     attendance = met(asked, public, link, patience, folder)
     fed = federation(asked, public, attendance)
-    executor = fed.executor
-    assert isinstance(executor, RealExecutor)
     history: list[RoundRecord] = []
 
     def told(record: RoundRecord) -> None:
@@ -134,8 +132,7 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
     schedule = engine.Schedule(asked.rounds, asked.participation, asked.evaluate_every)
     file = folder / attendance.run / "checkpoint.pt"
     resumed = file.exists()  # the bytes of the rounds before are not known any more
-    with closing(executor):
-        executor.start(fed)
+    with closing(fed.executor):
         if not resumed:
             begin(fed)
         done = engine.run(
@@ -158,22 +155,18 @@ def begin(fed: RealFederation) -> None:
     Raises:
         AbsentError: if one is not there, or refuses.
     """
-    executor = fed.executor
-    assert isinstance(executor, RealExecutor)
-    executor.start(fed)
-    if out := absent(executor.attendance, fed.by_id):
+    fed.executor.start(fed)
+    if out := absent(fed.executor.attendance, fed.by_id):
         raise AbsentError(out)
 
 
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
     """Let each client that is there keep its own model, and tell who is not."""
-    executor = fed.executor
-    assert isinstance(executor, RealExecutor)
-    missing = executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
+    missing = fed.executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
     there = [n for n in fed.by_id if n not in missing]
     while there:
         try:
-            executor.end(method.personal(state, there, fed))
+            fed.executor.end(method.personal(state, there, fed))
             break
         except AbsentError as error:
             missing |= error.found
@@ -233,12 +226,12 @@ def met(
 
 def federation(asked: FederationFile, public: Tensor, attendance: Attendance) -> RealFederation:
     """Return the federation of these clients, whose samples are elsewhere."""
-    found = attendance.clients.values()
-    clients = tuple(_shell(said) for said in sorted(found, key=lambda said: said.client))
+    found = sorted(attendance.clients.values(), key=lambda said: said.client)
+    clients = (shell(said.client, said.architecture, said.sizes, tuple(said.shape), said.name) for said in found)
     classes = max(said.classes for said in found)
     shape = tuple(public.shape[1:])
     return RealFederation(
-        clients=clients,
+        clients=tuple(clients),
         public=public,
         public_batch_size=asked.public.batch,
         classes=classes,
@@ -254,11 +247,6 @@ def federation(asked: FederationFile, public: Tensor, attendance: Attendance) ->
         knowledge=knowledge.Knowledge(**asked.knowledge.model_dump()),
         executor=RealExecutor(attendance, asked.method, partial(_begin, asked)),
     )
-
-
-def _shell(said: Hello) -> Client:
-    train, validation, test = said.sizes
-    return shell(said.client, said.architecture, (train, validation, test), tuple(said.shape), torch.uint8, said.name)
 
 
 def _begin(asked: FederationFile, setting: Setting) -> Packet:
