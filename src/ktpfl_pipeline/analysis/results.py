@@ -339,6 +339,12 @@ def parse(content: Any) -> MethodResult:
         ) from error
 
 
+def ranked(results: Sequence[MethodResult], point: str = HEADLINE) -> list[MethodResult]:
+    """Return the methods that have a final value at a point, the highest mean first, of equals the first."""
+    known = [result for result in results if point in result.final]
+    return sorted(known, key=lambda result: -result.final[point].mean)
+
+
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
     """Return the local-only result, None where there is none."""
     return next((result for result in results if result.method == "local"), None)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.model import Block, Notes, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, interval, mean, percent, three_digits
-from ktpfl_pipeline.reports.tables import marked, ranked, tinted
+from ktpfl_pipeline.reports.tables import marked, tinted
 from ktpfl_pipeline.reports.words import over_seeds, plural
 
 QUALITY = {

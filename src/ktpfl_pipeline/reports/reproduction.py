@@ -13,7 +13,7 @@ from itertools import combinations, groupby
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
@@ -217,7 +217,7 @@ def findings(cells: Sequence[Cell]) -> Table:
         ours, finished = own[best].result, [result for result in others if result]
         found = None
         if ours and len(finished) == len(others):
-            found = paired_difference(ours, max(finished, key=lambda result: result.final[HEADLINE].mean))
+            found = paired_difference(ours, ranked(finished)[0])
         rows.append(
             {
                 "Cell": f"{_named(part)}: {paper.dataset(settings)}",

@@ -233,13 +233,11 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
         SKEW: "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
         SIZE: "what all clients sent and received over the whole run beside public samples, as it was encoded.",
     }
+    columns = table(rows, title).columns
     shown = {
         title: any(row.value == ANY for row in rows),
-        "Chosen": any(row.chosen for row in rows),
         "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
-        TRUST: any(trust(row.result) for row in rows),
-        SKEW: _skewed(rows),
-        SIZE: _sized(rows),
+        **{column: column in columns for column in ("Chosen", TRUST, SKEW, SIZE)},
     }
     return {column: text for column, text in found.items() if shown.get(column, True)}
 

@@ -7,7 +7,7 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import numbers, paper, words
@@ -45,11 +45,6 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
             }
         )
     return Table.of("table", rows, latex, tinted(results))
-
-
-def ranked(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods, the highest mean first."""
-    return sorted(results, key=lambda result: -result.final[HEADLINE].mean)
 
 
 def marked(result: MethodResult) -> str:

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
@@ -100,8 +100,7 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
 
 def chief(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return the methods that figures bring out: the report's subject, local-only, and the best."""
-    best = max(results, key=lambda result: result.final[HEADLINE].mean)
-    found = [subject(results), local_only(results), best]
+    found = [subject(results), local_only(results), ranked(results)[0]]
     return [result for place, result in enumerate(found) if result is not None and result not in found[:place]]
 
 
