@@ -322,10 +322,7 @@ def _theorem(main: MethodResult) -> list[Block]:
         f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
         "standard deviation over seeds."
     )
-    return [
-        Picture("theorem", figures.theorem(main), figure),
-        *_captioned(tables.theorem_table, main, caption=caption),
-    ]
+    return [Picture("theorem", figures.theorem(main), figure), *_captioned(tables.theorem_table, main, caption=caption)]
 
 
 def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
