@@ -122,6 +122,16 @@ class TestStragglers:
         assert all(record.cohort == list(toy.IDS) for name in ("fedmd", "local") for record in runs[name])
         assert [runs[name][0].late for name in ("fedmd", "local")] == [slow, []]
 
+    @pytest.mark.parametrize("name", ["kt_pfl_joint", "kt_pfl_likelihood"])
+    def test_sit_out_where_models_travel_beside_predictions_and_are_not_late_with_either(self, name: str) -> None:
+        """The model of a round is uploaded in that round; nothing stands for it that is older."""
+        fed = unreliable(Reliability(stragglers=Stragglers(0.4, 2)))
+        rest = [n for n in toy.IDS if n not in fed.straggler_ids]
+        done = engine.run(create(name), fed, Schedule(3, evaluate_every=3))
+        assert [record.cohort for record in done.history] == [list(toy.IDS), rest, rest]
+        assert [record.late for record in done.history] == [[], fed.straggler_ids, fed.straggler_ids]
+        assert not any(kept for phase, kept in fed.client_states.kept.items() if "late" in phase)
+
     def test_wait_for_their_last_upload(self) -> None:
         assert waiting([1, 2], 2, [[1, 2], [1], [3]]) == [1]
         assert waiting([1, 2], 1, []) == []

@@ -51,6 +51,15 @@ def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
         serve.run(tmp_path / "federation.yml", NoLink(files))
 
 
+def test_too_few_clients_are_told_with_the_settings_of_either_file(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
+    told = (
+        r"^1 clients were there within 0.01 s, and clients is 2, .* or the experiment: .* compute\.flower\.patience\.$"
+    )
+    with pytest.raises(InputError, match=told):
+        serve.run(tmp_path / "federation.yml", NoLink(files[:1]), 0.01)
+
+
 def test_what_happens_is_written_while_it_does(tmp_path):
     serve.run(tmp_path / "federation.yml", NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 2)))
     written = yaml.safe_load((tmp_path / "results" / "history.json").read_text())

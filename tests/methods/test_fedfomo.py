@@ -8,6 +8,7 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
@@ -17,7 +18,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import LocalTraining, Setting
 from ktpfl_pipeline.core.weights import Models, vector_of
-from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, worth
+from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, validation_losses, worth
 
 EVERYONE = list(toy.IDS)
 EXPLOIT = FedFomo(candidates=5, explore=0.0)
@@ -49,6 +50,17 @@ def judged(*losses: float) -> tuple[FedFomoState, FedFomoState, Any, Federation]
     state = FedFomoState(models, starts, affinity)
     after, report = EXPLOIT.round(state, [7], 2, fed)
     return state, after, report, fed
+
+
+def test_losses_of_candidates_are_those_of_an_evaluation_bit_for_bit_and_nothing_else_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fed = toy.alike()
+    models = fed.train(fed.initial_models(), 1)
+    expected = [fed.evaluate({7: params}, "validation")[7].loss for params in models.values()]
+    monkeypatch.setattr(operations, "measures", None)
+    found = fed.run("validate", validation_losses, {7: (list(models.values()),)})[7]
+    assert (found.dtype, found.tolist()) == (torch.float64, expected)
 
 
 ROOT = 195**0.5  # of the number of weights: the distance of models that differ by 1 everywhere

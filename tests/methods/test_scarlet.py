@@ -117,3 +117,12 @@ def test_two_rounds_by_hand(cohort: list[int]) -> None:
         teacher = torch.stack([labels[x] for x in batch.tolist()])
         models = {**models, **fed.distill(trained, teacher.expand(len(cohort), -1, -1), batch, t)}
     assert toy.distance(state.models, models) < 1e-12
+
+
+def test_newcomers_are_taught_what_is_taught_in_every_round() -> None:
+    """The mean of predictions to the power β; with 1, as by FedMD, the mean itself."""
+    fed, logits = toy.federation(), torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))
+    mean = logits.double().softmax(dim=-1).mean(dim=0)
+    found = SCARLET(beta=2.0).consensus(logits, fed)
+    assert torch.allclose(found, mean**2 / (mean**2).sum(dim=-1, keepdim=True), rtol=0, atol=1e-12)
+    assert torch.allclose(SCARLET(beta=1.0).consensus(logits, fed), FedMD().consensus(logits, fed), rtol=0, atol=1e-12)

@@ -59,6 +59,7 @@ class Written:
         self.figures = {"accuracy": Figure(figsize=(1, 1))}
         self.files = {"report.html": f"<p>{text} ± Δ</p>", "report.md": f"# {text} ±", "runs.csv": f"{text}\n"}
         self.files["table.txt"] = f"{text} ─ ±"
+        self.console = f"{text} ── ±"  # in a wider terminal
         vars(self).update(changes)
 
 
@@ -312,7 +313,8 @@ class TestReport:
     def test_read_as_it_was_written(self, dataset: ReportDataset) -> None:
         dataset.save(report())
         assert dataset.load() == "# new ±"
-        assert dataset.console() == "new ─ ±"
+        assert dataset.console() == "new ── ±"
+        assert ReportDataset(filepath=str(dataset.place)).console() == "new ─ ±", "of another process"
         assert dataset.page == dataset.place / "report.html"
 
     def test_its_first_figure_is_its_preview(self, dataset: ReportDataset) -> None:
@@ -384,7 +386,7 @@ class TestVariants:
             dataset.save(report(variant, variant=variant))
             assert dataset.page == dataset.place / variant / "report.html", "the last one is what is read"
             assert dataset.load() == f"# {variant} ±"
-            assert dataset.console() == f"{variant} ─ ±"
+            assert dataset.console() == f"{variant} ── ±"
         assert files(dataset.place) == {
             f"{variant}/{file}" for variant in ("two_labels-mnist", "dirichlet-0.3-mnist") for file in FILES
         }

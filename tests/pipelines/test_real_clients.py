@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -14,14 +15,17 @@ import yaml
 from project_copy import PowerCut, Project
 from real_clients import COMPARED, NoLink, deal_out, in_one_process
 
+from ktpfl_pipeline.analysis.results import FinishedRun, summarise
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import TRIED
+from ktpfl_pipeline.flower import TRIED, serve
 from ktpfl_pipeline.flower import experiment as real
 from ktpfl_pipeline.flower.attendance import Hello
 from ktpfl_pipeline.flower.member import Member
 from ktpfl_pipeline.flower.wire import Packet
 from ktpfl_pipeline.pipelines.compared import methods_of
+from ktpfl_pipeline.reports import wire
+from ktpfl_pipeline.reports.model import Notes, Table
 
 NAME = "mine"
 
@@ -107,6 +111,7 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
     here, _ = in_one_process(folder / "01_raw")
     assert here.coefficients is not None and result["runs"][0]["coefficients"] == here.coefficients[-1].tolist()
     assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 1  # it went on with what was there
+    assert result["runs"][0]["wire"] == {}  # of which the bytes before are not known
     asked = len(link.seen)
     untracked.run(NAME)
     assert {kind for kind, *_ in link.seen[asked:]} == {"hello"}  # finished before
@@ -123,6 +128,31 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
 def _hellos(link: NoLink) -> list[dict[str, Any]]:
     """Return what each client said of itself last."""
     return list({n: answer.values for kind, n, _, answer in link.seen if kind == "hello"}.values())
+
+
+def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(run: dict[str, Any]) -> None:
+    whole = FinishedRun.from_dict(run)
+    results = [summarise([replace(whole, method=name, wire=sent)], {}) for name, sent in FEW.items()]
+    (table, _, _, why), (alone,) = wire.blocks(results), wire.blocks(results[1:])
+    assert isinstance(table, Table) and [row[0] for row in table.rows] == ["KT-pFL"]
+    assert why == alone and isinstance(why, Notes)
+    assert why.entries["Not told"].startswith("of FedMD, which went on from a checkpoint")
+
+
+def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
+    link, runs = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2)), set[str]()
+    public = torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    for memory in (512, 7):
+        compute = {"flower": "here:1", "server_memory": memory}
+        section = {"public": {"source": "npz:public.npz", "batch": 10}, "clients": 2, "compute": compute}
+        file = real.asked(parsing.parse("mine", section), "kt_pfl", 0)
+        attendance = serve.met(file, public, link)
+        assert serve.federation(file, public, attendance).compute.server_memory == memory
+        runs.add(attendance.run)
+    assert len(runs) == 1
+
+
+FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [3, 4]}, "fedmd": {}}
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ class TestPage:
         assert "digits" in text
         assert all(run.run_id in text and run.key in text for result in study for run in result.runs)
         assert "instead of EMNIST, Fashion-MNIST or CIFAR-10" in text
-        assert "mean of the last five evaluations" in text
+        assert "mean over clients of the last evaluation, then over 3 seeds" in text
         assert "Every seed deals other data" not in text
         assert "divergence_weight" in text  # a default that the settings do not name
         assert "open_part" in text

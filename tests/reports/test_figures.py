@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from cases import case
 from matplotlib._pylab_helpers import Gcf
+from matplotlib.text import Text
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.methods import METHODS, compared
-from ktpfl_pipeline.reports import figures, style
+from ktpfl_pipeline.reports import figures, style, words
 from ktpfl_pipeline.reports.figures.base import apart, svg
 from ktpfl_pipeline.reports.figures.matrix import even_attention
 from ktpfl_pipeline.reports.figures.traffic import frontier
@@ -146,6 +147,31 @@ class TestAccuracyCurves:
         boxes = [mpl.text.Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the leaders
         boxes.sort(key=lambda box: box.y0)
         assert all(upper.y0 > lower.y1 for lower, upper in pairwise(boxes))
+
+
+@pytest.mark.usefixtures("blank_figures")
+@pytest.mark.parametrize(
+    ("joined", "begin", "told"),
+    [
+        (1, 3, "the mean of the last five evaluations; one seed"),
+        (6, 6, "the mean of the last two evaluations; one seed"),
+        (7, 6.5, "mean over clients of the last evaluation; one seed"),
+    ],
+)
+def test_the_rounds_of_the_final_value_are_those_that_counted(run, joined, begin, told):
+    """The second of two clients takes part from a round on; seven are evaluated."""
+    finished = run(after_transfer=[(0.5, 0.7)] * 7)
+    history = [replace(each, cohort=[0] if each.round < joined else [0, 1]) for each in finished.history]
+    results = [summarise([replace(finished, history=history)], {})]
+    (shade,) = (patch for axes in figures.accuracy_curves(results).axes for patch in axes.patches)
+    assert (shade.get_x(), shade.get_x() + shade.get_width()) == (begin, 7)
+    assert told in words.averaged(1, results)
+
+
+def test_how_many_evaluations_counted_is_told_of_all_runs(run):
+    results = [summarise([run(after_transfer=[(0.5, 0.7)] * rounds)], {}) for rounds in (2, 4, 3)]
+    assert "the last two to four evaluations" in words.averaged(1, results)
+    assert "the last evaluations, at most five, then over seeds" in words.averaged(None)
 
 
 def test_apart():
@@ -312,6 +338,8 @@ class TestDifferences:
         assert found[3::2] == ["undecided", "FedMD"]
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
         assert axes.yaxis_inverted()
+        said = [text.get_text() for text in axes.figure.findobj(Text)]
+        assert "Difference to local-only, 95 % or wider (Holm)" in said
 
     def test_the_interval_decides(self, result):
         results = [result("kt_pfl", 0.9, 0.9), result("fedmd", 0.7, 0.7), result("local", 0.8, 0.8)]
@@ -414,12 +442,6 @@ class TestDrawing:
             svg(figures.accuracy_curves(study), "accuracy")
             assert dict(mpl.rcParams) == before
         assert not Gcf.figs
-
-    @pytest.mark.usefixtures("blank_figures")
-    def test_the_rounds_of_the_final_value_are_shaded(self, run):
-        (axes,) = figures.accuracy_curves([summarise([run(after_transfer=[(0.5, 0.7)] * 8)], {})]).axes
-        (shade,) = axes.patches
-        assert (shade.get_x(), shade.get_x() + shade.get_width()) == (4, 8)
 
     def test_svg(self, study, drawn):
         text = svg(drawn, "accuracy")

@@ -84,6 +84,12 @@ class TestFairness:
         assert column(table, "Harmed (%)") == ["0.0 ± 0.0", "–", "100.0 ± 0.0"]
         assert set(notes.entries) == {"Spread over clients", "Worst decile", "Harmed", "Means"}
 
+    def test_the_worst_decile_is_one_of_those_that_do_not_lie(self, run):
+        """Of eighteen one, of twenty it were two."""
+        honest = run(after_transfer=[[0.1 * (n < 3) for n in range(20)]])
+        _, notes = measures.fairness([summarise([replace(honest, adversaries=[0, 1])], {})])
+        assert "lowest tenth (1 client)" in notes.entries["Worst decile"]
+
     def test_without_local_only_nobody_is_harmed(self, study):
         table, notes = measures.fairness(study[:2])
         assert "Harmed (%)" not in table.columns
@@ -138,8 +144,19 @@ class TestWork:
         assert measures.work(study[:2]) == []
 
 
-@pytest.mark.parametrize(("method", "mark"), [("fedfomo", True), ("kt_pfl_likelihood", True), ("fedavg", False)])
+OWN = "ktpfl_pipeline.methods.fedfomo:FedFomo"
+
+
+@pytest.mark.parametrize(
+    ("method", "mark"), [("fedfomo", True), ("kt_pfl_likelihood", True), ("fedavg", False), (OWN, True), ("no", False)]
+)
 def test_what_fits_on_validation_samples_says_so(run, paper_settings, method, mark):
     result = summarise([run(method)], {})
     assert marked(result).endswith(" †") is mark
     assert ("†" in comparison.notes([result], paper_settings)) is mark
+
+
+def test_defaults_of_a_method_by_its_dotted_path_are_listed(run, paper_settings):
+    report = comparison.build("mine", [summarise([run(OWN)], {"decay": 0.25})], paper_settings)
+    (section,) = (section for section in report.sections if section.title == "Hyperparameters")
+    assert section.blocks[1].groups == {"FedFomo": {"candidates": "5", "explore": "0.3", "decay": "0.25"}}

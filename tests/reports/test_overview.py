@@ -1,4 +1,7 @@
+import json
 import re
+from functools import reduce
+from operator import getitem
 
 import blank
 import pytest
@@ -314,6 +317,31 @@ class TestReport:
         for given in ({"hetero_digits": content(study[:1])}, {}):
             with case(*given), pytest.raises(InputError, match=told):
                 overview.build(given)
+
+    @pytest.mark.parametrize(
+        ("path", "value"),
+        [
+            (("methods", "fedmd", "final"), {}),
+            (("methods", "fedmd", "final", "after_transfer", "mean"), "high"),
+            (("methods", "fedmd", "news"), 1),
+            (("methods",), [1]),
+            (("settings",), None),
+            (("settings", "partition"), {}),
+            (("settings", "public"), {}),
+        ],
+    )
+    def test_what_is_no_comparison_any_more_is_refused_with_its_place(self, two, content, path, value):
+        """One of an older version, or edited."""
+        edited = json.loads(json.dumps(content()))
+        *groups, name = path
+        reduce(getitem, groups, edited)[name] = value
+        with pytest.raises(InputError, match=r"^old/one/comparison\.json .*: delete its folder, or run its comparison"):
+            overview.build({**two, "old/one": edited})
+
+    @pytest.mark.parametrize("edited", [[], {}, {"methods": {}}])
+    def test_so_is_what_never_was_one(self, two, edited):
+        with pytest.raises(InputError, match=r"^x/comparison\.json "):
+            overview.build({**two, "x": edited})
 
 
 def by_title(columns):

@@ -14,7 +14,7 @@ from ktpfl_pipeline.reports.model import Section, Table
 from ktpfl_pipeline.reports.numbers import percent, points
 from ktpfl_pipeline.reports.render import latex, markdown, terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.words import aggregates
+from ktpfl_pipeline.reports.words import CORRECTED, aggregates
 
 
 def on_a_page(table):
@@ -118,6 +118,8 @@ class TestComparison:
         ]
         assert note.endswith("They are one where knowledge comes back only before training: FedAMP.")
         assert "They are one" not in str(comparison.notes(study[:1], paper_settings))
+        alone = [summarise([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
+        assert "They are one" not in str(comparison.notes(alone, paper_settings)), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert comparison.inequalities(study) == []
@@ -154,6 +156,7 @@ class TestDifferences:
         others = [result("fedmd", 0.78, 0.80, 0.82), result("ds_fl", 0.87, 0.89, 0.91)]
         found = rows(tables.difference_table([result("kt_pfl", 0.89, 0.90, 0.91), *others]))
         assert [row[1] for row in found] == ["**+10.0** [+6.4, +13.6]", "+1.0 [−1.5, +3.5]"]
+        assert "those of 95 % or wider" in CORRECTED
 
     def test_alone(self, study):
         assert not tables.difference_table(study[:1]).rows
@@ -321,6 +324,15 @@ class TestRenderings:
         assert ">−1.0</td>" in text
         assert '<th scope="col">After x <span class="unit">(%)</span></th>' in text
 
+    def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
+        local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})
+        page = on_a_page(tables.phase_table([*study[:-1], local]))
+        assert re.findall('data-by="([^"]+)">([^<]+)</td>', page) == [
+            *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
+            *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],
+        ]
+        assert '<td data-by="3.5">3.5 s</td>' in on_a_page(tables.comparison_table(study, paper_settings))
+
     def test_html_escapes_titles_and_names_of_columns(self):
         text = on_a_page(Table("x", ["<a>", "<b> (<c>)"], [["<d>", "<e>"], ["<d>", "<f>"]]))
         assert not {"<a>", "<b>", "<c>", "<d>", "<e>", "<f>"} & set(re.findall("<.>", text))
@@ -346,6 +358,16 @@ class TestRenderings:
                 assert max(map(len, text.splitlines())) <= width
                 assert "90.0 ± 1.0" in text
                 assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
+
+    @pytest.mark.usefixtures("blank_figures")
+    def test_the_table_that_is_kept_is_the_same_whatever_the_terminal(self, study, paper_settings, monkeypatch):
+        made = {}
+        for width in (60, 120):
+            monkeypatch.setenv("COLUMNS", str(width))
+            report = comparison.build("compare_x", study, paper_settings)
+            made[width] = report.files["table.txt"]
+            assert report.console != made[width]
+        assert made[60] == made[120]
 
     @pytest.mark.usefixtures("blank_figures")
     def test_words_stay_whole(self, study, paper_settings):

@@ -7,21 +7,8 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.results import (
-    HEADLINE,
-    FinishedRun,
-    MethodResult,
-    local_only,
-    subject,
-)
-from ktpfl_pipeline.analysis.statistics import (
-    Difference,
-    benign,
-    difference,
-    holm,
-    mean_by_place,
-    mean_over_clients,
-)
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
+from ktpfl_pipeline.analysis.statistics import Difference, benign, difference, holm, mean_by_place, mean_over_clients
 from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
@@ -43,10 +30,9 @@ def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -
 
 def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:
     """Return the best method if the interval of its difference to the runner-up, paired by seed, is above zero."""
-    known = [result for result in results if point in result.final]
-    ranked = sorted(known, key=lambda result: -result.final[point].mean)
-    lead = paired_difference(ranked[0], ranked[1], point) if len(ranked) > 1 else None
-    return ranked[0] if lead and lead.sign > 0 else None
+    first, second, *_ = *ranked(results, point), None, None
+    lead = paired_difference(first, second, point) if first and second else None
+    return first if lead and lead.sign > 0 else None
 
 
 def against(reference: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:

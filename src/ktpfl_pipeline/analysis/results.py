@@ -113,7 +113,7 @@ class FinishedRun(Kept):
         memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
             it is not known.
         wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
-            each; empty where none travelled.
+            each; empty where none travelled, or not all since the server was started.
     """
 
     experiment: str
@@ -337,6 +337,12 @@ def parse(content: Any) -> MethodResult:
             f"A result under data/07_model_output does not read as one ({error}): delete it and run the comparison "
             "again."
         ) from error
+
+
+def ranked(results: Sequence[MethodResult], point: str = HEADLINE) -> list[MethodResult]:
+    """Return the methods that have a final value at a point, the highest mean first, of equals the first."""
+    known = [result for result in results if point in result.final]
+    return sorted(known, key=lambda result: -result.final[point].mean)
 
 
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:

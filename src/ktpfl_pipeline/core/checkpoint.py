@@ -4,7 +4,6 @@ A checkpoint is what torch writes, followed by one line: the version of this pac
 then the SHA-256 sum of all that comes before the sum. torch itself reads flipped bits as other numbers.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +15,8 @@ from typing import Any, BinaryIO
 import torch
 
 from ktpfl_pipeline import __version__
-from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.identity import differences, digest
 
 MARK = b"\nktpfl checkpoint "
@@ -36,20 +36,10 @@ def save(path: Path, content: dict[str, Any]) -> None:
         content: what to keep; its ``settings`` are what the run was asked to do.
 
     Raises:
-        InputError: if the system does not let it be written, mostly because the disk is full. The checkpoint that was
-            there is kept, and nothing is left of the new one.
+        InputError: if the system does not let it be written; see `replacing`.
     """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, f"The checkpoint {path}") as partial:
         _write(partial, content)
-        partial.replace(path)
-    except (OSError, RuntimeError) as error:  # torch's writer raises its own for the system's
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if (reason := system_error(error)) is None:
-            raise
-        raise unwritable(f"The checkpoint {path}", reason) from error
 
 
 def _write(partial: Path, content: dict[str, Any]) -> None:

@@ -31,8 +31,7 @@ def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models
 def worn(fed: Federation, models: Models, head: Params) -> Models:
     """Return each model with the common head in the place of its own."""
     architectures = {fed.by_id[n].architecture for n in models}
-    with rng.seeded(0):
-        names = {architecture: head_of(fed.build(architecture))[0] for architecture in architectures}
+    names = {architecture: head_of(fed.outline(architecture))[0] for architecture in architectures}
     return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}
 
 

@@ -103,7 +103,7 @@ def run(
     """
     observer = observer or Observer()
     fed.claim()  # what the server does before any client is in this precision too
-    fed.log.progress = observer.progress
+    fed.log.progress, fed.log.late_predictions = observer.progress, _takes_late(method)
     told = losses = 0
 
     def tell(record: RoundRecord) -> None:
@@ -309,19 +309,24 @@ def _turnout(
 ) -> tuple[list[int], list[int], list[int]]:
     """Return who of the sampled clients takes part in round t, who did not show up, and who is late.
 
-    Late predictions are of some use still (`exchange`), so stragglers take part where clients upload them. Where they
-    upload something else, a straggler sits out until its last upload has arrived. Where they upload nothing, nobody is
-    late.
+    Late predictions are of some use still (`exchange`), so stragglers take part where clients upload these and no
+    models. Where they upload something else, a straggler sits out until its last upload has arrived. Where they upload
+    nothing, nobody is late.
     """
     absent = fed.reliability.absent(sampled, t, fed.seed)
     here = [n for n in sampled if n not in absent]
     late = [n for n in here if n in fed.straggler_ids]
-    if not late or "predictions" in method.exchanges:
+    if not late or _takes_late(method):
         return here, absent, late
     if not method.exchanges:
         return here, absent, []
     late = waiting(late, fed.reliability.stragglers.delay, [record.cohort for record in history])
     return [n for n in here if n not in late], absent, late
+
+
+def _takes_late(method: Method[Any]) -> bool:
+    """Say whether late uploads are used as they are: predictions are, and models would have to be waited for."""
+    return "predictions" in method.exchanges and "parameters" not in method.exchanges
 
 
 def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:

@@ -104,7 +104,7 @@ def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
 
     A turn is a round in which it takes part; before it has had so many, it predicts with its oldest.
     """
-    slow, states = [n for n in trained if n in fed.straggler_ids], fed.client_states
+    slow, states = [n for n in trained if fed.log.late_predictions and n in fed.straggler_ids], fed.client_states
     arriving = dict(trained)
     for age in range(1, fed.reliability.stragglers.delay + 1):  # what each knew moves on by one turn
         newer = {n: arriving[n] for n in slow}

@@ -40,6 +40,7 @@ class RoundLog:
 
     Attributes:
         progress: told of each client that has finished a phase.
+        late_predictions: whether those of stragglers are late; they are not where stragglers sit out instead.
         losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
         seconds: wall time by phase.
         restored: clients that were restored to their weights from before a training that diverged.
@@ -48,6 +49,7 @@ class RoundLog:
     """
 
     progress: Progress = silent
+    late_predictions: bool = True
     losses: dict[str, dict[int | str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     restored: set[int] = field(default_factory=set)

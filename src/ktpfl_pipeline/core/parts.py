@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
@@ -20,8 +20,7 @@ def head_names(fed: Federation) -> list[str]:
     Raises:
         InputError: if there is none.
     """
-    with rng.seeded(0):
-        layer, _ = head_of(fed.build(fed.architecture))
+    layer, _ = head_of(fed.outline(fed.architecture))
     return [name for name in fed.trained_names if name.rpartition(".")[0] == layer]
 
 

@@ -269,13 +269,17 @@ class Setting:
 
     def trained_names_of(self, architecture: str) -> list[str]:
         """Return the names of an architecture's trained parameters; see `trained_names`."""
-        if architecture not in self._names:
+        return [name for name, _ in self.outline(architecture).named_parameters()]
+
+    def outline(self, architecture: str) -> nn.Module:
+        """Return a module of an architecture for its names and shapes, one for all who ask: nobody may write to it."""
+        if architecture not in self._outlines:
             with rng.seeded(0):
-                self._names[architecture] = [name for name, _ in self.build(architecture).named_parameters()]
-        return self._names[architecture]
+                self._outlines[architecture] = self.build(architecture)
+        return self._outlines[architecture]
 
     @cached_property
-    def _names(self) -> dict[str, list[str]]:
+    def _outlines(self) -> dict[str, nn.Module]:
         return {}
 
     def of_one_architecture(self, clients: Iterable[int]) -> dict[str, list[int]]:

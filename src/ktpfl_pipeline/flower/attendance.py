@@ -6,8 +6,8 @@ has a number of its own, which the answer repeats.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from pydantic import Field
@@ -66,14 +66,6 @@ class Hello(Settings):
     last: int = Field(0, ge=0)
 
 
-@dataclass
-class Wire:
-    """What went over the wire, by client: bytes of packets, without what the transport adds."""
-
-    sent: dict[int, int] = field(default_factory=dict)
-    received: dict[int, int] = field(default_factory=dict)
-
-
 class Attendance:
     """The clients of one run.
 
@@ -84,7 +76,8 @@ class Attendance:
         why: of the others, why they are not.
         told: those that know the run.
         kept: numbers of the models that those which are there have.
-        wire: bytes so far.
+        wire: bytes of packets ``sent`` to each client and ``received`` of it, since this process was started, without
+            what the transport adds.
     """
 
     def __init__(self, link: Link, run: str, seed: int, deadline: float, stops: bool = False) -> None:
@@ -97,7 +90,8 @@ class Attendance:
             deadline: seconds in which a phase is answered.
             stops: whether an answer that cannot be used, or a refusal, ends the run.
         """
-        self.run, self.clients, self.wire = run, dict[int, Hello](), Wire()
+        self.run, self.clients = run, dict[int, Hello]()
+        self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
         self.here: dict[int, int] = {}
         self.why: dict[int, str] = {}
         self.told: set[int] = set()
@@ -118,8 +112,9 @@ class Attendance:
             self._link.pause()
         if len(found) != wanted:
             raise InputError(
-                f"{len(found)} clients were there within {seconds:g} s, and the server's file says clients: {wanted}: "
-                "start or stop some, set clients, or wait longer with patience."
+                f"{len(found)} clients were there within {seconds:g} s, and clients is {wanted}, in the server's "
+                "file or the experiment: start or stop some, set it to their number, or wait longer with patience, an "
+                "experiment's compute.flower.patience."
             )
         asked = {address: self._stamped(self._hello) for address in found}
         for address, packet in self._link.ask("hello", asked, seconds):
@@ -164,13 +159,13 @@ class Attendance:
         waiting = {self.here[n]: n for n in packets}
         asked = {self.here[n]: self._stamped(packet) for n, packet in packets.items()}
         for address, n in waiting.items():
-            self.wire.sent[n] = self.wire.sent.get(n, 0) + asked[address].nbytes
+            self.wire["sent"][n] += asked[address].nbytes
         for address, packet in self._link.ask(kind, asked, self._deadline):
             if address not in waiting:
                 logger.warning("The client at node %d answered %s twice; the second is thrown away.", address, what)
                 continue
             n, said = waiting[address], packet.values
-            self.wire.received[n] = self.wire.received.get(n, 0) + packet.nbytes
+            self.wire["received"][n] += packet.nbytes
             if "silent" in said:
                 self.strike(n, f"gave no answer to {what} ({said['silent']})")
             elif said.get("number") != asked[address].values["number"]:
@@ -251,7 +246,11 @@ class Attendance:
     def _read(self, address: int, packet: Packet) -> Hello:
         """Return the hello of a client that may take part by its versions."""
         who = f"The client at node {address}"
-        check_answered(who, "hello", packet)
+        if "refused" in packet.values:
+            raise InputError(f"{who} refused hello: {packet.values['refused']}")
+        if "silent" in packet.values:
+            silent = packet.values["silent"]
+            raise InputError(f"{who} gave no answer to hello ({silent}): see to its program, and begin again.")
         said = understood(Hello, {name: value for name, value in packet.values.items() if name != "number"}, who)
         who = f"Client {said.client} (node {address})"
         if (ours := versions()) != said.versions:
@@ -276,13 +275,3 @@ class Attendance:
 def absent(attendance: Attendance, clients: Collection[int]) -> dict[int, str]:
     """Return who of some clients is not there, and why."""
     return {n: attendance.why.get(n, "is not there") for n in clients if n not in attendance.here}
-
-
-def check_answered(who: str, kind: str, packet: Packet) -> None:
-    """Raise an `InputError` where a client refused a message of a kind, or said nothing."""
-    if "refused" in packet.values:
-        raise InputError(f"{who} refused {kind}: {packet.values['refused']}")
-    if "silent" in packet.values:
-        raise InputError(
-            f"{who} gave no answer to {kind} ({packet.values['silent']}): see to its program, and begin again."
-        )

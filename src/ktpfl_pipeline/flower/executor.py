@@ -36,6 +36,8 @@ THROWN_AWAY = ("fine_tune", "adapt")
 class RealFederation(Federation):
     """A federation whose clients draw their initial models themselves."""
 
+    executor: "RealExecutor"
+
     def initial_model(self, architecture: str) -> Params:
         """Return the initial weights of an architecture, which the server draws if it looks at them."""
         return Drawn(self, architecture)

@@ -99,7 +99,7 @@ def asked(experiment: schema.Experiment, method: str, seed: int) -> FederationFi
         hyperparameters=asdict(method_of(experiment, method)),
         seed=seed,
         compute=Arithmetic(**compute.model_dump(include=set(Arithmetic.model_fields))),
-        device=compute.device,
+        **compute.model_dump(include={"device", "server_memory"}),
         **{name: getattr(experiment, name) for name in alike - {"compute", "hyperparameters"}},
         **compute.flower.model_dump(include=patient),
     )
@@ -143,5 +143,4 @@ def wire_of(fed: Federation) -> dict[str, list[int]]:
     """Return the bytes of packets that each client was sent and sent, ids ascending; nothing without real clients."""
     if not isinstance(fed.executor, RealExecutor):
         return {}
-    wire = fed.executor.attendance.wire
-    return {name: [bytes_of.get(n, 0) for n in fed.by_id] for name, bytes_of in asdict(wire).items()}
+    return {name: [sizes[n] for n in fed.by_id] for name, sizes in fed.executor.attendance.wire.items()}

@@ -27,7 +27,8 @@ from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, LostError, system_error, unwritable
+from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.flower import client_file, operations
@@ -173,7 +174,8 @@ class Member:
         if not operations.MODEL.holds(model[0], run.known):
             raise InputError("it says that the client's own model is one that is not of its architecture.")
         file = run.folder.parent / "model.pt"
-        _save(file, {name: tensor.cpu() for name, tensor in model[0].items()})
+        with replacing(file, f"The model {file}") as beside:
+            torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, beside)
         logger.info("The run has ended; this client's model is in %s.", file)
         return Packet({})
 
@@ -218,7 +220,7 @@ class Member:
         train, validation, test = self._splits(told.seed)
         mine = Client(me, self.own.architecture, train, validation, test, self.own.name)
         space = Setting(
-            clients=tuple(mine if n == me else shell(n, "", NOTHING, shape, torch.uint8) for n in told.clients),
+            clients=tuple(mine if n == me else shell(n, "", NOTHING, shape) for n in told.clients),
             public=public,
             public_batch_size=len(public),
             classes=told.classes,
@@ -323,20 +325,3 @@ def _seed(packet: Packet) -> int:
 
 def _without_number(packet: Packet) -> dict[str, Any]:
     return {name: value for name, value in packet.values.items() if name != "number"}
-
-
-def _save(file: Path, model: Params) -> None:
-    """Write a model so that there is all of it or the one before.
-
-    Raises:
-        InputError: if the system does not let it be written.
-    """
-    partial_file = file.with_name(f"{file.name}.partial")
-    try:
-        torch.save(model, partial_file)
-        partial_file.replace(file)
-    except (OSError, RuntimeError) as error:  # torch's writer raises its own for the system's
-        partial_file.unlink(missing_ok=True)
-        if (reason := system_error(error)) is None:
-            raise
-        raise unwritable(f"The model {file}", reason) from error

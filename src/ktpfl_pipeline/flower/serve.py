@@ -18,13 +18,14 @@ from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
 from ktpfl_pipeline.core import checkpoint, engine
-from ktpfl_pipeline.core.errors import AbsentError, InputError, unwritable
+from ktpfl_pipeline.core.errors import AbsentError, InputError
+from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.knowledge import settings as knowledge
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.core.reliability import Reliability
-from ktpfl_pipeline.core.setting import Client, Compute, Setting
+from ktpfl_pipeline.core.setting import Compute, Setting
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import adapt, load_public
 from ktpfl_pipeline.flower import operations
@@ -36,7 +37,7 @@ from ktpfl_pipeline.flower.shells import shell
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)
-PATIENT = {"deadline", "quorum", "tries", "on_unsound", "results", "device"}
+PATIENT = {"deadline", "quorum", "tries", "on_unsound", "results", "device", "server_memory"}
 """Settings that may be others when a run is taken up again."""
 
 
@@ -56,6 +57,7 @@ class FederationFile(Settings):
             the run, ``stop``.
         on_divergence: as in an experiment; here a client that diverges sits out, as others' runs hang on it.
         device: where the server computes.
+        server_memory: MiB that the coefficients' arithmetic may take there.
         results: the folder of what comes of it, from the file's own.
     """
 
@@ -78,6 +80,7 @@ class FederationFile(Settings):
     knowledge: Knowledge = Knowledge()
     compute: Arithmetic = Arithmetic()
     device: str = "auto"
+    server_memory: Count = 512
     results: str = "results"
 
 
@@ -115,8 +118,6 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
     public = public_set(asked, path.resolve().parent)
     attendance = met(asked, public, link, patience, folder)
     fed = federation(asked, public, attendance)
-    executor = fed.executor
-    assert isinstance(executor, RealExecutor)
     history: list[RoundRecord] = []
 
     def told(record: RoundRecord) -> None:
@@ -124,14 +125,15 @@ def run(path: Path, link: Link, patience: float = 600.0) -> engine.Run:
         accuracy = record.accuracy.get("after_transfer", [])
         reached = f": {mean(accuracy):.1%} on average" if accuracy else ""
         logger.info("Round %d of %d%s.", record.round, asked.rounds, reached)
-        content = {"method": asked.method, "history": [asdict(one) for one in history], "wire": asdict(attendance.wire)}
+        wire = {} if resumed else attendance.wire
+        content = {"method": asked.method, "history": [asdict(one) for one in history], "wire": wire}
         written(folder / "history.json", json.dumps(content))
 
     schedule = engine.Schedule(asked.rounds, asked.participation, asked.evaluate_every)
     file = folder / attendance.run / "checkpoint.pt"
-    with closing(executor):
-        executor.start(fed)
-        if not file.exists():
+    resumed = file.exists()  # the bytes of the rounds before are not known any more
+    with closing(fed.executor):
+        if not resumed:
             begin(fed)
         done = engine.run(
             method,
@@ -153,22 +155,18 @@ def begin(fed: RealFederation) -> None:
     Raises:
         AbsentError: if one is not there, or refuses.
     """
-    executor = fed.executor
-    assert isinstance(executor, RealExecutor)
-    executor.start(fed)
-    if out := absent(executor.attendance, fed.by_id):
+    fed.executor.start(fed)
+    if out := absent(fed.executor.attendance, fed.by_id):
         raise AbsentError(out)
 
 
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
     """Let each client that is there keep its own model, and tell who is not."""
-    executor = fed.executor
-    assert isinstance(executor, RealExecutor)
-    missing = executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
+    missing = fed.executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
     there = [n for n in fed.by_id if n not in missing]
     while there:
         try:
-            executor.end(method.personal(state, there, fed))
+            fed.executor.end(method.personal(state, there, fed))
             break
         except AbsentError as error:
             missing |= error.found
@@ -228,12 +226,12 @@ def met(
 
 def federation(asked: FederationFile, public: Tensor, attendance: Attendance) -> RealFederation:
     """Return the federation of these clients, whose samples are elsewhere."""
-    found = attendance.clients.values()
-    clients = tuple(_shell(said) for said in sorted(found, key=lambda said: said.client))
+    found = sorted(attendance.clients.values(), key=lambda said: said.client)
+    clients = (shell(said.client, said.architecture, said.sizes, tuple(said.shape), said.name) for said in found)
     classes = max(said.classes for said in found)
     shape = tuple(public.shape[1:])
     return RealFederation(
-        clients=clients,
+        clients=tuple(clients),
         public=public,
         public_batch_size=asked.public.batch,
         classes=classes,
@@ -242,18 +240,13 @@ def federation(asked: FederationFile, public: Tensor, attendance: Attendance) ->
         rounds=asked.rounds,
         training=recipes.local_training(asked.training),
         distillation=recipes.distillation(asked.distillation),
-        compute=Compute(device=asked.device, **asked.compute.model_dump()),
+        compute=Compute(device=asked.device, server_memory=asked.server_memory, **asked.compute.model_dump()),
         public_transport=asked.public.transport,
         on_divergence=asked.on_divergence,
         reliability=Reliability(quorum=asked.quorum, tries=asked.tries),
         knowledge=knowledge.Knowledge(**asked.knowledge.model_dump()),
         executor=RealExecutor(attendance, asked.method, partial(_begin, asked)),
     )
-
-
-def _shell(said: Hello) -> Client:
-    train, validation, test = said.sizes
-    return shell(said.client, said.architecture, (train, validation, test), tuple(said.shape), torch.uint8, said.name)
 
 
 def _begin(asked: FederationFile, setting: Setting) -> Packet:
@@ -272,15 +265,6 @@ def _begin(asked: FederationFile, setting: Setting) -> Packet:
 
 
 def written(file: Path, text: str) -> None:
-    """Write a text so that a reader sees all of it or what was there before.
-
-    Raises:
-        InputError: if the system does not let it be written.
-    """
-    beside = file.with_name(f"{file.name}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        raise unwritable(str(file), error) from error
+    """Write a text as `replacing` does."""
+    with replacing(file, str(file)) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -147,20 +147,25 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Meth
 
     preset = find(name)
     given = {**preset.values, **(hyperparameters or {})}
-    known = [entry.name for entry in fields(preset.kind)]
-    if others := [hyperparameter for hyperparameter in given if hyperparameter not in known]:
-        raise unknown(f"hyperparameter of {name}", others[0], known)
+    names = [entry.name for entry in fields(preset.kind)]
+    if others := [hyperparameter for hyperparameter in given if hyperparameter not in names]:
+        raise unknown(f"hyperparameter of {name}", others[0], names)
     check(preset.kind, given, name)
     return preset.kind(**given)
 
 
 def title(name: str) -> str:
     """Return what a method is called in tables and figures: its name, where there is no such method any more."""
+    preset = known(name)
+    return (preset.title or preset.kind.title) if preset else name
+
+
+def known(name: str) -> Preset | None:
+    """Return what `find` does; None where there is no such method any more."""
     try:
-        preset = find(name)
+        return find(name)
     except InputError:
-        return name
-    return preset.title or preset.kind.title
+        return None
 
 
 def compared(one_architecture: bool) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.parts import PartlyShared
 
@@ -25,7 +24,6 @@ class FedBN(PartlyShared):
 
     def own_names(self, fed: Federation) -> Iterable[str]:
         """Return those of the layers' weights, biases and running statistics."""
-        with rng.seeded(0):
-            modules = fed.build(fed.architecture).named_modules()
+        modules = fed.outline(fed.architecture).named_modules()
         layers = [(name, layer) for name, layer in modules if isinstance(layer, _BatchNorm)]
         return [f"{name}.{key}" for name, layer in layers for key in layer.state_dict()]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from ktpfl_pipeline.core.client.operations import evaluate
+from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
@@ -143,7 +144,9 @@ class FedFomo(Personal):
 
 def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome[Tensor]:
     """Return the mean cross-entropy of each model on client n's validation data, float64."""
-    return Outcome(torch.stack([evaluate(space, n, params, "validation").value[1] for params in models]))
+    samples = space.split(n, "validation")
+    answers = [predict(space, space.module(n, params), samples.inputs) for params in models]
+    return Outcome(torch.stack([F.cross_entropy(logits, samples.labels).double() for logits in answers]))
 
 
 def worth(start: Params, models: list[Params], losses: Tensor, names: list[str]) -> Tensor:

@@ -59,19 +59,14 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         """Start from the common initial models, with a projector for each architecture."""
         models = self.initial(fed, list(fed.by_id), fed)
         architecture = self.architecture(fed)
-        own, (name, _) = fed.initial_model(architecture), self.head(fed, architecture)
+        own, (name, _) = fed.initial_model(architecture), head_of(fed.outline(architecture))
         extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
         return FedMRLState(models, extractor, common_head.initial(fed, self.narrowest(fed)))
-
-    def head(self, setting: Setting, architecture: str) -> tuple[str, nn.Linear]:
-        """Return the name of an architecture's head, and a layer like it."""
-        with rng.seeded(0):
-            return head_of(setting.build(architecture))
 
     def narrowest(self, setting: Setting) -> int:
         """Return d₁: `dimension`, or the features of the narrowest architecture, if these are fewer."""
         names = {client.architecture for client in setting.clients}
-        return min(self.dimension, *(self.head(setting, name)[1].in_features for name in names))
+        return min(self.dimension, *(head_of(setting.outline(name))[1].in_features for name in names))
 
     def initial(self, fed: Federation, clients: Sequence[int], common: Setting) -> Models:
         """Return the clients' own parts before the first round: those of one architecture start alike.
@@ -83,7 +78,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         """
         made, place = {}, projector_name(self.architecture(common))
         for architecture in sorted({fed.by_id[n].architecture for n in clients}):
-            own, (name, layer) = fed.initial_model(architecture), self.head(fed, architecture)
+            own, (name, layer) = fed.initial_model(architecture), head_of(fed.outline(architecture))
             with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
                 projector = nn.Linear(self.narrowest(common) + layer.in_features, layer.in_features)
             parts = fed.placed(projector)

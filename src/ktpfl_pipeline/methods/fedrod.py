@@ -92,13 +92,7 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
 
 
 def balanced(
-    numbers: Numbers,
-    module: nn.Module,
-    own: nn.Linear,
-    smoothing: float,
-    prior: Tensor,
-    inputs: Tensor,
-    labels: Tensor,
+    numbers: Numbers, module: nn.Module, own: nn.Linear, smoothing: float, prior: Tensor, inputs: Tensor, labels: Tensor
 ) -> Tensor:
     """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,)."""
     seen: list[Tensor] = []

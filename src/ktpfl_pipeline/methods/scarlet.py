@@ -72,6 +72,10 @@ class SCARLET(Personal):
         }
         return ScarletState(after.models, labels, sent(made, fed.device)), replace(report, traffic=traffic)
 
+    def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
+        """Return the labels of Enhanced ERA for newcomers, (B, K), as they are made in every round."""
+        return sharpened(super().consensus(logits, fed), self.beta)
+
 
 def sharpened(mean: Tensor, beta: float) -> Tensor:
     """Return p^β / Σ p^β of averaged probabilities, (B, K): Enhanced ERA."""

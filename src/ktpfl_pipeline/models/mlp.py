@@ -12,9 +12,4 @@ def mlp(shape: Shape, classes: int) -> nn.Module:
 
     With 10 classes: 50,890 parameters at (1, 28, 28), 197,322 at (3, 32, 32).
     """
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(prod(shape), 64),
-        nn.ReLU(),
-        nn.Linear(64, classes),
-    )
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), 64), nn.ReLU(), nn.Linear(64, classes))

@@ -223,6 +223,8 @@ class ReportDataset(_Place):
     last.
     """
 
+    _shown = ""  # in this process, as wide as its terminal
+
     @property
     def page(self) -> Path:
         """The page of the report that was saved last; where there is none, that of a report without a variant."""
@@ -238,10 +240,11 @@ class ReportDataset(_Place):
         with replacing(self.place / data.variant) as partial:
             data.write(partial)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
+        self._shown = data.console
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""
-        return self.page.with_name("table.txt").read_text(encoding="utf-8")
+        return self._shown or self.page.with_name("table.txt").read_text(encoding="utf-8")
 
     def preview(self) -> ImagePreview:
         """Return the report's first figure as kedro-viz shows it, PNG in base64; a page it would read as Markdown."""

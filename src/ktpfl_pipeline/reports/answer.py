@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, rivals
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import Difference, seeds_to_decide
 from ktpfl_pipeline.reports.figures.forest import VERDICTS
 from ktpfl_pipeline.reports.figures.traffic import sent
@@ -31,7 +31,7 @@ def summary(results: Sequence[MethodResult]) -> str:
 
 def _the_best(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
     """Say how the highest mean stands to the subject's, where it is that of a third."""
-    best = highest(results)
+    best = ranked(results)[0]
     if best is main or best is local:
         return ""
     found = against(main, rivals(results))[best.method]
@@ -54,11 +54,6 @@ def _the_others(results: Sequence[MethodResult], main: MethodResult, local: Meth
         for side, sign in (("Above", 1), ("Below", -1))
     }
     return " ".join(f"{side} local-only: {names}." for side, names in told.items() if names)
-
-
-def highest(results: Sequence[MethodResult]) -> MethodResult:
-    """Return the method of the highest mean."""
-    return max(results, key=lambda result: result.final[HEADLINE].mean)
 
 
 def _verdict(main: MethodResult, found: Difference | None) -> str:
@@ -89,7 +84,7 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
 
 def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     """Return the highest mean, the subject's and local-only's, each with how it stands to local-only."""
-    best, local = highest(results), local_only(results)
+    best, local = ranked(results)[0], local_only(results)
     gained = against(local, results) if local else {}
     roles = {"highest mean": best, "subject of this report": subject(results), "training alone": local}
     found = []
@@ -107,7 +102,7 @@ def _beside(found: Difference) -> str:
 
 def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     """Answer what a reader asks next, as far as these runs do: which method, at what price, how many more seeds."""
-    best, main, local = highest(results), subject(results), local_only(results)
+    best, main, local = ranked(results)[0], subject(results), local_only(results)
     lead = ahead(best, results)
     level = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
     cheapest = min([best, *level], key=sent)
@@ -165,9 +160,9 @@ def adapted(results: Sequence[MethodResult]) -> str:
     local, (epochs, point) = local_only(results), max(adaptations(results).items())
     if local is None or not epochs:
         return ""
-    best = max((result for result in results if point in result.final), key=lambda result: result.final[point].mean)
+    best = ranked(results, point)[0]
     before, after = against(local, results), against(local, results, point)
-    named = {result.method: result.title for result in (subject(results), highest(results), best)}
+    named = {result.method: result.title for result in (subject(results), ranked(results)[0], best)}
     told = ", ".join(
         f"{title} is {interval(now)} points to local-only (as it is: {interval(before[method])})"
         for method, title in named.items()

@@ -151,7 +151,8 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         "round's cohort or not. The headline.",
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "
         f"far apart: compare methods at one of them.{one}",
-        "Final values": f"{words.averaged(seeds)} The best round is recorded with the results and never the headline.",
+        "Final values": f"{words.averaged(seeds, results)} The best round is recorded with the results and never the "
+        "headline.",
         **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
         "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
         **(
@@ -165,9 +166,9 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
 
 
 def _one_point(result: MethodResult) -> bool:
-    """Say whether nothing comes back after a method's training, so that both evaluation points are one."""
+    """Say whether what comes back does so before a method's training, so that both evaluation points are one."""
     records = [record.accuracy for run in result.runs for record in run.evaluated]
-    both = result.method != "local" and "after_local" in result.final
+    both = any(result.traffic.values()) and "after_local" in result.final
     return both and all(record["after_local"] == record[HEADLINE] for record in records)
 
 
@@ -321,10 +322,7 @@ def _theorem(main: MethodResult) -> list[Block]:
         f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
         "standard deviation over seeds."
     )
-    return [
-        Picture("theorem", figures.theorem(main), figure),
-        *_captioned(tables.theorem_table, main, caption=caption),
-    ]
+    return [Picture("theorem", figures.theorem(main), figure), *_captioned(tables.theorem_table, main, caption=caption)]
 
 
 def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
@@ -364,6 +362,6 @@ def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) 
     }
     values: dict[str, dict[str, str]] = {}
     for result in results:
-        made: Any = result.method in methods.METHODS and methods.create(result.method, result.hyperparameters)
+        made: Any = methods.known(result.method) and methods.create(result.method, result.hyperparameters)
         values[result.title] = words.settings(asdict(made) if made else result.hyperparameters)
     return [Text(origins[settings.get("hyperparameters", "configured")]), Settings(values)]

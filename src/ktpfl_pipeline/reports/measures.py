@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.model import Block, Notes, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, interval, mean, percent, three_digits
-from ktpfl_pipeline.reports.tables import marked, ranked, tinted
+from ktpfl_pipeline.reports.tables import marked, tinted
 from ktpfl_pipeline.reports.words import over_seeds, plural
 
 QUALITY = {
@@ -58,7 +58,8 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:
     """Return how evenly accuracy is spread over the clients, and who loses by taking part."""
-    local, clients, seeds = local_only(results), results[0].clients, len(results[0].seeds)
+    local, seeds = local_only(results), len(results[0].seeds)
+    counted = results[0].clients - len(results[0].runs[0].adversaries)
 
     def row(result: MethodResult) -> dict[str, Entry]:
         final = result.final[HEADLINE]
@@ -74,7 +75,7 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
     table = table if "Never sampled (%)" in table.columns else table.without("Sampled (%)")
     notes = {
         "Spread over clients": "standard deviation over the clients, in every seed.",
-        "Worst decile": f"mean over the lowest tenth ({plural(max(1, clients // 10), 'client')}), in every seed.",
+        "Worst decile": f"mean over the lowest tenth ({plural(max(1, counted // 10), 'client')}), in every seed.",
         "Harmed": "share of the clients whose accuracy is below theirs with local-only and the same seed, by however "
         "little. Where a method does neither good nor harm, chance makes it about half.",
         "Sampled, never sampled": "clients that were in at least one round's cohort, and the others, which have what "

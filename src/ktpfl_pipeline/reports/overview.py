@@ -83,9 +83,10 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     """Return the report on all finished comparisons, from what each left beside its report, by the report's folder.
 
     Raises:
-        InputError: if none of them compares two methods.
+        InputError: if none of them compares two methods, or one does not read as a comparison.
     """
-    columns = titled([read(place, content) for place, content in contents.items() if len(content["methods"]) > 1])
+    comparisons = [read(place, content) for place, content in contents.items()]
+    columns = titled([each for each in comparisons if len(each.methods) > 1])
     if not columns:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to look over; run one first, for example {example}.")
@@ -120,9 +121,23 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
 
 
 def read(place: str, content: Mapping[str, Any]) -> Comparison:
-    """Return what a comparison left in `place`, its ``comparison.json``, with the methods in the registry's order."""
-    results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
-    return Comparison(place, content["settings"], {result.method: result for result in results})
+    """Return what a comparison left in `place`, its ``comparison.json``, with the methods in the registry's order.
+
+    Raises:
+        InputError: if it is not what a comparison leaves now.
+    """
+    try:
+        results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
+        found = Comparison(place, content["settings"], {result.method: result for result in results})
+        for result in results:  # what the tables ask of it is there
+            _ = result.final[HEADLINE], result.curve[HEADLINE]
+        _ = titled([found]), paper.differences(found.settings)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{place}/comparison.json below the reports does not read as a comparison of this version "
+            f"({type(error).__name__}: {error}): delete its folder, or run its comparison again."
+        ) from error
+    return found
 
 
 def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:

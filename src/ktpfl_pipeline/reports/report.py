@@ -31,14 +31,14 @@ class Report(Content):
 
     @cached_property
     def console(self) -> str:
-        """Summary and main table in plain text, at most 100 columns wide."""
+        """Summary and main table in plain text, as wide as the terminal."""
         return terminal.text(self)
 
     @property
     def files(self) -> Mapping[str, str]:
         """The texts of the report by file name."""
         texts = {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex}
-        return {**texts, "table.txt": self.console, **self.data}
+        return {**texts, "table.txt": terminal.text(self, terminal.USUAL), **self.data}
 
     @cached_property
     def pictures(self) -> Mapping[str, bytes]:

@@ -13,12 +13,12 @@ from itertools import combinations, groupby
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, accuracy, duration, interval, points
+from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, points
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import runs
@@ -125,7 +125,7 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
                 "Methods": ", ".join(cell.title for cell in group),
                 "Seeds": ", ".join(map(str, first.seeds)),
                 "Runs done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
-                "Time left": "as above" if shared and not own else duration(known) if own and known else None,
+                "Time left": "as above" if shared and not own else Number(known, duration) if own and known else None,
                 "Known by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
                 "Failed": failed[0] if failed else None,
             }
@@ -217,7 +217,7 @@ def findings(cells: Sequence[Cell]) -> Table:
         ours, finished = own[best].result, [result for result in others if result]
         found = None
         if ours and len(finished) == len(others):
-            found = paired_difference(ours, max(finished, key=lambda result: result.final[HEADLINE].mean))
+            found = paired_difference(ours, ranked(finished)[0])
         rows.append(
             {
                 "Cell": f"{_named(part)}: {paper.dataset(settings)}",

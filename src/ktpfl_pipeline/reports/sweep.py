@@ -223,7 +223,7 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     after = point_title(HEADLINE)
     found = {
         title: f"{ANY} stands where the setting makes no difference to the method.",
-        after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds))}",
+        after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds), [row.result for row in rows])}",
         "Validation": "the same on samples that no client trains or is tested on.",
         "Minus local-only": f"at the same value, {words.INTERVAL}",
         "Chosen": "the value of highest validation accuracy. Test accuracy chooses nothing: its highest is too good.",
@@ -233,13 +233,11 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
         SKEW: "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
         SIZE: "what all clients sent and received over the whole run beside public samples, as it was encoded.",
     }
+    columns = table(rows, title).columns
     shown = {
         title: any(row.value == ANY for row in rows),
-        "Chosen": any(row.chosen for row in rows),
         "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
-        TRUST: any(trust(row.result) for row in rows),
-        SKEW: _skewed(rows),
-        SIZE: _sized(rows),
+        **{column: column in columns for column in ("Chosen", TRUST, SKEW, SIZE)},
     }
     return {column: text for column, text in found.items() if shown.get(column, True)}
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
+from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
-from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import numbers, paper, words
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, mean, megabytes, percent
@@ -40,16 +40,11 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                 },
                 "Minus local-only (points)": interval(gained.get(result.method)),
                 "Traffic (MB)": megabytes(sum(result.traffic.values())),
-                "Time": duration(result.time),
+                "Time": Number(result.time, duration),
                 **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
         )
     return Table.of("table", rows, latex, tinted(results))
-
-
-def ranked(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods, the highest mean first."""
-    return sorted(results, key=lambda result: -result.final[HEADLINE].mean)
 
 
 def marked(result: MethodResult) -> str:
@@ -59,7 +54,7 @@ def marked(result: MethodResult) -> str:
 
 def fits_on_validation(result: MethodResult) -> bool:
     """Say whether a method fits on validation samples."""
-    preset = METHODS.get(result.method)
+    preset = methods.known(result.method)
     return preset is not None and preset.kind.fits_validation
 
 
@@ -145,9 +140,9 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     phases = {phase: plain(phase).capitalize() for result in results for phase in result.seconds if phase != "round"}
     rows: list[dict[str, Entry]] = []
     for result in results:
-        spent = {name: duration(result.seconds[phase]) for phase, name in phases.items() if phase in result.seconds}
-        empty = dict.fromkeys(phases.values())
-        rows.append({"Method": result.title, **empty, **spent, "Whole rounds": duration(result.time)})
+        seconds = {name: result.seconds.get(phase) for phase, name in phases.items()} | {"Whole rounds": result.time}
+        spent = {name: None if time is None else Number(time, duration) for name, time in seconds.items()}
+        rows.append({"Method": result.title, **spent})
     return Table.of("phases", rows, latex)
 
 

@@ -13,12 +13,19 @@ from ktpfl_pipeline.reports.words import over_seeds
 WAYS = {"Up": ("_up", "received"), "Down": ("_down", "sent")}
 """Direction, as seen from the clients: what ledgers of it end with, and what the wire calls it at the server."""
 
+RESUMED = (
+    "which went on from a checkpoint with a seed, or had finished before: a server knows the bytes since it was "
+    "started, and not those of the rounds before."
+)
+
 
 def blocks(results: Sequence[MethodResult]) -> list[Block]:
     """Return bytes by ledger and on the wire, by method and by client; nothing where no client was real."""
     real = [result for result in results if all(run.wire for run in result.runs)]
+    others = [result.title for result in results if result not in real and not result.runs[0].labels_known]
+    told: list[Block] = [Notes({"Not told": f"of {', '.join(others)}, {RESUMED}"})] if others else []
     if not real:
-        return []
+        return told
     main = subject(real)
     said = {
         "Ledger": "what the method has to exchange in its rounds, MB of 10⁶ bytes up from the clients and down to "
@@ -30,7 +37,7 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         "Secure aggregation": "none: it hides uploads in their sum, and a server that weighs each client's predictions "
         "must see each. Models that are averaged alone would allow it; this does not do it.",
     }
-    return [by_method(real), by_client(main), Notes(said)]
+    return [by_method(real), by_client(main), Notes(said), *told]
 
 
 def by_method(results: Sequence[MethodResult]) -> Table:

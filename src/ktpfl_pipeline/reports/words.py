@@ -7,6 +7,7 @@ from typing import Any
 from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.metrics import LAST
 
 HEADLINE = "each client's own model at the end of the round on that client's test samples,"
 INTERVAL = (
@@ -15,8 +16,8 @@ INTERVAL = (
 )
 CORRECTED = (
     "paired by seed, with its t interval over the seeds. The differences of a column are tested together, at 95 % for "
-    "all of them by Holm's step-down, so that their intervals are wider than 95 %; bold where one excludes zero. One "
-    "seed has no interval."
+    "all of them by Holm's step-down, so that their intervals are those of 95 % or wider; bold where one excludes "
+    "zero. One seed has no interval."
 )
 BOLD = (
     "the best accuracy of a column, where the 95 % t interval of its difference to the runner-up, paired by seed, "
@@ -26,6 +27,8 @@ LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
     "row, and states neither rounds, temperature nor evaluation point: a landmark, not a target."
 )
+NUMBERS = ("no", "one", "two", "three", "four", "five")
+"""How many evaluations count, in words."""
 RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
 
 
@@ -71,11 +74,21 @@ def over_seeds(seeds: int) -> str:
     return f", mean over {seeds} seeds" if seeds > 1 else ""
 
 
-def averaged(seeds: int | None) -> str:
-    """Say of what an accuracy is the mean; None stands for comparisons with seeds of their own."""
+def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
+    """Say of what an accuracy is the mean.
+
+    Args:
+        seeds: how many; None stands for comparisons with seeds of their own.
+        results: whose accuracies they are, with their runs; none where it is not known how many evaluations counted.
+    """
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
-    return f"mean over clients of the mean of the last five evaluations{over}."
+    found = sorted({len(run.counted) for result in results for run in result.runs})
+    if found == [1]:
+        return f"mean over clients of the last evaluation{over}."
+    ends = list(dict.fromkeys(NUMBERS[count] for count in (found[:1] + found[-1:])))
+    last = f"last {' to '.join(ends)} evaluations" if found else f"last evaluations, at most {NUMBERS[LAST]}"
+    return f"mean over clients of the mean of the {last}{over}."
 
 
 def plain(name: str) -> str:

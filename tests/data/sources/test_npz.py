@@ -210,5 +210,5 @@ def test_what_may_not_be_read_is_an_input_error(tmp_path):
         load("npz:mine.npz", tmp_path)
     draw(tmp_path / "mine/cats/1.png", GREY[0])
     (tmp_path / "mine/cats/1.png").chmod(0)
-    with input_error("1.png cannot be read", "Permission denied"):
+    with input_error("1.png cannot be read (Permission denied)", "may be read"):
         load("folder:mine", tmp_path)

@@ -12,8 +12,8 @@ import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.converters import pickles
-from ktpfl_pipeline.data.sources.folder import check_file, readable, subfolders
-from ktpfl_pipeline.data.sources.limits import MAX_HEADER, check_claim
+from ktpfl_pipeline.data.sources.folder import check_file, subfolders
+from ktpfl_pipeline.data.sources.limits import MAX_HEADER, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import Bounded
 
 DATA = "data.npy"

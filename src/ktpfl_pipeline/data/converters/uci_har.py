@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources.folder import check_file, readable
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, gib
+from ktpfl_pipeline.data.sources.folder import check_file
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, gib, readable
 
 SIGNALS = [f"{signal}_{axis}" for signal in ("body_acc", "body_gyro", "total_acc") for axis in "xyz"]
 

@@ -1,11 +1,9 @@
 """Photographs of the user's own: folders of image files, one subfolder per class or without labels."""
 
-import contextlib
 import logging
 import math
 import os
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib, readable
 
 logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width
@@ -128,17 +126,6 @@ def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:
         return image.convert(mode)
     image.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG is decoded at a half, a quarter or an eighth where that does
     return image.convert(mode).resize(size, Image.Resampling.BILINEAR)
-
-
-@contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn whatever reading a file or folder raises into an `InputError`."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # wrong bytes make Pillow's readers stumble in any way at all
-        raise InputError(f"{path} cannot be read ({brief(error)}): replace or remove it.") from error
 
 
 def _check_inside(path: Path, root: Path) -> None:

@@ -15,8 +15,8 @@ import torch
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.folder import check_file, readable, subfolders
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim
+from ktpfl_pipeline.data.sources.folder import check_file, subfolders
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
 
 PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list of 56 bytes and its place in another

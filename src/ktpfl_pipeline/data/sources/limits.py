@@ -1,7 +1,9 @@
 """What is too much to be read, found by headers before anything is allocated (docs/reference/limits.md)."""
 
+import contextlib
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from ktpfl_pipeline.core.errors import InputError
@@ -18,6 +20,25 @@ MAX_CLASSES = 10_000
 def brief(error: Exception) -> str:
     """Return what an error says, cut where it goes on and on."""
     return textwrap.shorten(str(error), 200, placeholder=" ...")
+
+
+@contextlib.contextmanager
+def readable(path: Path, what: str = "cannot be read", fix: str = "replace or remove it") -> Iterator[None]:
+    """Turn whatever reading a file or folder raises into an `InputError`.
+
+    Args:
+        path: the file or folder.
+        what: is wrong with one whose bytes are.
+        fix: what to do about it.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): see that the file may be read.") from error
+    except Exception as error:  # wrong bytes make readers stumble in any way at all
+        raise InputError(f"{path} {what} ({brief(error)}): {fix}.") from error
 
 
 def gib(size: int) -> str:

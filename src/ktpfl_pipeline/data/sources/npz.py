@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, brief, check_claim
+from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, check_claim, readable
 
 Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 Headers = dict[str, Header]
@@ -25,6 +25,7 @@ Headers = dict[str, Header]
 INPUTS = ("images", "features")
 _BESIDE = ("labels", "clients", "test")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
+_BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
 
 def load(argument: str, folder: Path) -> LabelledDataset:
@@ -79,7 +80,7 @@ def read(path: Path) -> LabelledDataset:
     if "clients" not in arrays:
         return LabelledDataset(inputs, numbers)
     clients = arrays["clients"]
-    with _sentence(path):  # bytes need not be text
+    with readable(path, *_BROKEN):  # bytes need not be text
         texts = np.char.decode(clients, "utf-8") if clients.dtype.kind == "S" else clients
         names, owners = np.unique(texts, return_inverse=True)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
@@ -111,21 +112,8 @@ class Bounded(io.FileIO):
 
 
 @contextlib.contextmanager
-def _sentence(path: Path) -> Iterator[None]:
-    """Turn whatever a file with wrong bytes makes its readers raise into an `InputError`."""
-    try:
-        yield
-    except InputError:
-        raise
-    except PermissionError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): see that the file may be read.") from error
-    except Exception as error:  # a zip with wrong bytes makes its readers stumble in any way at all
-        raise InputError(f"{path} is not a whole .npz file ({brief(error)}): {_SAVE_AGAIN}.") from error
-
-
-@contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Bounded]:
-    with _sentence(path), Bounded(path) as file:
+    with readable(path, *_BROKEN), Bounded(path) as file:
         yield file
 
 

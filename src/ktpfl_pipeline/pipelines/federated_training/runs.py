@@ -67,7 +67,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
         file = folder and folder / "checkpoint.pt"
-        if isinstance(fed, RealFederation) and not (file and file.exists()):
+        resumed = file is not None and file.exists()
+        if isinstance(fed, RealFederation) and not resumed:
             serve.begin(fed)
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
         if isinstance(fed, RealFederation) and shown.trained:  # each client keeps its own model, and nobody else does
@@ -89,7 +90,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             shape=facts.shape,
             native=facts.native,
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
-            wire=wire_of(fed),
+            wire={} if resumed else wire_of(fed),
         )
         if finished.covered < COVERED:
             logger.warning(

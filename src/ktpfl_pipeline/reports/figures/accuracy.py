@@ -10,9 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
-from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import points
@@ -48,8 +47,10 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
             parts += [(axes.plot(before.rounds, mean_by_place(before.by_seed), **drawn)[0], f"before--{place}")]
             handles["after local training"] = Line2D([], [], color=MUTED, **_DASHED)
     handles |= base.range_of(max(len(result.seeds) for result in results))
-    if len(curve.rounds) > LAST:
-        axes.axvspan(curve.rounds[-LAST], curve.rounds[-1], color=RULE, alpha=0.4, linewidth=0, zorder=0)
+    first = min(run.counted[0].round for result in results for run in result.runs)
+    if first > curve.rounds[0]:
+        begin, end = min(first, curve.rounds[-1] - 0.5), curve.rounds[-1]  # one round alone is seen too
+        axes.axvspan(begin, end, color=RULE, alpha=0.4, linewidth=0, zorder=0)
         handles["rounds of the final value"] = Patch(color=RULE, alpha=0.4, linewidth=0)
     base.rounds_across(axes)
     axes.set_xlabel("Round")
@@ -99,8 +100,7 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
 
 def chief(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return the methods that figures bring out: the report's subject, local-only, and the best."""
-    best = max(results, key=lambda result: result.final[HEADLINE].mean)
-    found = [subject(results), local_only(results), best]
+    found = [subject(results), local_only(results), ranked(results)[0]]
     return [result for place, result in enumerate(found) if result is not None and result not in found[:place]]
 
 

@@ -25,18 +25,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ktpfl_pipeline.reports.style import (
-    BLUE,
-    GREY,
-    INK,
-    MUTED,
-    NEUTRAL,
-    ON_DARK,
-    ON_LIGHT,
-    PAPER,
-    RULE,
-    readable,
-)
+from ktpfl_pipeline.reports.style import BLUE, GREY, INK, MUTED, NEUTRAL, ON_DARK, ON_LIGHT, PAPER, RULE, readable
 
 P = ParamSpec("P")
 

@@ -63,6 +63,6 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         for sign, (name, colour) in VERDICTS.items()
         if sign in signs
     }
-    corrected = " (Holm)" if ranked[0][1].family > 1 else " interval"
+    corrected = " or wider (Holm)" if ranked[0][1].family > 1 else " interval"
     head(axes, f"Difference to local-only, 95 %{corrected}", handles)
     return figure

@@ -47,8 +47,10 @@ def entry(given: Entry) -> Markup:
 
 
 def sortable(given: Entry) -> str:
-    """Return by what a table sorts an entry: its number, without a sign of thousands, or its text."""
-    return repr(given.value) if isinstance(given, Number) else given or ""
+    """Return by what a table sorts an entry: its number, without a sign of thousands, or its text; a dash is least."""
+    if given is None:
+        return "-Infinity"  # the script would take an empty text for 0
+    return repr(given.value) if isinstance(given, Number) else given
 
 
 def head(column: str) -> Markup:

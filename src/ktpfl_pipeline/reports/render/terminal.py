@@ -1,4 +1,4 @@
-"""A report's summary and its main table as plain text, as wide as the terminal."""
+"""A report's summary and its main table as plain text, as wide as the terminal or as is asked for."""
 
 import io
 import shutil
