@@ -116,9 +116,7 @@ class Federation(Setting):
 
     def train(self, models: Models, t: int) -> Models:
         """LocalSGD: return each model trained on its client's private data for E epochs; DP-SGD with `privacy`."""
-        operation = operations.train
         if self.training.privacy is not None:
-            operation = dp_sgd.train
             if twice := [n for n in models if (n, t) in self.log.private]:
                 raise InputError(
                     f"training.privacy is set, and this method trains client {twice[0]} twice in round {t}, which its "
@@ -126,6 +124,7 @@ class Federation(Setting):
                     "docs/privacy.md lists them."
                 )
             self.log.private.update((n, t) for n in models)
+        operation = operations.train if self.training.privacy is None else dp_sgd.train
         return self.run_training("train", operation, {n: (params, t) for n, params in models.items()}, models)
 
     def train_by(

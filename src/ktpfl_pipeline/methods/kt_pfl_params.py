@@ -52,14 +52,12 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
         return KTpFLState(models, coefficients), RoundReport(trained, traffic, coefficients)
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return (1 - μ) w + μ v, w the initial model and v the mixture that a client's row makes of the others'."""
+        """Return the mixture that each client's row of c makes of the models that the server has: all of it, whatever μ."""
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)
         rows = state.coefficients[fed.positions(clients)][:, fed.positions(seen)]
-        rows = self.mu * rows / rows.sum(dim=1, keepdim=True)
-        weights = torch.cat([torch.full_like(rows[:, :1], 1.0 - self.mu), rows], dim=1)
-        mixed = mix([fed.initial_model(fed.architecture), *(state.models[n] for n in seen)], weights)
+        mixed = mix([state.models[n] for n in seen], rows / rows.sum(dim=1, keepdim=True))
         return dict(zip(clients, mixed, strict=True))
 
     def objective(self, trained: Models, fed: Federation) -> Objective:
