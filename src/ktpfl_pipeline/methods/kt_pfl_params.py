@@ -52,7 +52,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
         return KTpFLState(models, coefficients), RoundReport(trained, traffic, coefficients)
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the mixture that each client's row of c makes of the models that the server has: all of it, whatever μ."""
+        """Return the mixture, all of it whatever μ, that each client's row of c makes of the models there are."""
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)
