@@ -103,7 +103,8 @@ def run(
     """
     observer = observer or Observer()
     fed.claim()  # what the server does before any client is in this precision too
-    fed.log.progress, fed.log.late_predictions = observer.progress, _takes_late(method)
+    fed.log.progress = observer.progress
+    fed.log.late_predictions = bool(fed.straggler_ids) and _takes_late(method)
     told = losses = 0
 
     def tell(record: RoundRecord) -> None:
