@@ -20,7 +20,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import PARENT, Dataset, MlflowTracker, Tracker
+from ktpfl_pipeline.tracking import PARENT, Dataset, Entry, MlflowTracker, Tracker
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -76,7 +76,7 @@ def points(client: Any, run_id: str, metric: str) -> list[tuple[int, float]]:
 
 class TestOneRunPerKey:
     def test_a_new_run_has_its_name_tags_and_parameters(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             assert client.get_run(tracked.run_id).info.status == "RUNNING"
         run = client.get_run(tracked.run_id)
         assert (run.info.status, run.info.run_name) == ("FINISHED", "kt_pfl · seed 0")
@@ -85,9 +85,9 @@ class TestOneRunPerKey:
         assert tracker.experiments() == {"digits": run.info.experiment_id}
 
     def test_the_same_key_is_the_same_run(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(**RUN) as first:
+        with tracker.run(Entry(**RUN)) as first:
             first.round(record(1))
-        with tracker.run(**RUN) as second:
+        with tracker.run(Entry(**RUN)) as second:
             second.round(record(1))
             second.finish({"final/after_transfer": 0.1}, {}, {})
         assert second.run_id == first.run_id
@@ -99,7 +99,7 @@ class TestOneRunPerKey:
     def test_another_key_or_experiment_is_another_run(self, tracker: MlflowTracker) -> None:
         found = set()
         for change in ({}, {"key": "abd"}, {"experiment": "cifar"}):
-            with tracker.run(**{**RUN, **change}) as tracked:
+            with tracker.run(Entry(**{**RUN, **change})) as tracked:
                 found.add(tracked.run_id)
         assert len(found) == 3
 
@@ -107,7 +107,7 @@ class TestOneRunPerKey:
         """A sweep with one more value takes over the finished runs."""
 
         def parent_after(tags: dict[str, str]) -> str | None:
-            with tracker.run(**{**RUN, "tags": {**RUN["tags"], **tags}}):
+            with tracker.run(Entry(**{**RUN, "tags": {**RUN["tags"], **tags}})):
                 pass
             (run,) = runs(client)
             assert run.info.status == "FINISHED"
@@ -122,22 +122,25 @@ class TestOneRunPerKey:
         """The run is there and its parameters are not: who finds it again logs them."""
         number = client.create_experiment("digits")
         begun = client.create_run(number, run_name="kt_pfl · seed 0", tags={"key": "abc"})
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             pass
         assert tracked.run_id == begun.info.run_id
         assert client.get_run(tracked.run_id).data.params == {name: str(value) for name, value in RUN["params"].items()}
 
     def test_an_experiment_deleted_in_the_ui(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(**RUN):
+        with tracker.run(Entry(**RUN)):
             pass
         client.delete_experiment(client.get_experiment_by_name("digits").experiment_id)
-        with pytest.raises(InputError, match="digits was deleted in MLflow; bring it back with"), tracker.run(**RUN):
+        with (
+            pytest.raises(InputError, match="digits was deleted in MLflow; bring it back with"),
+            tracker.run(Entry(**RUN)),
+        ):
             pass
 
 
 class TestRounds:
     def test_one_point_per_metric_and_round(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             for t in (1, 2, 3):
                 tracked.round(record(t))
         assert points(client, tracked.run_id, "round") == [(1, 1.0), (2, 2.0), (3, 3.0)]
@@ -161,18 +164,18 @@ class TestRounds:
         assert told == {"measures/macro_f1": 0.75, "work/samples": 40.0}
 
     def test_points_are_there_while_the_run_goes(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             tracked.round(record(1))
             assert points(client, tracked.run_id, "accuracy/after_transfer") == [(1, 0.75)]
 
     def test_a_resumed_run_is_told_of_all_rounds_and_logs_the_new_ones(
         self, tracker: MlflowTracker, client: Any
     ) -> None:
-        with pytest.raises(RuntimeError), tracker.run(**RUN) as tracked:
+        with pytest.raises(RuntimeError), tracker.run(Entry(**RUN)) as tracked:
             tracked.round(record(1))
             tracked.round(record(2))
             raise RuntimeError("the power went out")
-        with tracker.run(**RUN) as resumed:
+        with tracker.run(Entry(**RUN)) as resumed:
             for t in (1, 2, 3):
                 resumed.round(record(t))
         assert resumed.run_id == tracked.run_id
@@ -185,7 +188,7 @@ class TestProvenance:
         here = here_and_now()
         dataset = Dataset("digits · two_labels", "0123456789abcdef", {"samples": 1797, "clients": 5})
         for _ in range(2):  # once and again
-            with tracker.run(**RUN, dataset=dataset) as tracked:
+            with tracker.run(Entry(**RUN), dataset) as tracked:
                 pass
         run = client.get_run(tracked.run_id)
         assert run.data.tags["mlflow.source.name"] == here.command
@@ -201,7 +204,7 @@ class TestProvenance:
         memory = SimpleNamespace(used=3e9, percent=25.0)
         psutil = SimpleNamespace(virtual_memory=lambda: memory, cpu_percent=lambda: 75.0)
         monkeypatch.setitem(sys.modules, "psutil", psutil)
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             tracked.round(record(1))
             monkeypatch.setitem(sys.modules, "psutil", None)  # not installed
             tracked.round(record(2))
@@ -212,7 +215,7 @@ class TestProvenance:
 class TestEnd:
     def test_numbers_figures_and_tables(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         figure = matplotlib.figure.Figure()
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             tracked.finish({"final/after_transfer": 0.75}, {"accuracy": figure}, {"coefficients": [[1.0, 0.0]]})
         assert client.get_run(tracked.run_id).data.metrics["final/after_transfer"] == 0.75
         assert {file.path for file in client.list_artifacts(tracked.run_id)} == {"accuracy.png", "coefficients.json"}
@@ -225,7 +228,7 @@ class TestEnd:
         model.mkdir()
         (model / "MLmodel").write_text("flavors: {}")
         for _ in range(2):
-            with pytest.raises(SystemExit), tracker.run(**RUN) as tracked:
+            with pytest.raises(SystemExit), tracker.run(Entry(**RUN)) as tracked:
                 tracked.finish({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}, model)
                 raise SystemExit
         table = json.loads(Path(client.download_artifacts(tracked.run_id, "clients.json")).read_text())
@@ -237,19 +240,19 @@ class TestEnd:
         statuses = {RuntimeError: "FAILED", KeyboardInterrupt: "KILLED", SystemExit: "FAILED"}
         for error, status in statuses.items():
             run = {**RUN, "key": error.__name__}
-            with pytest.raises(error), tracker.run(**run) as tracked:
+            with pytest.raises(error), tracker.run(Entry(**run)) as tracked:
                 raise error
             assert client.get_run(tracked.run_id).info.status == status, error
-            with tracker.run(**run) as again:
+            with tracker.run(Entry(**run)) as again:
                 assert again.run_id == tracked.run_id, error
                 assert client.get_run(again.run_id).info.status == "RUNNING", error
             assert client.get_run(tracked.run_id).info.status == "FINISHED", error
 
     def test_a_finished_run_stays_finished(self, tracker: MlflowTracker, client: Any) -> None:
         """What fails after the training, on the way through it again, has nothing to do with the run."""
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             pass
-        with pytest.raises(RuntimeError), tracker.run(**RUN):
+        with pytest.raises(RuntimeError), tracker.run(Entry(**RUN)):
             raise RuntimeError
         assert client.get_run(tracked.run_id).info.status == "FINISHED"
 
@@ -271,7 +274,7 @@ class TestFaults:
     @pytest.mark.parametrize("how", AWAY)
     def test_the_store_goes_away(self, tracker: MlflowTracker, tmp_path: Path, how: str) -> None:
         store = tmp_path / "mlflow.db"
-        with pytest.raises(InputError) as refused, tracker.run(**RUN) as tracked:
+        with pytest.raises(InputError) as refused, tracker.run(Entry(**RUN)) as tracked:
             tracked.round(record(1))
             shutil.copy(store, tmp_path / "backup.db")
             self.AWAY[how](store)
@@ -285,7 +288,7 @@ class TestFaults:
             store.rmdir()
         (tmp_path / "backup.db").replace(store)
         again = MlflowTracker(f"sqlite:///{tmp_path}/./mlflow.db", tmp_path / "mlruns")  # as another process would
-        with again.run(**RUN) as resumed:
+        with again.run(Entry(**RUN)) as resumed:
             for t in (1, 2, 3):
                 resumed.round(record(t))
         client = open_client(again.store)
@@ -295,7 +298,7 @@ class TestFaults:
 
     def test_files_that_cannot_be_kept(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         (tmp_path / "mlruns").write_text("a file")
-        with pytest.raises(InputError, match="could not be used") as refused, tracker.run(**RUN) as tracked:
+        with pytest.raises(InputError, match="could not be used") as refused, tracker.run(Entry(**RUN)) as tracked:
             tracked.finish({"final/accuracy": 0.5}, {}, {"coefficients": [[1.0]]})
         assert str(tmp_path / "mlruns") in str(refused.value)
         assert client.get_run(tracked.run_id).info.status == "FAILED"
@@ -303,16 +306,16 @@ class TestFaults:
     def test_final_numbers_are_logged_once(self, tracker: MlflowTracker, client: Any) -> None:
         """Also if the process ended between them and the end of the run."""
         for _ in range(2):
-            with pytest.raises(SystemExit), tracker.run(**RUN) as tracked:
+            with pytest.raises(SystemExit), tracker.run(Entry(**RUN)) as tracked:
                 tracked.finish({"final/accuracy": 0.5, "final/loss": 2.0}, {}, {})
                 raise SystemExit
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             tracked.finish({"final/accuracy": 0.5, "final/loss": 2.0}, {}, {})
         assert points(client, tracked.run_id, "final/accuracy") == [(0, 0.5)]
         assert points(client, tracked.run_id, "final/loss") == [(0, 2.0)]
 
     def test_a_bug_is_not_the_stores_fault(self, tracker: MlflowTracker) -> None:
-        with pytest.raises(ZeroDivisionError), tracker.run(**RUN):
+        with pytest.raises(ZeroDivisionError), tracker.run(Entry(**RUN)):
             raise ZeroDivisionError
 
     @pytest.mark.parametrize("make", [Path.mkdir, lambda store: store.write_bytes(b"hello" * 5000)])
@@ -329,7 +332,7 @@ class TestFaults:
 def log_report(tracker: Tracker, experiment: str, name: str, key: str, folder: Path, **given: Any) -> None:
     """Log a report as `parent.log_report` does."""
     kind = "comparison" if given.get("children") else "report"
-    with tracker.run(experiment, name, key, {}, {"kind": kind}) as tracked:
+    with tracker.run(Entry(experiment, name, key, {}, {"kind": kind})) as tracked:
         tracked.report(folder, **{"note": "", "metrics": {}, "children": [], **given})
 
 
@@ -362,7 +365,7 @@ class TestReports:
         assert text_of(client, run, "report.md") == "second"
 
     def test_to_a_run_that_is_there(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             pass
         log_report(tracker, "digits", "another name", RUN["key"], written(tmp_path, "of the run"))
         (run,) = runs(client)
@@ -372,7 +375,7 @@ class TestReports:
     def test_a_comparison_is_above_its_runs(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         children = []
         for key in ("a", "b"):
-            with tracker.run(**{**RUN, "key": key}) as tracked:
+            with tracker.run(Entry(**{**RUN, "key": key})) as tracked:
                 children.append(tracked.run_id)
         for note in ("**first**", "**second**"):
             folder, metrics = written(tmp_path, note), {"gain/kt_pfl": 0.125}
@@ -397,7 +400,7 @@ class TestView:
         return state
 
     def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             pass
         (number,) = tracker.experiments().values()
         assert tracker.save_view(number) == ""
@@ -414,7 +417,7 @@ class TestView:
 
     def test_sections_and_charts(self, tracker: MlflowTracker, client: Any) -> None:
         tags = {"method": "kt_pfl", "seed": "0", "setting": "rho=0.3"}
-        with tracker.run(**{**RUN, "tags": tags}):
+        with tracker.run(Entry(**{**RUN, "tags": tags})):
             pass
         (number,) = tracker.experiments().values()
         tracker.save_view(number)
@@ -436,7 +439,7 @@ class TestStores:
     def test_that_cannot_be_opened(self, tmp_path: Path, store: str, reason: str) -> None:
         (tmp_path / "not_a_database.db").write_text("hello" * 1000)
         tracker = MlflowTracker(store.format(folder=tmp_path), tmp_path)
-        with pytest.raises(InputError) as refused, tracker.run(**RUN):
+        with pytest.raises(InputError) as refused, tracker.run(Entry(**RUN)):
             pass
         message = str(refused.value)
         assert message.startswith(f"MLflow cannot open the store {tracker.store} (")
@@ -480,7 +483,7 @@ class TestConfigure:
         tracker = tracking.current()
         assert type(tracker) is Tracker
         assert tracker.checkpoints == tmp_path / "data/06_models", "checkpoints are kept without MLflow too"
-        with tracker.run(**RUN) as tracked:
+        with tracker.run(Entry(**RUN)) as tracked:
             tracked.round(record(1))
             tracked.finish({}, {}, {})
             assert tracked.run_id == ""

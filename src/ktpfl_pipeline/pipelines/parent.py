@@ -43,7 +43,7 @@ def parent_run(
     )
     trials = settings.trials if isinstance(settings, Tune) else 1
     progress.expect(trials * len(points) * len(methods))
-    with tracking.current().run(name, name, key, flat(plain), tags) as tracked:
+    with tracking.current().run(tracking.Entry(name, name, key, flat(plain), tags)) as tracked:
         yield key, tracked
 
 
@@ -57,12 +57,12 @@ def log_report(
 ) -> None:
     """Log a report to the run with this key, begun before or new; its summary and its main table describe the run.
 
-    What it held under these names is replaced. Arguments are those of `Tracker.run`, and of `TrackedRun.report`.
+    What it held under these names is replaced. Arguments are those of `tracking.Entry`, and of `TrackedRun.report`.
     """
     tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
     note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters
     tags = {"kind": "comparison" if children else "report"}
     with tempfile.TemporaryDirectory() as place:
         report.write(folder := Path(place, "report"))
-        with tracking.current().run(experiment, name, key, {}, tags) as tracked:
+        with tracking.current().run(tracking.Entry(experiment, name, key, {}, tags)) as tracked:
             tracked.report(folder, note, metrics or {}, children)

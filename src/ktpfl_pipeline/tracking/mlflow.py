@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
 from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, open_client
-from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Entry, TrackedRun, Tracker
 
 CLIENTS = "clients.json"
 """The table with one row a client."""
@@ -37,19 +37,11 @@ class MlflowTracker(Tracker):
         self.store, self.artifacts = store, artifacts
 
     @contextlib.contextmanager
-    def run(
-        self,
-        experiment: str,
-        name: str,
-        key: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str],
-        dataset: Dataset | None = None,
-    ) -> Iterator["MlflowRun"]:
-        """Yield the run with this key; see `Tracker.run`."""
+    def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator["MlflowRun"]:
+        """Yield the run of an entry; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
         with store.use() as client:
-            tracked = MlflowRun(store, self._find_or_create(client, experiment, name, key, params, tags))
+            tracked = MlflowRun(store, self._find_or_create(client, entry))
             tracked.start(dataset)
         try:
             yield tracked
@@ -84,11 +76,10 @@ class MlflowTracker(Tracker):
             client.set_experiment_tag(experiment_id, view.TAG, view.tag(shown, groups, sorted(found)))
         return parent
 
-    def _find_or_create(
-        self, client: Any, experiment: str, name: str, key: str, params: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> str:
+    def _find_or_create(self, client: Any, entry: Entry) -> str:
         from mlflow.entities import Param
 
+        experiment, name, key, params, tags = entry
         found = client.get_experiment_by_name(experiment)
         if found and found.lifecycle_stage == "deleted":
             number = found.experiment_id

@@ -68,6 +68,24 @@ class TrackedRun:
         """
 
 
+class Entry(NamedTuple):
+    """What a store has of a run before it goes.
+
+    Attributes:
+        experiment: MLflow's experiment.
+        name: what the run is called in lists.
+        key: identifies the run; equal settings have equal keys.
+        params: what is logged as parameters.
+        tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
+    """
+
+    experiment: str
+    name: str
+    key: str
+    params: Mapping[str, Any]
+    tags: Mapping[str, str]
+
+
 class Tracker:
     """Tracks runs; this one, without a store, does nothing.
 
@@ -79,23 +97,6 @@ class Tracker:
         self.checkpoints = checkpoints
 
     @contextmanager
-    def run(
-        self,
-        experiment: str,
-        name: str,
-        key: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str],
-        dataset: Dataset | None = None,
-    ) -> Iterator[TrackedRun]:
-        """Yield the run with this key, while it goes: the one that was begun before, or a new one.
-
-        Args:
-            experiment: MLflow's experiment.
-            name: what the run is called in lists.
-            key: identifies the run; equal settings have equal keys.
-            params: what is logged as parameters.
-            tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
-            dataset: what it sees.
-        """
+    def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
+        """Yield the run of an entry, while it goes: the one that was begun before, or a new one; `dataset` it sees."""
         yield TrackedRun()

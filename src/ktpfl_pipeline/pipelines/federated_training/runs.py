@@ -52,9 +52,10 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     tracker, folder = tracking.current(), checkpoints_of(job, seed, key)
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         progress.plan.say_anew()
+    entry = tracking.Entry(job.name, _title(job, seed), key, settings, _tags(job, seed))
     with (
         closing(fed.executor),
-        tracker.run(job.name, _title(job, seed), key, settings, _tags(job, seed), _dataset(job, facts)) as tracked,
+        tracker.run(entry, _dataset(job, facts)) as tracked,
         progress.run(seed) as shown,
     ):
         schedule = engine.Schedule(

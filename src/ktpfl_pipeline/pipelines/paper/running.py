@@ -31,7 +31,9 @@ def run_left(planned: Sequence[Planned]) -> dict[str, str]:
         return failures
     progress.expect(len(left))
     key = digest({"cells": sorted({f"{each.experiment} {each.label} {each.job.method}" for each in planned})})
-    with tracking.current().run(PAPER, PAPER, key, {"cells": str(len(planned))}, {"kind": PAPER}) as tracked:
+    with tracking.current().run(
+        tracking.Entry(PAPER, PAPER, key, {"cells": str(len(planned))}, {"kind": PAPER})
+    ) as tracked:
         for key, (each, seed) in left.items():
             try:
                 _run(each, seed, key, tracked.run_id)
