@@ -339,7 +339,7 @@ class TestDifferences:
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
         assert axes.yaxis_inverted()
         said = [text.get_text() for text in axes.figure.findobj(Text)]
-        assert "Difference to local-only, 95 % or wider (Holm)" in said
+        assert "Difference to local-only, Holm-corrected" in said
 
     def test_the_interval_decides(self, result):
         results = [result("kt_pfl", 0.9, 0.9), result("fedmd", 0.7, 0.7), result("local", 0.8, 0.8)]

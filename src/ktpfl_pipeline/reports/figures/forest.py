@@ -63,6 +63,6 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         for sign, (name, colour) in VERDICTS.items()
         if sign in signs
     }
-    corrected = " or wider (Holm)" if ranked[0][1].family > 1 else " interval"
-    head(axes, f"Difference to local-only, 95 %{corrected}", handles)
+    which = "Holm-corrected" if ranked[0][1].family > 1 else "95 % interval"
+    head(axes, f"Difference to local-only, {which}", handles)
     return figure
