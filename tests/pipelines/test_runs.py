@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import toy
 from project_copy import EXPERIMENT, ROOT, configuration
 
 from ktpfl_pipeline import methods, models
@@ -16,6 +17,7 @@ from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing, recipes, schema
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
@@ -26,11 +28,12 @@ from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.in_memory import label_counts
 from ktpfl_pipeline.methods import compared
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
-from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
+from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem, finished_run, run_seed
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.nodes import resolve
 from ktpfl_pipeline.reports import words
@@ -286,3 +289,15 @@ def test_adversaries_beside_methods_that_exchange_more_are_refused_before_anythi
         InputError, match=r"hetero_digits\.adversaries\.share is 0\.2; .* fedproto, .*fml, .*exchange models or"
     ):
         resolve(settings, "", name=EXPERIMENT, methods=compared(one_architecture=False))
+
+
+@pytest.mark.parametrize(("name", "mixes"), [("kt_pfl_params", True), ("apple", False)])
+def test_weights_that_are_no_mixture_are_neither_attention_nor_a_mixture_of_theorem_1(name: str, mixes: bool) -> None:
+    """APPLE's rows sum to more than one after some rounds."""
+    fed, method = toy.alike(), methods.create(name)
+    done = engine.run(method, fed, engine.Schedule(rounds=5))
+    check = check_theorem(method, done, fed, 20)
+    found = finished_run(name, fed, done, label_counts(fed), experiment="", partition="", run_id="", key="")
+    assert check is not None
+    assert ("learned" in check.test, bool(found.attention)) == (mixes, mixes)
+    assert found.coefficients == done.coefficients[-1].tolist()
