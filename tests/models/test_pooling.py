@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ktpfl_pipeline.models.pooling import MaxPool
+from ktpfl_pipeline.models.pooling import MaxPool, pooled_relu
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 6, 7, 5), (1, 1, 2, 3)])
@@ -33,3 +33,18 @@ def test_images_of_several_models_at_once() -> None:
     images = torch.randn(3, 2, 4, 8, 8)
     with torch.inference_mode():
         assert torch.equal(torch.func.vmap(MaxPool())(images), torch.func.vmap(nn.MaxPool2d(2))(images))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_relu_after_pooling_is_relu_before_it(dtype: torch.dtype) -> None:
+    """To the bit, and so are the gradients: of windows with ties, without a positive number, and with a NaN."""
+    images = torch.randint(-3, 3, (4, 3, 6, 7), generator=torch.Generator().manual_seed(0)).to(dtype)
+    images[0, 0, :2, :2], images[1, 1, :2, :2], images[2, 2, 0, 0] = -1.0, 0.0, torch.nan
+    weights = torch.arange(4 * 3 * 3 * 3).reshape(4, 3, 3, 3).to(dtype)
+    found = []
+    for layers in (pooled_relu(), [nn.ReLU(), nn.MaxPool2d(2)]):
+        given = images.clone().requires_grad_()
+        pooled = nn.Sequential(*layers)(given)
+        (gradient,) = torch.autograd.grad(pooled, given, weights)
+        found.append((pooled.nan_to_num(9.0), gradient))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

@@ -9,7 +9,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.models import shapes
-from ktpfl_pipeline.models.pooling import MaxPool
+from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def alexnet(shape: Shape, classes: int) -> nn.Module:
@@ -36,18 +36,15 @@ def alexnet(shape: Shape, classes: int) -> nn.Module:
     cells = height * width  # 1 at 28 pixels, 4 at 32
     return nn.Sequential(
         nn.Conv2d(channels, 64, kernel_size=3, stride=2, padding=1),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Conv2d(64, 192, kernel_size=3, padding=1),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Conv2d(192, 384, kernel_size=3, padding=1),
         nn.ReLU(),
         nn.Conv2d(384, 256, kernel_size=3, padding=1),
         nn.ReLU(),
         nn.Conv2d(256, 256, kernel_size=3, padding=1),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Flatten(),
         nn.Dropout(0.5),
         nn.Linear(256 * cells, 4096),

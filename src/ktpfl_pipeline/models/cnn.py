@@ -8,7 +8,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.models import shapes
-from ktpfl_pipeline.models.pooling import MaxPool
+from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
@@ -34,4 +34,4 @@ def cnn_bn(shape: Shape, classes: int) -> nn.Module:
 
 def _block(inputs: int, outputs: int, norm: bool = False) -> list[nn.Module]:
     convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=not norm)
-    return [convolution, *([nn.BatchNorm2d(outputs)] if norm else []), nn.ReLU(), MaxPool()]
+    return [convolution, *([nn.BatchNorm2d(outputs)] if norm else []), *pooled_relu()]

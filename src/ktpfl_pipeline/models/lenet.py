@@ -8,7 +8,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.models import shapes
-from ktpfl_pipeline.models.pooling import MaxPool
+from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
@@ -20,11 +20,9 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
     height, width = (((side - 4) // 2 - 4) // 2 for side in sides)  # 4 at 28 pixels, 5 at 32
     return nn.Sequential(
         nn.Conv2d(channels, 6, kernel_size=5),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Conv2d(6, 16, kernel_size=5),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Flatten(),
         nn.Linear(16 * height * width, 120),
         nn.ReLU(),

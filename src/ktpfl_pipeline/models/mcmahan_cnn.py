@@ -8,7 +8,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.models import shapes
-from ktpfl_pipeline.models.pooling import MaxPool
+from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
@@ -19,11 +19,9 @@ def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
     channels, height, width = shapes.image("mcmahan_cnn", shape, least=4)
     return nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=5, padding=2),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Conv2d(32, 64, kernel_size=5, padding=2),
-        nn.ReLU(),
-        MaxPool(),
+        *pooled_relu(),
         nn.Flatten(),
         nn.Linear(64 * (height // 4) * (width // 4), 512),
         nn.ReLU(),
