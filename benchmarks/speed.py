@@ -1,6 +1,6 @@
 """CPU time of a round at an earlier commit and now, in turn: KT-pFL with the paper's networks, and with light ones.
 
-    python benchmarks/speed.py <commit> [paper] [light]
+    python benchmarks/speed.py <commit> [paper] [light] [quick]
 
 writes benchmarks/results/<date>-speed.md. One client after another in one thread of a process each, so that the seconds
 of the processor, the system's among them, mean something where others use the machine too; the ratio is the median of
@@ -9,7 +9,8 @@ those of neighbouring turns.
 | workload | what a turn is |
 | --- | --- |
 | paper | a round in bfloat16, channels last: the four networks, a client each, 3x28x28, eight images of each kind |
-| light | two rounds of `--env=quick` on images like its digits: float32, 20 clients, four light models, batches of 16 |
+| light | two rounds on images like digits: float32, 20 clients, four light models, batches of 16 |
+| quick | the same in the order of memory that `--env=quick` sets now, channels last; before, in the usual one |
 """
 
 import argparse
@@ -34,7 +35,7 @@ from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTrai
 
 ROOT = Path(__file__).parents[1]
 LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5
-TURNS = {"paper": 3, "light": 5}
+TURNS = {"paper": 3, "light": 7, "quick": 7}
 
 
 def build(channels: int, name: str) -> torch.nn.Module:
@@ -54,30 +55,25 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
     return Federation(clients, images, len(images), CLASSES, partial(build, channels), executor=executor, **settings)
 
 
-def rounds(name: str) -> Any:
-    """Prepare the rounds of a turn."""
-    rate = 0.01 if name == "paper" else 0.05
-    recipes = {
-        "paper": (LocalTraining(1, 8, rate), Distillation(1, 8, rate)),
-        "light": (LocalTraining(5, 16, rate), Distillation(1, 32, rate)),
-    }
-    training, distillation = recipes[name]
-    compute = Compute("cpu", "bfloat16", "channels_last") if name == "paper" else Compute("cpu")
-    given = {"training": training, "distillation": distillation, "compute": compute}
-    fed = (
-        federation(PAPER, 3, (8, 0, 8, 8), **given)
-        if name == "paper"
-        else federation(LIGHT, 1, (28, 3, 31, 200), **given)
-    )
-    schedule = engine.Schedule(1) if name == "paper" else engine.Schedule(2, adapt_epochs=(1,))
+def rounds(name: str, now: bool) -> Any:
+    """Prepare the rounds of a turn, as they were before or are now."""
+    if name == "paper":
+        recipe = {"training": LocalTraining(1, 8, 0.01), "distillation": Distillation(1, 8, 0.01)}
+        compute, schedule = Compute("cpu", "bfloat16", "channels_last"), engine.Schedule(1)
+        fed = federation(PAPER, 3, (8, 0, 8, 8), **recipe, compute=compute)
+    else:
+        recipe = {"training": LocalTraining(5, 16, 0.05), "distillation": Distillation(1, 32, 0.05)}
+        order = "channels_last" if name == "quick" and now else "contiguous"
+        compute, schedule = Compute("cpu", "float32", order), engine.Schedule(2, adapt_epochs=(1,))
+        fed = federation(LIGHT, 1, (28, 3, 31, 200), **recipe, compute=compute)
     return lambda: engine.run(methods.create("kt_pfl"), fed, schedule)
 
 
-def serve(name: str) -> None:
+def serve(name: str, now: bool) -> None:
     """Do a turn for each line that comes in, and print the seconds of the processor."""
     torch.set_num_threads(1)
     resources.keep_freed_memory()  # as workers do
-    run = rounds(name)
+    run = rounds(name, now)
     for _ in sys.stdin:
         start = time.process_time()
         run()
@@ -87,7 +83,7 @@ def serve(name: str) -> None:
 def process(tree: Path, name: str) -> "subprocess.Popen[str]":
     """Start the process that does a workload's turns with the source of `tree`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(ROOT / "benchmarks")])}
-    command = [sys.executable, __file__, "--here", name]
+    command = [sys.executable, __file__, "--now" if tree == ROOT else "--before", name]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
@@ -118,11 +114,12 @@ def main() -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="what is compared with")
-    parser.add_argument("workloads", nargs="*", default=[*TURNS], help="paper, light; both by default")
-    parser.add_argument("--here", action="store_true", help="do turns of the workload with the imported source")
+    parser.add_argument("workloads", nargs="*", default=[*TURNS], help="paper, light, quick; all by default")
+    parser.add_argument("--now", action="store_true", help="do turns of the workload with the imported source")
+    parser.add_argument("--before", action="store_true", help="the same as it was before")
     given = parser.parse_args()
-    if given.here:
-        serve(given.commit)
+    if given.now or given.before:
+        serve(given.commit, given.now)
         return
     lines = [
         f"# A round before and now, {measure.today()}",

@@ -6,7 +6,7 @@ Times of trials are given, not taken: what a machine is fast at is no matter of 
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,11 @@ class TestPossible:
     )
     def test_on_a_cpu(self, compute: dict[str, Any], ways: list[str], data: FederatedData) -> None:
         assert list(map(str, possible(self.form(**compute), data))) == ways
+
+    @pytest.mark.parametrize("order", ["channels_last", "auto"])
+    def test_features_have_no_channels(self, order: str, data: FederatedData) -> None:
+        features = replace(data, private=replace(data.private, inputs=torch.zeros(len(data.private.inputs), 4)))
+        assert list(map(str, possible(self.form(memory_format=order), features))) == [PLAIN]
 
     def test_on_a_gpu_tf32_is_of_float32s_class(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Compute, "place", lambda _: torch.device("cuda"))

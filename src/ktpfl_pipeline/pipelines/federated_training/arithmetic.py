@@ -103,10 +103,10 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
         gpu = Compute(asked.device).place().type == "cuda"
         reduced = asked.dtype == "auto:bfloat16" and not private
         dtypes = ["float32", *["tf32"] * gpu, *["bfloat16"] * reduced]
-    formats: list[str] = [asked.memory_format]
-    if asked.memory_format == "auto":
-        images = not data.private.inputs.is_floating_point()
-        formats = ["contiguous", *["channels_last"] * (images and not private)]
+    images = not data.private.inputs.is_floating_point()
+    formats: list[str] = [asked.memory_format if images else "contiguous"]
+    if asked.memory_format == "auto" and images:
+        formats = ["contiguous", *["channels_last"] * (not private)]
     return [Arithmetic(dtype, order) for dtype in dtypes for order in formats]
 
 
