@@ -8,10 +8,10 @@ from launches import launches
 
 BUDGET: dict[str, tuple[float, ...]] = {  # launches a step of local training; and for each client in a stack of five
     "mlp": (22, 9.6),
-    "cnn": (29, 12.2),
-    "cnn_bn": (35, 16.6),
-    "mcmahan_cnn": (35, 14.0),
-    "lenet": (41, 15.8),
+    "cnn": (29, 12.4),
+    "cnn_bn": (35, 17.2),
+    "mcmahan_cnn": (35, 14.2),
+    "lenet": (41, 16.0),
     "alexnet": (59,),
     "resnet18": (169,),
     "shufflenet_v2": (437,),

@@ -172,4 +172,4 @@ class Numbers:
         """Return inputs as a model takes them: uint8 images as numbers from -1 to 1, features as they are."""
         if inputs.dtype != torch.uint8:
             return inputs.to(self.dtype)
-        return inputs.to(self.dtype, memory_format=self.format).div_(127.5).sub_(1.0)
+        return inputs.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
