@@ -2,6 +2,7 @@
 
     python benchmarks/ablation.py run                       what is not in build/ablation.jsonl yet, some hours
     python benchmarks/ablation.py run digits rivals 0,1     one dataset, one set of rows, some seeds
+    python benchmarks/ablation.py run "" longer             with all labels, so many epochs that more gain nothing
     python benchmarks/ablation.py table                     writes benchmarks/results/<date>-ablation.md
 
 Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are looked for as npz files in the folder
@@ -63,6 +64,11 @@ DATASETS: dict[str, dict[str, Any]] = {
         **MANY,
     },
 }
+LONGER: dict[str, dict[str, Any]] = {
+    "digits, E = 10": {**DATASETS["digits"], "training": {"epochs": 10}},
+    "fashion_mnist, E = 20": {**DATASETS["fashion_mnist"], "training": {"epochs": 20, "batch_size": 32}},
+}
+"""Where training alone gains nothing by more work: with all labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +137,9 @@ class WithoutChoice(KTpFLJoint):
         return taught, tally
 
 
-RIVALS: dict[str, Any] = {name: name for name in ("local", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")}
+RIVALS: dict[str, Any] = {
+    name: name for name in ("local", "local_matched", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")
+}
 PARTS: dict[str, Any] = {
     "sim_pfl, choosing": SimPFLChoosing(),
     "fedmd, choosing": FedMDChoosing(),
@@ -140,7 +148,8 @@ PARTS: dict[str, Any] = {
     "joint without confidence": KTpFLJoint(confidence=0.0),
     "joint without the choice": WithoutChoice(),
 }
-ROWS = {"rivals": RIVALS, "parts": PARTS}
+WORK: dict[str, Any] = {name: name for name in ("local", "local_matched", "kt_pfl", "kt_pfl_joint")}
+ROWS = {"rivals": RIVALS, "parts": PARTS, "longer": WORK}
 CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}, "pfeddf": {"epochs": 10}}  # as in conf/base
 
 
@@ -153,10 +162,8 @@ def made(row: str) -> Method[Any]:
 def finished(dataset: str, partition: str, row: str, seed: int) -> dict[str, Any]:
     """Run one row, and return what is kept of it."""
     began = time.process_time()
-    method = made(row)
-    fed = replace(
-        federation(**DATASETS[dataset], clients=CLIENTS, partition=PARTITIONS[partition], seed=seed), rounds=ROUNDS
-    )
+    method, asked = made(row), {**DATASETS, **LONGER}[dataset]
+    fed = replace(federation(**asked, clients=CLIENTS, partition=PARTITIONS[partition], seed=seed), rounds=ROUNDS)
     with closing(fed.executor):
         run = engine.run(method, fed, engine.Schedule(ROUNDS))
         after = method.personal(run.state, fed.by_id, fed)
@@ -193,15 +200,21 @@ def run(dataset: str = "", rows: str = "", seeds: str = "") -> None:
     chosen = [int(seed) for seed in seeds.split(",")] if seeds else SEEDS
     for group in [rows] if rows else ROWS:
         for seed in chosen:
-            for name in [dataset] if dataset else DATASETS:
-                for wanted in ((name, partition, row, seed) for partition in PARTITIONS for row in ROWS[group]):
-                    if wanted in done:
-                        continue
-                    found = finished(*wanted)
-                    with KEPT.open("a") as file:
-                        file.write(json.dumps(found) + "\n")
-                    accuracy, seconds = 100 * fmean(found["accuracy"]), found["seconds"]
-                    print(*wanted, f"{accuracy:.1f}", f"{seconds:.0f} CPU s", flush=True)
+            for wanted in ((*setting, row, seed) for setting in settings(group) for row in ROWS[group]):
+                if wanted in done or dataset not in ("", wanted[0]):
+                    continue
+                found = finished(*wanted)
+                with KEPT.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+                accuracy, seconds = 100 * fmean(found["accuracy"]), found["seconds"]
+                print(*wanted, f"{accuracy:.1f}", f"{seconds:.0f} CPU s", flush=True)
+
+
+def settings(group: str) -> list[tuple[str, str]]:
+    """Return the datasets and partitions that a set of rows is run on."""
+    if group == "longer":
+        return [(name, "all labels") for name in LONGER]
+    return [(name, partition) for name in DATASETS for partition in PARTITIONS]
 
 
 def table() -> None:
@@ -221,9 +234,8 @@ def table() -> None:
         "local training, after the last round. *Harmed*: the share of clients below themselves with local-only.",
         "",
     ]
-    for dataset in DATASETS:
-        for partition in PARTITIONS:
-            lines += list(_setting(found, dataset, partition))
+    for dataset, partition in [*settings("rivals"), *settings("longer")]:
+        lines += list(_setting(found, dataset, partition))
     measure.write("ablation", lines)
 
 
