@@ -2,7 +2,7 @@
 
     python benchmarks/ablation.py run                       what is not in build/ablation.jsonl yet, some hours
     python benchmarks/ablation.py run digits rivals 0,1     one dataset, one set of rows, some seeds
-    python benchmarks/ablation.py run "" longer             with all labels, so many epochs that more gain nothing
+    python benchmarks/ablation.py run "" longer             with all labels and more epochs: is a gain only more work?
     python benchmarks/ablation.py table                     writes benchmarks/results/<date>-ablation.md
 
 Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are looked for as npz files in the folder
@@ -68,7 +68,7 @@ LONGER: dict[str, dict[str, Any]] = {
     "digits, E = 10": {**DATASETS["digits"], "training": {"epochs": 10}},
     "fashion_mnist, E = 20": {**DATASETS["fashion_mnist"], "training": {"epochs": 20, "batch_size": 32}},
 }
-"""Where training alone gains nothing by more work: with all labels."""
+"""More local epochs, with all labels: on digits training alone gains nothing by further ones."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,7 +83,7 @@ def serve(name: str, now: bool) -> None:
 def process(tree: Path, name: str) -> "subprocess.Popen[str]":
     """Start the process that does a workload's turns with the source of `tree`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(ROOT / "benchmarks")])}
-    command = [sys.executable, __file__, "--now" if tree == ROOT else "--before", name]
+    command = [sys.executable, __file__, "--serve", "now" if tree == ROOT else "before", name]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
@@ -115,11 +115,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="what is compared with")
     parser.add_argument("workloads", nargs="*", default=[*TURNS], help="paper, light, quick; all by default")
-    parser.add_argument("--now", action="store_true", help="do turns of the workload with the imported source")
-    parser.add_argument("--before", action="store_true", help="the same as it was before")
+    parser.add_argument("--serve", choices=("before", "now"), help="do turns of the workload with the imported source")
     given = parser.parse_args()
-    if given.now or given.before:
-        serve(given.commit, given.now)
+    if given.serve:
+        serve(given.commit, given.serve == "now")
         return
     lines = [
         f"# A round before and now, {measure.today()}",
