@@ -33,7 +33,7 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     target = teacher.to(space.device, space.dtype)
 
     def read(batch: Tensor) -> Tensors:
-        return inputs[batch], target[batch]
+        return inputs.index_select(0, batch), target.index_select(0, batch)
 
     loss = Objective(fit, (space.numbers, module, settings.temperature), read)
     with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):

@@ -42,11 +42,11 @@ class PrivateSamples:
     def _changed(self, batch: Tensor) -> Tensor:
         """Return the inputs as they are, but for their augmentation."""
         if self._augment is None:
-            return self._split.inputs[batch]
+            return self._split.inputs.index_select(0, batch)
         if batch is not self._batch:
             self._drawn += 1
             with rng.seeded(rng.derive(self._space.setting.seed, "augmentation", *self._names, self._drawn)):
-                self._batch, self._images = batch, self._augment(self._split.inputs[batch])
+                self._batch, self._images = batch, self._augment(self._split.inputs.index_select(0, batch))
         return self._images
 
     def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:

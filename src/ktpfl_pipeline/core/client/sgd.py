@@ -37,15 +37,15 @@ def descend(
     optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, space.optimizer_state)
     models = list(module) if isinstance(module, nn.ModuleList) else [module]
     total = torch.zeros((), device=device, dtype=torch.float64)
-    for _ in range(recipe.epochs):
-        total.zero_()
+    for epoch in range(1, recipe.epochs + 1):
         for batch in batches(samples, recipe.batch_size, shuffle, device):
             value, gradients = space.graphs.gradients(loss, batch, parameters, recipe.batch_size)
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:
                 optimizers.step(optimizer, models, gradients, recipe.clip)
-            total += value * len(batch)
+            if epoch == recipe.epochs:
+                total += value * len(batch)
         space.count(models, samples)
     if optimizer is not None and space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(optimizer)

@@ -136,7 +136,7 @@ class Workspace:
         """Return the public inputs at `batch`, (B, ...), on the device."""
         if self._public is None:
             self._public = sent(self.setting.public, self.device)
-        return self._public[sent(batch, self.device)]
+        return self._public.index_select(0, sent(batch, self.device))
 
 
 @torch.no_grad()
