@@ -5,7 +5,7 @@ from cases import case
 from experiment import EXPERIMENT, SWEEP
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.config.inheritance import inherited
+from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.core.errors import InputError
 
 
@@ -15,6 +15,25 @@ def test_what_is_left_out_is_taken_from_the_other_at_any_depth() -> None:
     theirs = parsing.parse("theirs", EXPERIMENT)
     training = theirs.training.model_copy(update={"epochs": 7})
     assert mine == theirs.model_copy(update={"training": training, "architectures": ["mlp"]})
+
+
+def test_a_word_for_a_group_is_kept_where_more_of_the_group_is_set() -> None:
+    """``schedule: cosine`` in one place, and its warm-up in another."""
+    theirs = {**EXPERIMENT, "training": {**EXPERIMENT["training"], "schedule": "cosine"}, "knowledge": "top_k"}
+    child = {"like": "theirs", "training": {"schedule": {"warm_up": 2}}, "knowledge": {"k": 1}}
+    inheriting = inherited({"theirs": theirs, "mine": child})["mine"]
+    asked = parsing.merged({"mine": theirs}, {"mine": {name: child[name] for name in ("training", "knowledge")}})[
+        "mine"
+    ]
+    for section in (inheriting, asked):
+        found = parsing.parse("mine", section)
+        assert (found.training.schedule.kind, found.training.schedule.warm_up) == ("cosine", 2)
+        assert (found.knowledge.encoding, found.knowledge.k) == ("top_k", 1)
+    real = {"compute": {"flower": "10.0.0.1:8000"}}
+    assert deep_merge(real, {"compute": {"flower": {"deadline": 60.0}}})["compute"]["flower"] == {
+        "superlink": "10.0.0.1:8000",
+        "deadline": 60.0,
+    }
 
 
 def test_the_other_may_be_like_a_third_and_stays_as_it_is() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ktpfl_pipeline.config import checks
 from ktpfl_pipeline.config.studies import SWEEP, TUNE
+from ktpfl_pipeline.config.values import spelt_out
 from ktpfl_pipeline.core.errors import InputError
 
 LIKE = "like"
@@ -37,10 +38,13 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deep_merge(base: Any, change: Any) -> Any:
-    """Return `base` with the values of `change` in place, at any depth; lists and `WHOLE` settings are replaced."""
+    """Return `base` with the values of `change` in place, at any depth; lists and `WHOLE` settings are replaced.
+
+    A word that stands for a group, as in ``schedule: cosine``, is kept where `change` sets more of that group.
+    """
     if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
         return change
-    kept = {name: None if name in WHOLE else base.get(name) for name in change}
+    kept = {name: None if name in WHOLE else spelt_out(name, base.get(name)) for name in change}
     return {**base, **{name: deep_merge(kept[name], value) for name, value in change.items()}}
 
 

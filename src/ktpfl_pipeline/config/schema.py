@@ -128,7 +128,7 @@ class Recipe(Settings):
     nesterov: bool = False
     weight_decay: LearningRate = 0.0
     optimizer_state: Literal["reset", "kept"] = "reset"
-    schedule: Annotated[Schedule, OrWord("kind")] = Schedule()
+    schedule: Annotated[Schedule, OrWord("schedule")] = Schedule()
     clip: Positive | None = None
 
 
@@ -231,7 +231,7 @@ class Compute(Settings):
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     stacked: Count = 1
     cluster: str | None = None
-    flower: Annotated[Flower | None, OrWord("superlink")] = None
+    flower: Annotated[Flower | None, OrWord("flower")] = None
     prediction_batch: Count = 1000
     server_memory: Count = 512
 
@@ -271,7 +271,7 @@ class Experiment(Settings):
     partition: Partition = Partition()
     training: Training = Training()
     distillation: Distillation = Distillation()
-    knowledge: Annotated[Knowledge, OrWord("encoding")] = Knowledge()
+    knowledge: Annotated[Knowledge, OrWord("knowledge")] = Knowledge()
     compute: Compute = Compute()
     hyperparameters: Literal["configured", "tuned"] = "configured"
     compare: Names = [ALL]

@@ -1,5 +1,6 @@
 """What the settings' values are: groups of them, and bounds that many share."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -23,9 +24,18 @@ def as_names(value: Any) -> Any:
     return value.split("+") if isinstance(value, str) else value
 
 
-def OrWord(name: str) -> BeforeValidator:
-    """Let a text stand for a group of settings that has it under `name`, and all else at its default."""
-    return BeforeValidator(lambda value: {name: value} if isinstance(value, str) else value)
+WORDS = {"schedule": "kind", "knowledge": "encoding", "flower": "superlink"}
+"""Groups of settings that a text may stand for: it is the value of this one, and all others have their defaults."""
+
+
+def spelt_out(group: str, value: Any) -> Any:
+    """Return a text that stands for a group of settings as that group, and any other value as it is."""
+    return {WORDS[group]: value} if group in WORDS and isinstance(value, str) else value
+
+
+def OrWord(group: str) -> BeforeValidator:
+    """Let a text stand for a group of settings; see `WORDS`."""
+    return BeforeValidator(partial(spelt_out, group))
 
 
 OneOrMore = BeforeValidator(as_list)
