@@ -23,6 +23,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz
 from ktpfl_pipeline.data.sources.adaptation import adapt
+from ktpfl_pipeline.data.sources.returned import check_returned
 
 __all__ = ["SOURCES", "Source", "adapt", "find", "load", "load_public"]
 
@@ -96,6 +97,8 @@ def load(
     """
     function, argument = find(source)
     samples: LabelledDataset = _read(function, argument, folder, size)
+    if PATH.fullmatch(source):
+        check_returned(samples, source)
     return samples if classes is None else _keep(samples, classes, source)
 
 

@@ -1,0 +1,67 @@
+"""What a source outside this package returned, before anything is made of it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.data.sources.npz import check_finite
+
+
+def check_returned(samples: Any, source: str) -> LabelledDataset:
+    """Return the samples that the function of a `source` returned, if they are some.
+
+    Raises:
+        InputError: if they are no `LabelledDataset` of one label for each input, or of other numbers than it says.
+    """
+    who = f"source {source!r}"
+    if not isinstance(samples, LabelledDataset):
+        raise InputError(f"{who} returned a {type(samples).__name__}, and must return a LabelledDataset of tensors.")
+    inputs, labels = samples.inputs, samples.labels
+    for name, part in {"inputs": inputs, "labels": labels}.items():
+        if not isinstance(part, Tensor):
+            raise InputError(f"{who} returned {name} in a {type(part).__name__}: make it a tensor (torch.as_tensor).")
+    if labels.dtype != torch.int64 or labels.dim() != 1:
+        raise InputError(
+            f"{who} returned labels in {labels.dtype} of shape {tuple(labels.shape)}: they must be class numbers in "
+            "int64, (M,)."
+        )
+    if inputs.dim() < 2 or not (inputs.dtype == torch.float32 or (inputs.dtype == torch.uint8 and inputs.dim() == 4)):
+        raise InputError(
+            f"{who} returned inputs in {inputs.dtype} of shape {tuple(inputs.shape)}: images must be uint8, (M, "
+            "channels, height, width), and features float32, (M, ...)."
+        )
+    if len(inputs) != len(labels) or not len(labels):
+        raise InputError(f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: give each input its own.")
+    if labels.min() < 0 or labels.max() >= MAX_CLASSES:
+        raise InputError(
+            f"{who} returned labels from {labels.min()} to {labels.max()}: they must be class numbers from 0 to "
+            f"{MAX_CLASSES - 1}."
+        )
+    if inputs.dtype == torch.float32:
+        check_finite(inputs, who)
+    if isinstance(samples, OwnedDataset):
+        _check_owners(samples, who)
+    return samples
+
+
+def _check_owners(samples: OwnedDataset, who: str) -> None:
+    owners, test, known = samples.owners, samples.test, len(samples.names)
+    if (
+        owners.dtype != torch.int64
+        or owners.shape != samples.labels.shape
+        or not 0 <= owners.min() <= owners.max() < known
+    ):
+        raise InputError(
+            f"{who} returned owners in {owners.dtype} of shape {tuple(owners.shape)}: they must be rows of its {known} "
+            "names in int64, from 0, one for each sample."
+        )
+    if test is not None and (test.dtype != torch.bool or test.shape != samples.labels.shape):
+        raise InputError(
+            f"{who} returned test in {test.dtype} of shape {tuple(test.shape)}: it must be true or false for each "
+            "sample, or None."
+        )

@@ -1,0 +1,63 @@
+"""What a source of the user's own returned: samples, or a sentence that says why not."""
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from ktpfl_pipeline.core import extensions
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.sources import load
+
+IMAGES, LABELS = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
+SAMPLES = LabelledDataset(IMAGES, LABELS)
+FEATURES = torch.zeros(4, 3)
+OWNED = OwnedDataset(FEATURES, LABELS, torch.tensor([0, 0, 1, 1]), ("a", "b"), torch.tensor([True, False] * 2))
+
+
+def returned(samples: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> LabelledDataset:
+    monkeypatch.setattr(extensions, "load", lambda path, what: lambda argument, folder: samples)
+    return load("my_package.sources:mine:a.csv", tmp_path)
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, OWNED, replace(OWNED, test=None)])
+def test_samples_are_taken_as_they_are(
+    samples: LabelledDataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert returned(samples, tmp_path, monkeypatch) is samples
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        ((IMAGES, LABELS), "returned a tuple, and must return a LabelledDataset"),
+        (SimpleNamespace(inputs=IMAGES, labels=LABELS), "returned a SimpleNamespace"),
+        (replace(SAMPLES, inputs=IMAGES.numpy()), "returned inputs in a ndarray: make it a tensor"),
+        (replace(SAMPLES, labels=[0, 1, 0, 1]), "returned labels in a list"),
+        (replace(SAMPLES, labels=LABELS.int()), "labels in torch.int32 of shape (4,)"),
+        (replace(SAMPLES, labels=LABELS[:, None]), "labels in torch.int64 of shape (4, 1)"),
+        (replace(SAMPLES, labels=LABELS[:3]), "returned 4 inputs and 3 labels"),
+        (LabelledDataset(IMAGES[:0], LABELS[:0]), "returned 0 inputs and 0 labels"),
+        (replace(SAMPLES, labels=LABELS - 1), "labels from -1 to 0"),
+        (replace(SAMPLES, labels=LABELS * 10_000), "labels from 0 to 10000"),
+        (replace(SAMPLES, inputs=IMAGES.long()), "inputs in torch.int64 of shape (4, 1, 8, 8)"),
+        (replace(SAMPLES, inputs=IMAGES[:, 0]), "inputs in torch.uint8 of shape (4, 8, 8)"),
+        (replace(SAMPLES, inputs=FEATURES[:, 0]), "inputs in torch.float32 of shape (4,)"),
+        (replace(SAMPLES, inputs=FEATURES.log()), "has -inf in row 0"),
+        (
+            replace(OWNED, owners=OWNED.owners + 1),
+            "owners in torch.int64 of shape (4,): they must be rows of its 2 names",
+        ),
+        (replace(OWNED, owners=OWNED.owners[:3]), "owners in torch.int64 of shape (3,)"),
+        (replace(OWNED, test=LABELS), "test in torch.int64 of shape (4,)"),
+    ],
+)
+def test_anything_else_is_told_of(samples: Any, words: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        returned(samples, tmp_path, monkeypatch)
+    assert str(caught.value).startswith("source 'my_package.sources:mine:a.csv' ")
