@@ -58,7 +58,16 @@ def test_owners_below_the_minimum_are_left_out_and_the_log_says_so(caplog):
     with caplog.at_level(logging.INFO):
         parts = natural(DATA, None, 3, minimum=21)
     assert [owned_by(own) for own in parts.values()] == [{0}, {2}]
-    assert "Seed 3: 2 of 4 clients have fewer than 21 samples: without bo, di." in caplog.text
+    assert "Seed 3: 2 of 4 clients have fewer than 21 samples, or too few to be split: without bo, di." in caplog.text
+
+
+def test_an_owner_that_cannot_be_split_is_left_out_by_any_minimum(caplog):
+    tested = replace(DATA, test=(OWNERS == 1) | (torch.arange(172) % 3 == 0))  # bo has nothing to train on
+    with caplog.at_level(logging.INFO):
+        parts = natural(tested, None, 0, minimum=1)
+    assert [owned_by(own) for own in parts.values()] == [{0}, {2}, {3}]
+    assert "without bo." in caplog.text
+    assert all(map(torch.equal, parts[1], natural(tested, 3, 0, minimum=10)[1]))
 
 
 def test_owners_of_whom_nothing_was_kept_are_no_clients(caplog):

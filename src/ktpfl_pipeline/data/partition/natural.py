@@ -35,7 +35,8 @@ def natural(
         dataset: an `OwnedDataset`, M samples.
         clients: N, how many of the owners take part, drawn anew with each seed; None for all.
         seed: the run's seed; the split of an owner does not depend on who else takes part.
-        minimum: an owner with fewer samples, or with none, is left out, which the log tells.
+        minimum: an owner with fewer samples, or with none, is left out, which the log tells; where it is above 0, so is
+            one that cannot be split.
         test_share: as of `partition`; unused where the source says what is tested on.
         validation_share: as of `partition`.
         pool: (n,), indices of the samples that take part, each once; None for all.
@@ -56,10 +57,18 @@ def natural(
     owners = dataset.owners.numpy()[indices]
     sizes = np.bincount(owners, minlength=len(dataset.names))
     fewest = max(minimum, 1)  # private.classes and private.samples may leave an owner without any
-    kept = np.flatnonzero(sizes >= fewest)
+    of_owner = np.split(indices[np.argsort(owners, kind="stable")], np.cumsum(sizes)[:-1])
+    parts = {}
+    for owner in np.flatnonzero(sizes >= fewest).tolist():
+        mine, draw = of_owner[owner], stream(seed, "split", owner)
+        tested = None if dataset.test is None else dataset.test.numpy()[mine]
+        parts[owner] = split(mine, dataset.labels.numpy()[mine], test_share, validation_share, draw, tested)
+    if minimum:
+        parts = {owner: own for owner, own in parts.items() if _is_whole(own, validation_share)}
+    kept = np.array([*parts], dtype=np.int64)
     if len(kept) < len(sizes):
-        out = ", ".join(dataset.names[owner] for owner in np.flatnonzero(sizes < fewest)[:10])
-        few = f"fewer than {fewest} samples" if fewest > 1 else "no samples"
+        out = ", ".join(dataset.names[owner] for owner in np.setdiff1d(np.arange(len(sizes)), kept)[:10])
+        few = f"fewer than {fewest} samples, or too few to be split" if minimum else "no samples"
         logger.info(f"Seed {seed}: {len(sizes) - len(kept)} of {len(sizes)} clients have {few}: without {out}.")
     if clients is None:
         clients = len(kept)
@@ -71,17 +80,15 @@ def natural(
         )
     if clients < len(kept):
         kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])
-    parts = {}
-    for client, owner in enumerate(kept.tolist()):
-        mine = indices[owners == owner]
-        tested = None if dataset.test is None else dataset.test.numpy()[mine]
-        draw = stream(seed, "split", owner)
-        own = split(mine, dataset.labels.numpy()[mine], test_share, validation_share, draw, tested)
-        if len(own.train) < 2 or not len(own.test) or (validation_share and not len(own.validation)):
+    for owner in kept.tolist():
+        if not _is_whole(own := parts[owner], validation_share):
             raise InputError(
                 f"client {dataset.names[owner]!r} of the source has {len(own.train) + len(own.validation)} samples to"
-                f" train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Leave small"
+                f" train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Leave such"
                 " clients out with partition.minimum, such as 10."
             )
-        parts[client] = own
-    return parts
+    return {client: parts[owner] for client, owner in enumerate(kept.tolist())}
+
+
+def _is_whole(own: ClientIndices, validation_share: float) -> bool:
+    return len(own.train) >= 2 and len(own.test) > 0 and (not validation_share or len(own.validation) > 0)
