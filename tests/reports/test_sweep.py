@@ -96,6 +96,22 @@ class TestChoice:
         assert "Validation (%)" not in shown.columns
         assert "Chosen" not in shown.columns
 
+    @pytest.mark.parametrize(
+        ("group", "values"),
+        [
+            ("availability", (0.5, 1.0)),
+            ("stragglers", ({"share": 0.0}, {"share": 0.5})),
+            ("partition", ({"test_share": 0.1}, {"test_share": 0.2})),
+        ],
+    )
+    def test_what_the_federation_is_like_is_nobodys_choice(self, made: Make, group: str, values: Any) -> None:
+        given = [
+            Point(value, {**SETTINGS, group: value}, {"local": made("local", test, validation=0.5, key=str(value))})
+            for value, test in zip(values, (0.5, 0.6), strict=True)
+        ]
+        assert chosen(given, "local") is None
+        assert "nobody chooses" in sweep.summary(given, group)
+
     def test_one_value_is_no_choice(self, points: list[Point]) -> None:
         assert chosen(points[:1], "kt_pfl") is None
         assert sweep.summary(points[:1], RHO) == "No value of ρ was chosen: there is only one."

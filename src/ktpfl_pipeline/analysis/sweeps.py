@@ -7,6 +7,9 @@ from typing import Any
 from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 
+CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
+"""Settings of what a federation is like: whoever trains in it does not choose them."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -32,9 +35,9 @@ def chosen(points: Sequence[Point], method: str) -> Point | None:
     """Return the point with the method's highest validation accuracy, the first of equals.
 
     None where there is nothing to choose: no validation samples, one value, a setting that makes no difference to the
-    method, or one that decides which samples the clients own or who of them is an adversary.
+    method, or one that nobody chooses, because it says which samples or what kind of clients there are.
     """
-    if len(points) == 1 or not touched(points, method) or not same_samples(points) or not same_adversaries(points):
+    if len(points) == 1 or not touched(points, method) or not same_samples(points) or not same_circumstances(points):
         return None
     if any(VALIDATION not in point.methods[method].final for point in points):
         return None
@@ -49,8 +52,13 @@ def same_samples(points: Sequence[Point]) -> bool:
     return all(other == first for other in others)
 
 
+def same_circumstances(points: Sequence[Point]) -> bool:
+    """Say whether all points have the same `CIRCUMSTANCES`."""
+    return all(point.settings.get(name) == points[0].settings.get(name) for point in points for name in CIRCUMSTANCES)
+
+
 def same_adversaries(points: Sequence[Point]) -> bool:
-    """Say whether as many clients are adversaries at all points: their number is nobody's choice."""
+    """Say whether as many clients are adversaries at all points."""
     return len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) == 1
 
 

@@ -16,7 +16,16 @@ from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, parse
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, same_adversaries, same_samples, touched, trust
+from ktpfl_pipeline.analysis.sweeps import (
+    Point,
+    chosen,
+    numeric,
+    same_adversaries,
+    same_circumstances,
+    same_samples,
+    touched,
+    trust,
+)
 from ktpfl_pipeline.reports import figures, skew, words
 from ktpfl_pipeline.reports.figures.traffic import predictions
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
@@ -208,11 +217,11 @@ def _unchosen(points: Sequence[Point]) -> str:
     """Say why no value is chosen for any method."""
     if len(points) == 1:
         return "there is only one"
-    if not same_adversaries(points):
-        return "it says how many clients are adversaries, which nobody chooses. Compare by the difference to local-only"
     if not same_samples(points):
         other = "it decides which samples the clients own, so their validation accuracies are of other samples"
         return f"{other}. Compare by the difference to local-only"
+    if not same_circumstances(points):
+        return "it says what the federation is like, which nobody chooses. Compare by the difference to local-only"
     if not any(touched(points, method) for method in points[0].methods):
         return "it made no difference to any method"
     return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
