@@ -102,6 +102,13 @@ def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project) -> N
     assert "none.npz" in page
 
 
+def test_too_few_public_samples_for_one_column_leave_the_others_of_the_same_data(project: Project) -> None:
+    columns = {"|D_r| = 3000": {"public": {"batch": 3000}}, "|D_r| = 50": {"public": {"batch": 50}}}
+    page = paper(project, only="table4", parts={"table4": {"columns": columns}}, train=False)
+    assert "public.batch is 3,000" in page
+    assert "2 cells failed" in page
+
+
 def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads and stacked clients are in one process."""
     monkeypatch.setattr(planning, "trial", lambda experiment, *_: {name: [0.1] for name in experiment.models()})

@@ -155,8 +155,11 @@ def probe(job: Job) -> float:
 def _data(
     experiment: Any, raw_folder: Path, loaded: dict[str, Any], made: dict[str, FederatedData | InputError]
 ) -> FederatedData | InputError:
-    """Return an experiment's data, made once for all columns that have the same, or why they cannot be made."""
-    same = repr(experiment.of_data())
+    """Return an experiment's data, made once for all columns that have the same, or why they cannot be made.
+
+    `public.batch` does not decide the data, but there must be so many public samples.
+    """
+    same = repr((experiment.of_data(), experiment.public.batch))
     if same not in made:
         try:
             made[same] = prepare(experiment, raw_folder, loaded)
