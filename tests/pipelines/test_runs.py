@@ -179,6 +179,13 @@ class TestIdentity:
         assert self.of(data)["compute.device"] == name
         assert self.of(data, compute={"device": kind}) == self.of(data)
 
+    def test_what_makes_the_inputs_of_the_samples(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The fingerprint of the data is of the samples before they are skewed and standardised."""
+        read, files = Path.read_bytes, set()
+        monkeypatch.setattr(Path, "read_bytes", lambda path: files.add(path.name) or read(path))
+        code_version(methods.find("kt_pfl").kind, experiment())
+        assert {"feature_skew.py", "standardisation.py", "federated.py"} <= files
+
     def test_the_source_of_a_method_model_and_data_source_outside_this_package(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

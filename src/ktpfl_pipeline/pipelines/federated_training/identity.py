@@ -109,8 +109,8 @@ def code_version(method: type, experiment: Experiment) -> str:
     put_together = {
         Path(assembly.__file__),
         Path(recipes.__file__),
-        PACKAGE / "models" / "__init__.py",
-        PACKAGE / "models" / "pretrained.py",
+        *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),
+        *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardisation.py")),
     }
     flower = [] if experiment.compute.flower is None else (PACKAGE / "flower").glob("*.py")
     files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *flower}
