@@ -91,6 +91,7 @@ class TestShape:
         (report,) = [node for node in pipelines()[name].nodes if node.namespace == "methods.report"]
         assert set(report.inputs) == {
             f"params:{experiment}",
+            f"{experiment}/hyperparameters",
             *(f"{experiment}/{method}/result" for method in methods_of(name)),
         }
         assert report.outputs == [f"{name}/report"]

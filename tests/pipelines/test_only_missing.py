@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from input_errors import input_error
 from project_copy import EXPERIMENT, Project
 
 SETTINGS: dict[str, Any] = {"seeds": [0], "rounds": 1, "clients": 5, "theorem_samples": 0}
@@ -40,6 +41,19 @@ def test_a_file_cut_short_is_not_taken_for_done(finished: Project, cut: tuple[st
     assert content(finished) == whole
     after = times(finished)
     assert {name for name in OUTPUTS if after[name] != before[name]} == set(cut)
+
+
+@pytest.mark.parametrize("how", [{"only_missing": True}, {"namespaces": ["methods.report"]}], ids=str)
+def test_a_result_of_other_hyperparameters_is_not_reported_as_if_it_were_of_these(
+    finished: Project, how: dict[str, Any]
+) -> None:
+    report = finished.folder / OUTPUTS["report"]
+    whole = report.read_bytes()
+    report.write_bytes(whole[:10])
+    with input_error("The result of kt_pfl was made with other settings (methods.kt_pfl.rho=", ", now 0.123)"):
+        finished.run(**how, **SETTINGS, methods={"kt_pfl": {"rho": 0.123}})
+    finished.run(**how, **SETTINGS)
+    assert report.read_bytes() == whole
 
 
 def test_what_is_whole_is_left_alone(finished: Project) -> None:

@@ -38,7 +38,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str], real
         methods: names in the registry of methods, or dotted paths.
         real: whether its clients are processes of their own, and the server has their samples nowhere.
     """
-    settings, parameters = "params:experiment", {"params:experiment": f"params:{experiment}"}
+    settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
     made = ("federation",) if real else ("federation", "partition", "labels_per_client")
     public_alone = step(read_public, [settings, "raw_folder"], "federation", methods=tuple(methods))
     data = Pipeline(
@@ -52,22 +52,30 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str], real
     boxes = [
         Pipeline(
             [
-                step(resolve, [settings, "hyperparameters"], "resolved", of=own, name=experiment, methods=methods),
+                step(resolve, [settings, tuned], "resolved", of=own, name=experiment, methods=methods),
                 step(settle, ["resolved", "federation"], "settled", of=own, name=experiment),
                 step(train, ["settled", "federation"], "runs", of=own, name=experiment, method=method),
                 step(evaluate, ["settled", "runs"], "result", of=own),
             ],
             namespace=f"methods.{own}",
-            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", "hyperparameters")},
+            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", tuned)},
             outputs={"result": result},
             parameters=parameters,
         )
         for method, (own, result) in zip(methods, results.items(), strict=True)
     ]
     reported = Pipeline(
-        [step(report, [settings, *(f"{own}_result" for own in results)], "report", name=name)],
+        [
+            step(
+                report,
+                [settings, tuned, *(f"{own}_result" for own in results)],
+                "report",
+                section=experiment,
+                name=name,
+            )
+        ],
         namespace=f"methods.{REPORT}",
-        inputs={f"{own}_result": result for own, result in results.items()},
+        inputs={tuned: f"{experiment}/{tuned}", **{f"{own}_result": result for own, result in results.items()}},
         outputs={"report": f"{name}/report"},
         parameters=parameters,
     )

@@ -1,19 +1,29 @@
 """Nodes that report."""
 
+from dataclasses import asdict
 from typing import Any
 
+from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.pipelines.tune.nodes import resolve
 
 
-def report(experiment: Experiment, *results: Any, name: str) -> Any:
+def report(experiment: Experiment, hyperparameters: str, *results: Any, section: str, name: str) -> Any:
     """Return the `Report` on the `MethodResult` of each method, and log it beside their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
 
+    Args:
+        experiment: its settings.
+        hyperparameters: what a tuning of it left, as for `resolve`.
+        results: of its methods.
+        section: the experiment's name.
+        name: of the report.
+
     Raises:
-        InputError: if a result was made with other settings.
+        InputError: if a result was made with other settings or hyperparameters.
     """
-    from ktpfl_pipeline.analysis.agreement import comparable
+    from ktpfl_pipeline.analysis.agreement import check_settings, comparable
     from ktpfl_pipeline.analysis.contrasts import paired_difference
     from ktpfl_pipeline.analysis.provenance import here_and_now
     from ktpfl_pipeline.analysis.results import HEADLINE, local_only
@@ -22,6 +32,12 @@ def report(experiment: Experiment, *results: Any, name: str) -> Any:
     from ktpfl_pipeline.reports.comparison import build, identity
 
     methods = comparable(results, experiment.settings())
+    resolved = resolve(experiment, hyperparameters, name=section, methods=[each.method for each in methods])
+    for each in methods:
+        then, now = each.hyperparameters, asdict(method_of(resolved, each.method))
+        check_settings(
+            f"The result of {each.method} was", {"methods": {each.method: then}}, {"methods": {each.method: now}}
+        )
     made = build(name, methods, methods[0].settings, here_and_now())
     local = local_only(methods)
     metrics = {f"headline/{slug(each.method)}": each.final[HEADLINE].mean for each in methods}
