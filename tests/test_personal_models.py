@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from experiment import EXPERIMENT
+from full_disk import full_disk
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
@@ -33,6 +34,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     example = torch.arange(2 * 28 * 28).remainder(256).to(torch.uint8).view(2, 1, 28, 28)
     personal_models.save(made, weights, ARCHITECTURES, example, 4)
     return made
+
+
+def test_a_full_disk_is_told_of_in_a_sentence(tmp_path: Path) -> None:
+    weights = {0: params_of(models.build("mlp", (1, 28, 28), 4))}
+    with full_disk(1000), pytest.raises(InputError, match=r"models, .* could not be written"):
+        personal_models.save(tmp_path / "bundle", weights, {0: "mlp"}, torch.zeros(1, 1, 28, 28), 4)
 
 
 def test_mlflow_serves_each_client_its_own_model(folder: Path) -> None:

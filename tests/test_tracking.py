@@ -1,6 +1,7 @@
 """One MLflow run per key, whatever happens to the process that makes it."""
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -14,13 +15,14 @@ from unittest.mock import patch
 
 import matplotlib.figure
 import pytest
+from mlflow import MlflowClient
 from mlflow.store.db import utils as db_utils
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import PARENT, Dataset, Entry, MlflowTracker, Tracker
+from ktpfl_pipeline.tracking import PARENT, Dataset, Entry, MlflowTracker, Tracker, store
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -102,6 +104,35 @@ class TestOneRunPerKey:
             with tracker.run(Entry(**{**RUN, **change})) as tracked:
                 found.add(tracked.run_id)
         assert len(found) == 3
+
+    def test_no_two_processes_make_tables_experiments_and_runs_at_once(
+        self, tracker: MlflowTracker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        within: list[Path] = []
+        made: list[str] = []
+
+        @contextlib.contextmanager
+        def alone(folder: Path) -> Iterator[None]:
+            within.append(folder)
+            yield
+            within.pop()
+
+        def watched(name: str) -> None:
+            original = getattr(MlflowClient, name)
+
+            def called(*given: Any, **named: Any) -> Any:
+                assert within == [Path(tracker.store.removeprefix("sqlite:///")).parent]
+                made.append(name)
+                return original(*given, **named)
+
+            monkeypatch.setattr(MlflowClient, name, called)
+
+        monkeypatch.setattr(store, "alone", alone)
+        for name in ("__init__", "create_experiment", "create_run"):
+            watched(name)
+        with tracker.run(Entry(**RUN)):
+            assert not within
+        assert made == ["__init__", "create_experiment", "create_run"]
 
     def test_a_run_is_below_the_sweep_that_asked_for_it_last(self, tracker: MlflowTracker, client: Any) -> None:
         """A sweep with one more value takes over the finished runs."""

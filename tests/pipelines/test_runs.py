@@ -1,6 +1,8 @@
 """From settings and data to one run: its federation, what identifies it, and what is said of it meanwhile."""
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +32,7 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.in_memory import label_counts
 from ktpfl_pipeline.methods import compared
+from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
@@ -236,6 +239,24 @@ def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None
     assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(
         fmean(fmean(benign(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
     )
+
+
+def test_a_run_has_its_folder_for_itself_from_beginning_to_end(
+    data: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Path, bool]] = []
+
+    @contextmanager
+    def alone(folder: Path, waiting: Any) -> Iterator[None]:
+        seen.append((folder, (folder / "checkpoint.pt").exists()))
+        yield
+        seen.append((folder, (folder / "checkpoint.pt").exists()))
+
+    monkeypatch.setattr(runs, "alone", alone)
+    monkeypatch.setattr(runs, "checkpoints_of", lambda *_: tmp_path)
+    settings = experiment(theorem_samples=0)
+    run_seed(Job("mine", "local", settings, data), 0, Progress("local", settings))
+    assert seen == [(tmp_path, False), (tmp_path, True)]
 
 
 def test_newcomers_are_held_out_of_everything_but_what_is_told_of_them(data: FederatedData) -> None:

@@ -1,10 +1,49 @@
-"""Files that are replaced whole."""
+"""Files that are replaced whole, and folders that one process has for itself."""
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ktpfl_pipeline.core.errors import system_error, unwritable
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows: nobody waits for anybody
+    flock = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Have a folder for this process alone: another that asks for it waits until this one leaves it, or ends.
+
+    Where the system or its disk offers no such locks, nobody waits.
+
+    Args:
+        folder: it is made where it is missing.
+        waiting: called where another process has it, before that is waited for.
+
+    Raises:
+        InputError: if it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(f"The folder {folder}", error) from error
+    if flock is None:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # of a disk without locks
+            try:
+                flock(opened, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                flock(opened, LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 @contextlib.contextmanager

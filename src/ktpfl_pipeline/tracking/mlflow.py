@@ -40,7 +40,7 @@ class MlflowTracker(Tracker):
     def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator["MlflowRun"]:
         """Yield the run of an entry; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
-        with store.use() as client:
+        with store.alone(), store.use() as client:
             tracked = MlflowRun(store, self._find_or_create(client, entry))
             tracked.start(dataset)
         try:

@@ -17,6 +17,7 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.data.standardisation import Standardisation
 
 NAME = "personal_models"
@@ -52,7 +53,9 @@ def save(
     takes = Schema([TensorSpec(np.dtype("int64"), (-1,), "client"), given])
     gives = Schema([TensorSpec(np.dtype("float32"), (-1, classes))])
     folder.mkdir(parents=True)
-    torch.save({n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}, folder / WEIGHTS)
+    plain = {n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}
+    with replacing(folder / WEIGHTS, f"The clients' models, {folder / WEIGHTS},") as place, place.open("wb") as file:
+        torch.save(plain, file)  # given a path, torch hides what the system said
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
     built["scale"] = scale and {"mean": scale.mean.tolist(), "std": scale.std.tolist()}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")

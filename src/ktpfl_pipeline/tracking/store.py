@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.core.errors import InputError, system_error
+from ktpfl_pipeline.core.files import alone
 
 BUSY = 20.0
 """Seconds to wait for a database that another process has locked, as MLflow does."""
@@ -32,8 +33,9 @@ def open_client(uri: str) -> Any:
         if file and file.exists():  # raise at once what MLflow would try for two minutes: no database, a folder
             with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
                 opened.execute("PRAGMA schema_version").fetchone()
-        client = MlflowClient(tracking_uri=uri)
-        client.search_experiments(max_results=1)
+        with alone(file.parent) if file else contextlib.nullcontext():  # two at once would both make its tables
+            client = MlflowClient(tracking_uri=uri)
+            client.search_experiments(max_results=1)
     except Exception as error:  # a store can fail in as many ways as there are stores
         reason = str(error).strip().partition("\n")[0]
         raise InputError(
@@ -56,6 +58,10 @@ class Store:
         self.client = open_client(uri)
         self.file = _sqlite_file(uri)
         self.opened = _identity(self.file)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other processes of this machine from looking what is there and making it; of a file's store alone."""
+        return alone(self.file.parent) if self.file else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Any]:

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,6 +19,7 @@ from ktpfl_pipeline.analysis.results import COVERED, FinishedRun, TheoremCheck, 
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.core import engine, newcomers
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.files import alone
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
@@ -54,6 +56,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         progress.plan.say_anew()
     entry = tracking.Entry(job.name, _title(job, seed), key, settings, _tags(job, seed))
     with (
+        alone(folder, partial(_tell_waiting, job, seed)) if folder else nullcontext(),
         closing(fed.executor),
         tracker.run(entry, _dataset(job, facts)) as tracked,
         progress.run(seed) as shown,
@@ -104,6 +107,10 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             with kept_models(made, result, fed, job.samples.seeds[seed]) if ours else nullcontext() as folder:
                 log_end(tracked, finished, asdict(made), folder)
     return finished
+
+
+def _tell_waiting(job: Job, seed: int) -> None:
+    logger.warning("Another process runs %s, seed %d, of %s: this one waits for it.", job.method, seed, job.name)
 
 
 def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
