@@ -7,7 +7,7 @@ import runpy
 import shlex
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data import sources
-from ktpfl_pipeline.pipeline_registry import register_pipelines
+from ktpfl_pipeline.pipeline_registry import DEFAULT, register_pipelines
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 PROJECT = Path(__file__).parents[2]
@@ -183,15 +183,26 @@ def configured(environment: str) -> dict[str, Any]:
         return dict(OmegaConfigLoader(str(PROJECT / "conf"), env=environment, **arguments)["parameters"])
 
 
+def related(names: Collection[str], sections: dict[str, Any]) -> set[str]:
+    """Return sections of these names, and the experiments that sweeps, tunings and the paper's parts among them run."""
+    experiments = (sections[name].get("experiment", name.removeprefix("tune_")) for name in names)
+    parts = [part for name in names for part in sections[name].get("parts", {}).values() if part]  # the paper's
+    return {*names, *experiments, *(each for part in parts for each in part["experiments"])}
+
+
 def check(environment: str | None, parameters: dict[str, Any], written: dict[str, Any] | None = None) -> None:
     """Check the sections that are given parameters, or `written` into conf/, as a run does before it trains."""
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
-    given = parameters or written or {}
-    parameters = {name: given[name] for name in given if not name.startswith("_")}  # the rest is in others
-    experiments = (sections[name].get("experiment", name.removeprefix("tune_")) for name in parameters)
-    parts = [part for name in parameters for part in sections[name].get("parts", {}).values() if part]  # the paper's
-    related = {*parameters, *experiments, *(each for part in parts for each in part["experiments"])}
-    parsing.check({name: section for name, section in sections.items() if name in related})
+    given = [name for name in parameters or written or {} if not name.startswith("_")]  # the rest is in others
+    parsing.check({name: sections[name] for name in related(given, sections) if name in sections})
+
+
+def unused(environment: str | None, names: Collection[str], parameters: dict[str, Any]) -> set[str]:
+    """Return the sections that are given parameters, although the pipelines of these names do not run them."""
+    sections = parsing.merged(configured(environment or "base"), parameters)
+    run = [name.removeprefix("compare_") for name in names or (DEFAULT,)]
+    given = {name for name in parameters if not name.startswith("_")}
+    return given - related([name for name in run if name in sections], sections)
 
 
 class TestCommands:
@@ -208,6 +219,7 @@ class TestCommands:
         names = [given["pipeline"]] if given.get("pipeline") else given["pipelines"] or []
         assert set(names) <= pipelines(given["env"] or "base")
         check(given["env"], given["params"])
+        assert unused(given["env"], names, given["params"]) == set()
 
     @pytest.mark.parametrize("page", [page for page in PAGES if "# conf/" in page.read_text("utf-8")], ids=by_path)
     def test_files_of_settings_may_stand_under_conf(self, page: Path) -> None:
@@ -218,6 +230,8 @@ class TestCommands:
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
             check("test", {"hetero_digits": {"round": 3}})
+        assert unused(None, [], {"hetero_cifar": {"rounds": 3}}) == {"hetero_cifar"}
+        assert unused(None, ["sweep_rho"], {"hetero_digits": {"rounds": 3}}) == set()
 
 
 @pytest.mark.parametrize("kind", ["experiments", "augmentations", "sweeps", "tunings", "paper", "parts"])
