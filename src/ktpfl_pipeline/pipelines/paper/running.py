@@ -23,7 +23,7 @@ def run_left(planned: Sequence[Planned]) -> dict[str, str]:
     """Run all that is not finished, and return why runs failed, by key.
 
     The order is that of the parts; within a column all methods run with one seed before the next. A finished run keeps
-    its numbers, and its checkpoint goes: those of the paper's networks fill half a gigabyte each.
+    its numbers, and its checkpoint goes: those of the paper's networks fill 0.65 GB each.
     """
     left = {key: (each, seed) for each, seed, key in _in_turn(planned) if each.finished(key) is None}
     failures: dict[str, str] = {}
