@@ -14,13 +14,14 @@ INTRODUCTION = """# Faults of real clients
 
 {number} faults were injected into runs of [real clients](real_clients.md), each into a run of its own: three clients,
 two rounds, in one process, with messages through bytes. No run was lost; in three a client lost its own model and began
-anew. The test suite injects all of them, and `python docs/generate/real_faults.py` writes this page. `python benchmarks/real_clients_killed.py` does four of them to
-processes over the loopback, with SIGKILL and SIGSTOP ([what was seen](real_clients.md#what-was-tried)).
+anew. The test suite injects all of them, and `python docs/generate/real_faults.py` writes this page.
+`python benchmarks/real_clients_killed.py` does four of them to processes over the loopback, with SIGKILL and SIGSTOP
+([what was seen](real_clients.md#what-was-tried)).
 
-A run must end **equal**, but for these three, bit for bit in history, matrix and models, to one in a single process: to the undisturbed one,
-or, where a client fell out of a round, to the one in which it was not there in that round. *Same command* says that the
-run had ended, by its last sentence or by SIGKILL, and went on from its checkpoint when it was begun again, after what
-the sentence asks for. Client 1 is the one that things befall.
+But for these three, a run must end **equal**, bit for bit in history, matrix and models, to one in a single process: to
+the undisturbed one, or, where a client fell out of a round, to the one in which it was not there in that round. *Same
+command* says that the run had ended, by its last sentence or by SIGKILL, and went on from its checkpoint when it was
+begun again, after what the sentence asks for. Client 1 is the one that things befall.
 
 | method | injected | what happened | what was said |
 | --- | --- | --- | --- |
