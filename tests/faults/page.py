@@ -15,11 +15,11 @@ What becomes of runs that are disturbed. {number:,} faults were injected, each i
 {seed}; {lost} were lost. `python tests/faults/campaign.py --faults={number} --seed={seed}` repeats the campaign and
 writes this page; it took {minutes}, one run after another. The test suite has a short form of it.
 
-A run is `kedro run --env=test --pipelines=hetero_digits` with `hetero_digits.rounds=3`: KT-pFL, five clients, an MLflow store in
-SQLite. After a fault its cause is removed as the error message says, and the same command is given again. Its end is
-compared with that of an undisturbed run: models, matrix and settings bit for bit, the history without wall times, the
-result, the partition and its figure, checksums, and in MLflow one finished run for each key, one point for each metric
-and round, and all files.
+A run is `kedro run --env=test --pipelines=hetero_digits` with `hetero_digits.rounds=3`: KT-pFL, five clients,
+an MLflow store in SQLite. After a fault its cause is removed as the error message says, and the same command is given
+again. Its end is compared with that of an undisturbed run: models, matrix and settings bit for bit, the history without
+wall times, the result, the partition and its figure, checksums, and in MLflow one finished run for each key, one point
+for each metric and round, and all files.
 
 - **Survived:** nobody had to do anything; the run went on, or the same command finished it.
 - **Refused:** the run ended with one sentence, without a traceback, and with its MLflow run marked as failed where that
