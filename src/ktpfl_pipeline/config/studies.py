@@ -56,8 +56,8 @@ class Tune(Settings):
 
     Attributes:
         trials: at most so many candidates for each method.
-        seeds: of every candidate's runs.
-        spaces: of each method, hyperparameters with a list of values or a `Range`. A method without one is run once.
+        seeds: those of every candidate's runs.
+        spaces: each method's hyperparameters, with a list of values or a `Range`. A method without one is run once.
     """
 
     trials: Count
@@ -83,7 +83,7 @@ class Part(Settings):
     Attributes:
         title: what it shows.
         experiments: sections of conf/.
-        columns: by what a setting is called, what it changes in each experiment; one that is null is left out.
+        columns: settings by name, with what each changes in every experiment; one that is null is left out.
         methods: names in the registry of methods, or dotted paths.
         shows: a table of accuracies, accuracy by round, or accuracy against bytes.
     """
