@@ -81,8 +81,8 @@ OBJECT = Array("object", (1,), app.STYPE, b"12345678")
     [
         (RecordDict({}), "no message of ktpfl_pipeline"),
         (RecordDict({"values": VALUES, "tensors": ConfigRecord({})}), "no message of ktpfl_pipeline"),
-        (RecordDict({"values": ConfigRecord({"json": "[1]"}), "tensors": ArrayRecord({})}), "no JSON"),
-        (RecordDict({"values": ConfigRecord({"json": "{"}), "tensors": ArrayRecord({})}), "no JSON"),
+        (RecordDict({"values": ConfigRecord({"json": "[1]"}), "tensors": ArrayRecord({})}), "no JSON of a message"),
+        (RecordDict({"values": ConfigRecord({"json": "{"}), "tensors": ArrayRecord({})}), "no JSON of a message"),
         (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": Array(np.zeros(2))})}), "written as 'numpy"),
         (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": OBJECT})}), "tensor of 'object'"),
     ],
@@ -95,6 +95,55 @@ def test_records_of_others_are_refused(tmp_path, content, sentence):
     message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
     reply = app.client(message, Context(1, 1, {"client": str(file)}, RecordDict(), {}))
     assert sentence in app.packet_of(reply.content).values["refused"]
+
+
+class Answered(Grid):
+    """A grid in which node 1001 answers with these records, or nothing that came with it can be read."""
+
+    def __init__(self, content, breaks=False):
+        super().__init__([None, None])
+        self.content, self.breaks = content, breaks
+
+    def push_messages(self, messages):
+        for message in messages:
+            node = message.metadata.dst_node_id
+            message.metadata.__dict__.update(_message_id=str(node), _src_node_id=1)
+            self.answers[str(node)] = Message(
+                self.content if node == 1001 else app.record(Packet({"ok": 1})), reply_to=message
+            )
+            yield str(node)
+
+    def pull_messages(self, names):
+        if self.breaks:
+            raise ValueError("no object")
+        return super().pull_messages(names)
+
+
+ODD_SHAPE = Array("float32", (1,) * 65, app.STYPE, b"1234")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (RecordDict({"values": ConfigRecord({"json": "[" * 100_000}), "tensors": ArrayRecord({})}), "no JSON"),
+        (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": ODD_SHAPE})}), "tensor of shape"),
+    ],
+)
+def test_a_malformed_answer_is_its_own_node_s_alone(content, said):
+    link = app.GridLink(Answered(content))
+    found = {node: packet.values for node, packet in link.ask("hello", dict.fromkeys((1000, 1001), Packet({})), 5)}
+    assert found[1000] == {"ok": 1} and said in found[1001]["silent"]
+
+
+def test_answers_that_flower_cannot_read_are_silence(caplog):
+    link = app.GridLink(Answered(RecordDict({}), breaks=True))
+    found = [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 0.3)]
+    assert found == [{"silent": "none within 0.3 s"}] and "cannot be read" in caplog.text
+
+
+def test_what_waited_while_others_were_read_is_not_dropped():
+    link = app.GridLink(Answered(app.record(Packet({"ok": 2}))))
+    assert [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 0)] == [{"ok": 2}]
 
 
 def test_a_node_without_a_file_says_so():

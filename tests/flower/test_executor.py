@@ -117,6 +117,10 @@ def test_a_client_that_lost_its_models_goes_on_as_one_that_joins(tmp_path, caplo
     assert first.values["value"]["tuple"] == [{"initial": "cnn_bn"}, 2]
 
 
+def left(dtype, shape):
+    return {"left": 3, "kinds": {"w": [dtype, shape]}}
+
+
 BAD = {
     "no value": lambda packet: replace(packet, values={"number": packet.values["number"]}),
     "a value too many": lambda packet: replace(packet, tensors={**packet.tensors, "more": torch.zeros(1)}),
@@ -126,7 +130,10 @@ BAD = {
     "text": lambda packet: Packet({**packet.values, "value": "a" * 1000}),
     "another kind": lambda packet: Packet({**packet.values, "value": {"left": 3, "kinds": {}}}),
     "a loss in text": lambda packet: replace(packet, values={**packet.values, "loss": "low"}),
+    "a shape without end": lambda packet: Packet({**packet.values, "value": left("float32", [float("inf")])}),
     "a negative count": lambda packet: replace(packet, values={**packet.values, "samples": {"": -1}}),
+    "a count beyond all": lambda packet: replace(packet, values={**packet.values, "samples": {"": 10**400}}),
+    "samples of another model": lambda packet: replace(packet, values={**packet.values, "samples": {"cnn": 5}}),
 }
 
 
@@ -141,11 +148,31 @@ def test_an_answer_that_is_none_names_its_client(tmp_path, bad):
     assert list(caught.value.found) == [1]
 
 
+def keeping(dtype, shape):
+    """Return a change of encoded predictions: the client says that it keeps this of what the encoding lost."""
+
+    def change(packet):
+        _, encoded = packet.values["value"]["tuple"]
+        return replace(packet, values={**packet.values, "value": {"tuple": [left(dtype, shape), encoded]}})
+
+    return change
+
+
+def one_part(packet):
+    kept, _ = packet.values["value"]["tuple"]
+    value = {"tuple": [kept, {"tuple": [{"tensor": "0"}]}]}
+    return Packet({**packet.values, "value": value}, {"0": packet.tensors["0"]})
+
+
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
         (lambda packet: replace(packet, tensors={**packet.tensors, "1": packet.tensors["1"][1:]}), "bytes where"),
         (lambda packet: replace(packet, tensors={**packet.tensors, "0": torch.zeros(8)}), "not what that gives"),
+        (one_part, "1 parts where 2 belong"),
+        (keeping("int8", [1]), "no value that travels"),
+        (keeping("float32", [-1]), "no value that travels"),
+        (keeping("float32", [2**33, 0]), "no value that travels"),
     ],
 )
 def test_encoded_predictions_of_another_size_are_refused(tmp_path, changed, sentence):

@@ -15,6 +15,7 @@ import yaml
 from ktpfl_pipeline import in_memory, methods
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.reliability import Reliability
@@ -22,7 +23,7 @@ from ktpfl_pipeline.data.sources import digits
 from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.executor import RealFederation
 from ktpfl_pipeline.flower.member import Member
-from ktpfl_pipeline.flower.wire import Packet, dumped, loaded
+from ktpfl_pipeline.flower.wire import Packet, dumped, loaded, values_of
 
 COMPARED = ("round", "cohort", "accuracy", "loss", "measures", "traffic", "work")
 """Of a round's record: all but its time."""
@@ -156,7 +157,7 @@ class NoLink:
                 self.belated.append((address, kind, answer))
                 yield address, Packet({"silent": f"none within {seconds:g} s"})
             for one in [changed] if isinstance(changed, Packet) else changed or []:
-                yield address, travelled(one)
+                yield address, arrived(one)
 
     def before(self, kind: str, n: int, packet: Packet) -> None:
         """Do nothing before a message is delivered; others may."""
@@ -191,4 +192,12 @@ def met_federation(folder: Path, link: NoLink) -> RealFederation:
 def travelled(packet: Packet) -> Packet:
     """Return what arrives of a packet."""
     tensors = {name: loaded(*dumped(tensor)) for name, tensor in packet.tensors.items()}
-    return Packet(json.loads(json.dumps(packet.values)), tensors)
+    return Packet(values_of(json.dumps(packet.values)), tensors)
+
+
+def arrived(packet: Packet) -> Packet:
+    """Return what the server has of an answer, as `app` does."""
+    try:
+        return travelled(packet)
+    except InputError as error:
+        return Packet({"silent": f"what came is none: {error}"})

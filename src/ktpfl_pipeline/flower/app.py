@@ -4,25 +4,27 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from glob import glob
 from pathlib import Path
 from typing import Any
 
+import httpx
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower.member import Member
-from ktpfl_pipeline.flower.wire import Packet, check_size, dumped, loaded
+from ktpfl_pipeline.flower.wire import Packet, check_size, dumped, loaded, values_of
 
 KINDS = ("hello", "begin", "perform", "end")
 STYPE = "bytes"
 """How an array of ours is written: its numbers one after another, which no reader can take for a pickle."""
 PULSE = 0.2
 """Seconds between two looks for answers."""
+logger = logging.getLogger(__name__)
 
 client = ClientApp()
 server = ServerApp()
@@ -47,12 +49,7 @@ def packet_of(content: RecordDict) -> Packet:
     check_size(sum(len(array.data) for array in tensors.values()))
     if odd := [array.stype for array in tensors.values() if array.stype != STYPE]:
         raise InputError(f"it has an array written as {odd[0]!r}, and ours are written as {STYPE!r}.")
-    try:
-        found = json.loads(str(values.get("json")))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise InputError("its values are no JSON.")
+    found = values_of(str(values.get("json")))
     return Packet(found, {name: loaded(array.dtype, array.shape, array.data) for name, array in tensors.items()})
 
 
@@ -72,11 +69,12 @@ class GridLink:
         """Send each node a message of a kind, and yield the answers as they come in time."""
         messages = [Message(record(packet), node, f"query.{kind}") for node, packet in packets.items()]
         waiting = dict(zip(self._grid.push_messages(messages), packets, strict=True))
-        end = time.monotonic() + seconds
-        while waiting and time.monotonic() < end:
-            for message in self._grid.pull_messages(list(waiting)):
+        end, over = time.monotonic() + seconds, False
+        while waiting and not over:
+            over = time.monotonic() >= end  # one more look: others' answers may have taken the time
+            for message in self._pulled(waiting):
                 yield waiting.pop(message.metadata.reply_to_message_id), _answer(message)
-            if waiting:
+            if waiting and not over:
                 self.pause()
         self._waiting |= {name: (node, kind) for name, node in waiting.items()}
         for node in waiting.values():
@@ -84,13 +82,26 @@ class GridLink:
 
     def late(self) -> Iterator[tuple[int, str, Packet]]:
         """Yield the answers that came after their time."""
-        for message in self._grid.pull_messages(list(self._waiting)) if self._waiting else ():
+        for message in self._pulled(self._waiting) if self._waiting else ():
             node, kind = self._waiting.pop(message.metadata.reply_to_message_id)
             yield node, kind, _answer(message)
 
     def pause(self) -> None:
         """Wait until it is worth looking again."""
         time.sleep(PULSE)
+
+    def _pulled(self, names: Iterable[str]) -> list[Message]:
+        """Return the answers that have come to these messages.
+
+        With one that Flower cannot read all that came with it are lost, and their nodes will have been silent.
+        """
+        try:
+            return list(self._grid.pull_messages(list(names)))
+        except (InputError, httpx.HTTPError):  # there is no SuperLink any more
+            raise
+        except Exception as error:
+            logger.warning("Answers came that cannot be read, and are thrown away (%s).", type(error).__name__)
+            return []
 
 
 def _answer(message: Message) -> Packet:
@@ -100,6 +111,8 @@ def _answer(message: Message) -> Packet:
         return packet_of(message.content)
     except InputError as error:
         return Packet({"silent": f"what came is none: {error}"})
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        return Packet({"silent": f"what came is none ({type(error).__name__})"})  # by Flower's own records
 
 
 @cache

@@ -6,7 +6,6 @@ others answered stays known for as long as the round lasts, so nobody trains twi
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
@@ -31,6 +31,8 @@ from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpa
 
 THROWN_AWAY = ("fine_tune", "adapt")
 """Phases whose models are made to be evaluated: they never travel."""
+MANY = 2**53
+"""Samples of one answer, at most: floats count so far."""
 
 
 class RealFederation(Federation):
@@ -223,7 +225,8 @@ class RealExecutor(SerialExecutor):
         operations.check_answer(name, value, arguments, self._known[n])
         if not (loss is None or type(loss) is float) or not (finite is None or type(finite) is bool):
             raise InputError("its loss is no number.")
-        if (samples := _counts(packet.values.get("samples"))) is None:
+        architecture = self._setting.by_id[n].architecture if self._setting else ""
+        if not _are_counts(samples := packet.values.get("samples"), architecture):
             raise InputError("it says not how many samples it trained on.")
         if finite and not _finite(value):
             raise InputError("its model has numbers that are not finite, and it says that all are.")
@@ -261,8 +264,9 @@ def _digest(packet: Packet) -> str:
     return found.hexdigest()
 
 
-def _counts(samples: Any) -> dict[str, int] | None:
-    """Return samples by architecture; None where they are no such thing."""
-    if not isinstance(samples, dict) or not all(type(n) is int and 0 <= n < math.inf for n in samples.values()):
-        return None
-    return {str(name): n for name, n in samples.items()}
+def _are_counts(samples: Any, architecture: str) -> bool:
+    """Say whether these are samples by architecture, as a client with this one counts them."""
+    own = {OWN, architecture}
+    return isinstance(samples, dict) and all(
+        name in own and type(number) is int and 0 <= number <= MANY for name, number in samples.items()
+    )

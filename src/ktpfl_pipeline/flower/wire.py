@@ -5,6 +5,7 @@ Whoever reads a packet trusts nobody: types, dtypes, shapes and sizes are checke
 
 import json
 import math
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +25,14 @@ DTYPES = {
 LIMIT = 2**32
 """Bytes of one packet's tensors, at most."""
 STAYS = "Private samples would have to leave their client, who alone has them: take a method that asks for none."
+DIMENSIONS = 8
+"""Of a tensor, at most."""
+TEXT = 2**24
+"""Signs of one packet's JSON, at most."""
 DEPTH = 8
 """Of values within values, at most."""
+NESTED = 64
+"""Of lists and objects within each other in a packet's JSON, at most."""
 
 Kinds = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of a model's tensors."""
@@ -101,20 +108,55 @@ def loaded(dtype: str, shape: tuple[int, ...], data: bytes) -> Tensor:
     """Return a tensor of its bytes.
 
     Raises:
-        InputError: if dtype, shape and bytes do not go together.
+        InputError: if the shape is none that travels, or dtype, shape and bytes do not go together.
     """
     if dtype not in DTYPES:
-        raise InputError(f"it has a tensor of {dtype!r}, and not one of {', '.join(DTYPES)}.")
+        raise InputError(f"it has a tensor of {reprlib.repr(dtype)}, and not one of {', '.join(DTYPES)}.")
+    if not is_shape(shape):
+        raise InputError(f"it has a tensor of shape {reprlib.repr(shape)}, which is none that travels.")
     wanted = math.prod(shape) * DTYPES[dtype].itemsize
-    if any(size < 0 for size in shape) or wanted != len(data):
+    if wanted != len(data):
         raise InputError(f"it has a tensor of {dtype} and shape {shape} in {len(data):,} bytes, not {wanted:,}.")
     return torch.from_numpy(np.frombuffer(bytearray(data), dtype=dtype).reshape(shape))
+
+
+def is_shape(shape: Any) -> bool:
+    """Say whether a shape is one that travels: of so few and so small dimensions that a tensor can have it."""
+    if not isinstance(shape, tuple | list) or len(shape) > DIMENSIONS:
+        return False
+    return all(type(size) is int and size >= 0 for size in shape) and math.prod(max(1, size) for size in shape) <= LIMIT
+
+
+def values_of(text: str) -> dict[str, Any]:
+    """Return the values that a packet's JSON says.
+
+    Raises:
+        InputError: if it is too long, or nothing that could be a packet's.
+    """
+    if len(text) > TEXT:
+        raise InputError(f"its values have {len(text):,} signs, and no message has more than {TEXT:,}.")
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict) or not _is_shallow(values):
+        raise InputError("its values are no JSON of a message.")
+    return values
 
 
 def check_size(nbytes: int) -> None:
     """Raise an `InputError` where a packet's tensors are larger than any that is meant."""
     if nbytes > LIMIT:
         raise InputError(f"it has {nbytes:,} bytes, and no message has more than {LIMIT:,}.")
+
+
+def _is_shallow(values: Any) -> bool:
+    """Say whether lists and objects are within no more than NESTED of each other; nothing here calls itself."""
+    level = [values]
+    for _ in range(NESTED):
+        within = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [part for parts in within for part in parts if isinstance(part, dict | list)]
+    return not level
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -160,15 +202,24 @@ def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
         match tree:
             case None | bool() | int() | float() | str():
                 return tree
-            case {"left": int(version), "kinds": dict(kinds), **rest} if set(rest) <= {"model"} and version >= 0:
-                shapes = {name: (str(dtype), tuple(map(int, shape))) for name, (dtype, shape) in kinds.items()}
-                return Left(version, shapes, _value(rest, tensors, depth) if rest else None)
+            case {"left": int(version), "kinds": dict(kinds), **rest} if (
+                set(rest) <= {"model"} and 0 <= version < 2**63
+            ):
+                return Left(version, _kinds(kinds), _value(rest, tensors, depth) if rest else None)
             case dict() if len(tree) == 1 and depth:
                 ((kind, inner),) = tree.items()
                 return READERS[kind](inner, tensors, depth - 1)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
-    raise InputError(f"{str(tree)[:80]} in it is no value that travels.")
+    raise InputError(f"{reprlib.repr(tree)[:80]} in it is no value that travels.")
+
+
+def _kinds(told: dict[str, Any]) -> Kinds:
+    """Return the kinds of a model; ValueError where one is none."""
+    found = {name: (dtype, shape) for name, (dtype, shape) in told.items()}
+    if not all(dtype in DTYPES and is_shape(shape) for dtype, shape in found.values()):
+        raise ValueError
+    return {name: (dtype, tuple(shape)) for name, (dtype, shape) in found.items()}
 
 
 READERS: dict[str, Callable[[Any, dict[str, Tensor], int], Any]] = {

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.knowledge.encodings import Buffers, encoding_of, pack
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.knowledge.encodings import SAME, Buffers, encoding_of, pack
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.updates import project
@@ -135,6 +136,8 @@ def decode(knowledge: Knowledge, buffers: Buffers, shape: tuple[int, ...], logit
     """
     encoding = encoding_of(knowledge)
     assert encoding is not None
+    if len(buffers) != encoding.parts:
+        raise InputError(f"Encoded predictions have {len(buffers)} parts where {encoding.parts} belong: {SAME}")
     samples, classes = shape
     decoded = encoding.decode(buffers, samples, classes)
     if encoding.of_probabilities:

@@ -36,10 +36,12 @@ class Encoding(ABC):
     Attributes:
         of_probabilities: whether values must be distributions, and are when they come back.
         feeds_back: whether what is lost is added to what is sent next.
+        parts: how many buffers there are.
     """
 
     of_probabilities: ClassVar[bool] = False
     feeds_back: ClassVar[bool] = False
+    parts: ClassVar[int] = 2
 
     @abstractmethod
     def encode(self, values: Tensor) -> Buffers:
@@ -56,6 +58,8 @@ class Encoding(ABC):
 
 class Float16(Encoding):
     """Half precision: 2 B K bytes."""
+
+    parts = 1
 
     def encode(self, values: Tensor) -> Buffers:
         """Return the values rounded to half precision; one too large for it becomes the largest."""
