@@ -97,6 +97,22 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
         client_file.splits(own, client_file.samples(own, tmp_path), 0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"architecture": "lenett"}, "Client 0 .*'lenett' is unknown"),
+        ({"architecture": "my_package.nets:wide_mlp"}, "name no code of their own"),
+        ({"source": "npz:nothing.npz"}, "there is no file"),
+    ],
+)
+def test_who_starts_a_client_is_told_what_the_server_would_be(tmp_path, changes, sentence):
+    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
+    Member(file).check()
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
+    with pytest.raises(InputError, match=sentence):
+        Member(file).check()
+
+
 def test_an_owner_takes_its_own_samples_and_its_own_test_split(tmp_path):
     images, labels = np.arange(40, dtype=np.uint8)[:, None, None].repeat(8, 1).repeat(8, 2), np.arange(40) // 2 % 2
     owners, test = np.array(["a", "b"] * 20), np.arange(40) >= 30

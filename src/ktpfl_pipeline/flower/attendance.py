@@ -8,20 +8,26 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from math import prod
+from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from ktpfl_pipeline.config.values import Count, Settings
+from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
-from ktpfl_pipeline.flower.client_file import understood
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.flower.client_file import check_architecture, understood
 from ktpfl_pipeline.flower.member import versions
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)
 CHANGING = {"told", "kept", "last"}
 """What a hello says of the moment; all else must be as it was when the run began."""
+NUMBERS = 2**63
+"""Above the numbers of models and messages."""
+PIXELS = 2**31
+"""Numbers of one image, at most, and samples of a split."""
 
 
 class Link(Protocol):
@@ -53,17 +59,17 @@ class Hello(Settings):
         last: the number of the last message that it was to act on.
     """
 
-    client: int = Field(ge=0)
+    client: int = Field(ge=0, lt=2**31)
     name: str = Field(max_length=100)
     architecture: str = Field(max_length=200)
-    sizes: list[int] = Field(min_length=3, max_length=3)
-    shape: list[int] = Field(min_length=1, max_length=4)
-    classes: Count
+    sizes: list[Annotated[int, Field(ge=0, le=PIXELS)]] = Field(min_length=3, max_length=3)
+    shape: list[Annotated[int, Field(ge=1, le=2**16)]] = Field(min_length=1, max_length=4)
+    classes: int = Field(ge=1, le=MAX_CLASSES)
     versions: dict[str, str]
     seal: str = Field(max_length=64)
     told: bool = False
-    kept: list[int] = Field([])
-    last: int = Field(0, ge=0)
+    kept: list[Annotated[int, Field(ge=0, lt=NUMBERS)]] = Field([])
+    last: int = Field(0, ge=0, lt=NUMBERS)
 
 
 class Attendance:
@@ -99,38 +105,52 @@ class Attendance:
         self._link, self._hello, self._deadline, self._stops = link, Packet({"seed": seed}), deadline, stops
         self._greeted: dict[int, int] = {}  # the number of each hello that is not answered, by address
         self._replaced: set[int] = set()  # addresses that another has taken the place of
-        self._number = 0
+        self._numbers: dict[int, int] = {}  # of the last message to each client
 
     def meet(self, wanted: int, seconds: float) -> None:
-        """Let the clients in that the run begins with.
+        """Let the clients in that the run begins with; nodes that say nothing until the time is over are left out.
 
         Raises:
             InputError: if there are not so many in time, or one of them cannot take part.
         """
-        end = time.monotonic() + seconds
-        while len(found := self._link.addresses()) < wanted and time.monotonic() < end:
-            self._link.pause()
-        if len(found) != wanted:
+        end, over = time.monotonic() + seconds, False
+        while not over and (len(self.clients) != wanted or self._greeted):
+            over = time.monotonic() >= end
+            there = set(self._link.addresses())
+            for n in [n for n, address in self.here.items() if address not in there]:
+                del self.here[n], self.clients[n]
+            for address, packet in self._hellos(there):
+                self._begin_with(address, packet)
+            if len(self.clients) > wanted:
+                break
+            if self._greeted or len(self.clients) < wanted:
+                self._link.pause()
+        silent = ", ".join(map(str, self._greeted))
+        if len(self.clients) != wanted:
+            who = f" No answer to hello came from nodes {silent}: see to their programs." if silent else ""
             raise InputError(
-                f"{len(found)} clients were there within {seconds:g} s, and clients is {wanted}, in the server's "
-                "file or the experiment: start or stop some, set it to their number, or wait longer with patience, an "
-                "experiment's compute.flower.patience."
+                f"{len(self.clients)} clients were there within {seconds:g} s, and clients is {wanted}, in the "
+                "server's file or the experiment: start or stop some, set it to their number, or wait longer with "
+                f"patience, an experiment's compute.flower.patience.{who}"
             )
-        asked = {address: self._stamped(self._hello) for address in found}
-        for address, packet in self._link.ask("hello", asked, seconds):
-            said = self._read(address, packet)
-            if said.client in self.clients:
-                raise InputError(
-                    f"Client {said.client} (node {address}) and node {self.here[said.client]} have one number: give "
-                    "each client's file another."
-                )
-            if self.clients and (first := next(iter(self.clients.values()))).shape != said.shape:
-                raise InputError(
-                    f"Client {said.client} (node {address}) has images of shape {said.shape}, and others "
-                    f"{first.shape}: set its image."
-                )
-            self.clients[said.client] = said
-            self._let_in(address, said)
+        if silent:
+            logger.warning("No answer to hello came from nodes %s, without which the run begins.", silent)
+
+    def _begin_with(self, address: int, packet: Packet) -> None:
+        """Let in a client that the run begins with, if it goes together with the others."""
+        said = self._read(address, packet)
+        if said.client in self.clients:
+            raise InputError(
+                f"Client {said.client} (node {address}) and node {self.here[said.client]} have one number: give "
+                "each client's file another."
+            )
+        if self.clients and (first := next(iter(self.clients.values()))).shape != said.shape:
+            raise InputError(
+                f"Client {said.client} (node {address}) has images of shape {said.shape}, and others "
+                f"{first.shape}: set its image."
+            )
+        self.clients[said.client] = said
+        self._let_in(address, said)
 
     def resume(self, clients: Mapping[int, Hello]) -> None:
         """Take up a run that began with these clients, and wait until all are there, or the deadline is over."""
@@ -157,7 +177,7 @@ class Attendance:
             InputError: if one refuses, and that ends the run.
         """
         waiting = {self.here[n]: n for n in packets}
-        asked = {self.here[n]: self._stamped(packet) for n, packet in packets.items()}
+        asked = {self.here[n]: self._stamped(packet, self._next(n)) for n, packet in packets.items()}
         for address, n in waiting.items():
             self.wire["sent"][n] += asked[address].nbytes
         for address, packet in self._link.ask(kind, asked, self._deadline):
@@ -202,23 +222,27 @@ class Attendance:
         for n, address in list(self.here.items()):
             if address not in there:
                 self.strike(n, "is not connected any more")
+        for address, packet in self._hellos(there):
+            self._greet_back(address, packet)
+
+    def _hellos(self, there: set[int]) -> Iterator[tuple[int, Packet]]:
+        """Send hello to who of those that are there is new, and yield the answers to hello that have come."""
         for address, kind, packet in self._link.late():
             if kind == "hello":
-                self._greet_back(address, packet)
+                if self._greeted.pop(address, None) is not None and "silent" not in packet.values:
+                    yield address, packet
             elif "silent" not in packet.values:
                 logger.warning("Node %d answered %s after its time; that is thrown away.", address, kind)
         self._greeted = {address: number for address, number in self._greeted.items() if address in there}
         fresh = there.difference(self.here.values(), self._greeted, self._replaced)
-        asked = {address: self._stamped(self._hello) for address in sorted(fresh)}
+        asked = {address: self._stamped(self._hello, time.time_ns()) for address in sorted(fresh)}
         self._greeted |= {address: int(packet.values["number"]) for address, packet in asked.items()}
         for address, packet in self._link.ask("hello", asked, 0) if asked else ():
-            if "silent" not in packet.values:  # else it answers later
-                self._greet_back(address, packet)
+            if "silent" not in packet.values and self._greeted.pop(address, None) is not None:
+                yield address, packet  # others answer later
 
     def _greet_back(self, address: int, packet: Packet) -> None:
         """Let in the client that answered a hello, if it is one that may come in."""
-        if self._greeted.pop(address, None) is None or "silent" in packet.values:
-            return
         try:
             said = self._read(address, packet)
             self._check_returned(address, said)
@@ -248,28 +272,31 @@ class Attendance:
         who = f"The client at node {address}"
         if "refused" in packet.values:
             raise InputError(f"{who} refused hello: {packet.values['refused']}")
-        if "silent" in packet.values:
-            silent = packet.values["silent"]
-            raise InputError(f"{who} gave no answer to hello ({silent}): see to its program, and begin again.")
         said = understood(Hello, {name: value for name, value in packet.values.items() if name != "number"}, who)
         who = f"Client {said.client} (node {address})"
         if (ours := versions()) != said.versions:
             self.why[said.client] = f"has {said.versions}, and the server {ours}: install the same"
             raise InputError(f"{who} {self.why[said.client]}.")
-        if min(said.sizes) < 0:
-            raise InputError(f"{who} has sizes {said.sizes}: a client has samples or none.")
+        if prod(said.shape) > PIXELS:
+            raise InputError(f"{who} has images of shape {said.shape}, which are larger than any: set its image.")
+        check_architecture(said.architecture, who)
         return said
 
     def _let_in(self, address: int, said: Hello) -> None:
         n = said.client
-        self.here[n], self.kept[n], self._number = address, set(said.kept), max(self._number, said.last)
+        self.here[n], self.kept[n] = address, set(said.kept)
+        self._numbers[n] = max(self._numbers.get(n, 0), said.last)
         self.why.pop(n, None)
         (self.told.add if said.told else self.told.discard)(n)
 
-    def _stamped(self, packet: Packet) -> Packet:
-        """Return a message of this run with a number that none had before, nor one of a server that ended."""
-        self._number = max(self._number + 1, time.time_ns())
-        return Packet({**packet.values, "run": self.run, "number": self._number}, packet.tensors)
+    def _next(self, n: int) -> int:
+        """Return a number that no message to client n had before, nor one of a server that ended."""
+        self._numbers[n] = max(self._numbers[n] + 1, time.time_ns())
+        return self._numbers[n]
+
+    def _stamped(self, packet: Packet, number: int) -> Packet:
+        """Return a message of this run."""
+        return Packet({**packet.values, "run": self.run, "number": number}, packet.tensors)
 
 
 def absent(attendance: Attendance, clients: Collection[int]) -> dict[int, str]:

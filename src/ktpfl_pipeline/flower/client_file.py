@@ -9,11 +9,13 @@ import torch
 import yaml
 from pydantic import BaseModel, Field
 
+from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Image
 from ktpfl_pipeline.config.values import Settings, Share
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
 from ktpfl_pipeline.data.sources import adapt, load
@@ -71,6 +73,23 @@ def understood(model: type[Model], values: Mapping[str, Any], who: str) -> Model
     if missing := [name for name in needed if name not in values]:
         raise InputError(f"{who} says nothing of {', '.join(missing)}: it must say {', '.join(needed)}.")
     return parsing.checked(model, values, who)
+
+
+def check_architecture(name: str, who: str) -> None:
+    """Check that both ends know an architecture that `who` has: a client's names no code for the server to load.
+
+    Raises:
+        InputError: if it is a dotted path, or there is none of that name.
+    """
+    if is_path(name) and not models.is_family(name):
+        raise InputError(
+            f"{who} has the architecture {name!r}, and real clients name no code of their own: choose from "
+            f"{', '.join(models.MODELS)}, or one of torchvision or timm, as in torchvision:resnet18."
+        )
+    try:
+        models.find(name)
+    except InputError as error:
+        raise InputError(f"{who} has an architecture that is not there: {error}") from None
 
 
 def values_of(path: Path) -> dict[str, Any]:

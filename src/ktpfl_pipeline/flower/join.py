@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not 0 < asked.pulse <= 60:
             raise InputError(f"--pulse is {asked.pulse:g}: set it to a number of seconds above 0, and 60 at most.")
-        app.member(str(file))
+        app.member(str(file)).check()
     except InputError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1

@@ -89,6 +89,15 @@ class Member:
         self._found: LabelledDataset | None = None
         self._run: _Run | None = None
 
+    def check(self) -> None:
+        """Read the samples and split them, so that who starts this client sees at once what the server would see.
+
+        Raises:
+            InputError: if architecture or samples cannot be used.
+        """
+        client_file.check_architecture(self.own.architecture, f"Client {self.own.client}")
+        self._splits(0)
+
     def answer(self, kind: str, packet: Packet) -> Packet:
         """Return the answer to a message of a `kind`: what is asked for, or why not, as a sentence."""
         kinds = {"hello": self._hello, "begin": self._begin, "perform": self._perform, "end": self._end}
