@@ -117,6 +117,24 @@ def test_a_client_that_lost_its_models_goes_on_as_one_that_joins(tmp_path, caplo
     assert first.values["value"]["tuple"] == [{"initial": "cnn_bn"}, 2]
 
 
+def test_a_client_that_was_started_again_is_taken_over_while_its_old_node_is_listed(tmp_path, caplog):
+    class Restarted(NoLink):
+        def answer(self, kind, n, packet):
+            if n == 1 and 900 in self.nodes:
+                return Packet({"silent": "node unavailable"})
+            answer = super().answer(kind, n, packet)
+            if [asked.values.get("operation") for _, who, asked, _ in self.seen if who == 1].count("evaluate") == 4:
+                self.nodes[900] = 2  # where the process that is started again is found
+                self.members.append(Member(self.files[1]))
+            return answer
+
+    link = Restarted(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 3))
+    done = serve.run(tmp_path / "federation.yml", link)
+    assert "have one number" not in caplog.text
+    assert any(n == 2 and asked.values.get("operation") == "train" for _, n, asked, _ in link.seen)
+    assert [record.late for record in done.history] == [[]] * 3
+
+
 def left(dtype, shape):
     return {"left": 3, "kinds": {"w": [dtype, shape]}}
 

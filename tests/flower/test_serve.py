@@ -2,6 +2,8 @@
 
 import pytest
 import yaml
+from client_fault_acts import server_killed
+from client_faults import Killed, Stage
 from real_clients import NoLink, deal_out
 
 from ktpfl_pipeline.core.errors import InputError
@@ -33,6 +35,15 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
         ({"versions": {"torch": "1.0"}}, "install the same"),
         ({"shape": [1, 9, 9]}, "set its image"),
         ({"sizes": [1, 2]}, "sizes"),
+        ({"sizes": [-1, 2, 3]}, r"node 101\.sizes"),
+        ({"sizes": [2**62, 1, 1]}, r"node 101\.sizes"),
+        ({"shape": [1, -8, 8]}, r"node 101\.shape"),
+        ({"shape": [2**16] * 4}, "Client 1 .*which are larger than any"),
+        ({"classes": 10**7}, r"node 101\.classes"),
+        ({"kept": [2**63]}, r"node 101\.kept"),
+        ({"last": 2**63}, r"node 101\.last"),
+        ({"architecture": "lenett"}, "Client 1 .*'lenett' is unknown"),
+        ({"architecture": "os:kill"}, "Client 1 .*'os:kill', and real clients name no code"),
         ({"password": "x"}, "There is no setting 'password'"),
     ],
 )
@@ -43,6 +54,65 @@ def test_clients_that_do_not_go_together_are_told_of(tmp_path, values, sentence)
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1), changes=changes)
     with pytest.raises(InputError, match=sentence):
         serve.run(tmp_path / "federation.yml", link)
+
+
+class StillListed(NoLink):
+    """A link on which the node of a client that was killed is listed for a while, and answers nothing."""
+
+    def __init__(self, files, looks=10**9):
+        super().__init__(files)
+        self.looks = looks
+
+    def addresses(self):
+        self.looks -= 1
+        return sorted([*self.nodes, *([77] if self.looks >= 0 else [])])
+
+
+@pytest.mark.parametrize("looks", [3, 10**9])
+def test_a_node_that_is_gone_or_silent_keeps_nobody_from_beginning(tmp_path, caplog, looks):
+    link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1), looks)
+    assert [record.cohort for record in serve.run(tmp_path / "federation.yml", link, 0.2).history] == [[0, 1]]
+    assert ("No answer to hello came from nodes 77, without which" in caplog.text) == (looks > 3)
+
+
+def test_too_few_hellos_are_told_with_the_nodes_that_were_silent(tmp_path):
+    link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1)[:1])
+    with pytest.raises(InputError, match=r"^1 clients were there .* No answer to hello came from nodes 77: "):
+        serve.run(tmp_path / "federation.yml", link, 0.05)
+
+
+def test_more_clients_than_are_waited_for_are_told(tmp_path):
+    files = deal_out(tmp_path, "local", ("mlp",) * 2, 1, clients=1)
+    with pytest.raises(InputError, match=r"^2 clients were there within .*, and clients is 1"):
+        serve.run(tmp_path / "federation.yml", NoLink(files), 60)
+
+
+def test_a_client_that_went_before_all_were_there_may_come_back(tmp_path):
+    class Restarted(NoLink):
+        looks = 0
+
+        def addresses(self):
+            self.looks += 1
+            if self.looks == 1:
+                return [100]
+            self.nodes.pop(100, None)
+            self.nodes[102] = 0
+            return super().addresses()
+
+    link = Restarted(deal_out(tmp_path, "local", ("mlp",) * 2, 1))
+    assert [record.cohort for record in serve.run(tmp_path / "federation.yml", link, 60).history] == [[0, 1]]
+
+
+def test_a_client_s_numbers_of_messages_are_its_own(tmp_path):
+    round_1 = ("begin", "train", "evaluate", "evaluate")
+
+    def changes(kind, n, answer):
+        last = 2**63 - 1 - len(round_1)  # a client takes no number of 2**63 or above
+        return type(answer)({**answer.values, "last": last}) if kind == "hello" and n == 1 else answer
+
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 3, 2, deadline=0.05), changes=changes)
+    history = serve.run(tmp_path / "federation.yml", link).history
+    assert [(record.cohort, record.late) for record in history] == [([0, 1, 2], []), ([0, 2], [1])]
 
 
 def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
@@ -58,6 +128,50 @@ def test_too_few_clients_are_told_with_the_settings_of_either_file(tmp_path):
     )
     with pytest.raises(InputError, match=told):
         serve.run(tmp_path / "federation.yml", NoLink(files[:1]), 0.01)
+
+
+def test_a_client_that_loses_its_model_after_the_last_round_costs_the_others_nothing(tmp_path, caplog):
+    link = Stage(tmp_path, deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 2, deadline=0.05))
+    kept = tmp_path / "kept"
+
+    def lose():
+        for file in (kept / "client-1").glob("*/[0-9]*.pt"):
+            file.unlink()
+        link.die()
+
+    link.at("before", "evaluate", 4, lose)
+    assert len(serve.run(tmp_path / "federation.yml", link).history) == 2
+    assert (kept / "client-0" / "model.pt").exists() and not (kept / "client-1" / "model.pt").exists()
+    assert "Client 1 could not answer end" in caplog.text
+
+
+def interrupted(folder, method="kt_pfl"):
+    """Return clients whose server was killed in the second round."""
+    link = Stage(folder, deal_out(folder, method, ("mlp",) * 2, 2, deadline=0.05))
+    server_killed("before", "train", 2)(link)
+    with pytest.raises(Killed):
+        serve.run(folder / "federation.yml", link)
+    return link
+
+
+def test_a_run_whose_clients_served_another_since_is_not_resumed_with_initial_models(tmp_path):
+    link = interrupted(tmp_path)
+    asked = yaml.safe_load((tmp_path / "federation.yml").read_text())
+    (tmp_path / "other.yml").write_text(yaml.safe_dump({**asked, "method": "local", "rounds": 1}))
+    serve.run(tmp_path / "other.yml", link)
+    said = len(link.seen)
+    with pytest.raises(InputError, match=r"No client has its models of run .*another run was begun .* delete the che"):
+        serve.run(tmp_path / "federation.yml", link)
+    assert {kind for kind, *_ in link.seen[said:]} == {"hello"}  # or the other run's models were deleted in turn
+
+
+def test_a_client_without_the_models_of_the_checkpoint_is_named_once(tmp_path, caplog):
+    link = interrupted(tmp_path)
+    for file in (tmp_path / "kept" / "client-1").glob("*/[0-9]*.pt"):
+        file.unlink()
+    link.members[1] = type(link.members[1])(link.files[1])
+    assert len(serve.run(tmp_path / "federation.yml", link).history) == 2
+    assert caplog.text.count("Client 1 has not the models of the last checkpoint any more") == 1
 
 
 def test_what_happens_is_written_while_it_does(tmp_path):

@@ -6,6 +6,7 @@ others answered stays known for as long as the round lasts, so nobody trains twi
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ from ktpfl_pipeline.flower.attendance import Attendance, absent
 from ktpfl_pipeline.flower.handles import Drawn, Held, named, stored_model
 from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
 
+logger = logging.getLogger(__name__)
 THROWN_AWAY = ("fine_tune", "adapt")
 """Phases whose models are made to be evaluated: they never travel."""
 MANY = 2**53
@@ -111,6 +113,8 @@ class RealExecutor(SerialExecutor):
         self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
         self._round = 0
         self._answered: dict[tuple[int, str], Outcome[Any]] = {}  # in this round, by client and question
+        self._anew: set[int] = set()  # those that lost their models while this process ran
+        self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is gone, by client, until it is told
 
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
@@ -145,6 +149,8 @@ class RealExecutor(SerialExecutor):
             for n, packet in packets.items()
             if n not in outcomes and n in self.attendance.here
         }
+        for n in asked:  # which deletes what is not alive
+            self.attendance.kept[n] &= set(self._alive[n])
         for n, packet in self.attendance.ask("perform", asked, name):
             try:
                 outcomes[n] = known[questions[n]] = self._outcome(n, name, given[n], packet)
@@ -156,37 +162,51 @@ class RealExecutor(SerialExecutor):
         return outcomes
 
     def missing(self, setting: Setting, clients: Sequence[int], least: int, t: int) -> dict[int, str]:
-        """Return who of these clients is not there for round t, having let in who has come back; see `Executor`."""
+        """Return who of these clients is not there for round t, having let in who has come back; see `Executor`.
+
+        Raises:
+            LostError: if one has come back without a model that was its own.
+            InputError: if no client has its models of the checkpoint any more.
+        """
         if t != self._round:
             self._round, self._answered = t, {}
         self.attendance.wait(clients, least)
+        self._tell_gone()
         self.start(setting)
         for n in self.attendance.here:
             if lost := set(self._alive[n]) - self.attendance.kept[n]:
                 for version in lost:
                     del self._alive[n][version]
                 self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
+                self._anew.add(n)
                 raise LostError(f"Client {n} came back without models of its own: it goes on as one that joins now.")
         return absent(self.attendance, clients)
 
     def revived(self, setting: Setting, value: Any) -> Any:
         """Return a part of a checkpoint with handles for models by name; see `Executor`.
 
-        A model that its client has lost is replaced by the architecture's initial one, with which a client joins.
+        A model that its client has lost is replaced by the architecture's initial one, with which a client joins; who
+        that befell is told when a round begins.
         """
         self._enter(setting)
         match stored_model(value), value:
             case str(architecture), _:
                 return Drawn(setting, architecture)
             case (n, left), _:
-                if n not in self.attendance.here or left.version in self.attendance.kept[n]:
-                    return self._held(n, left)
-                return Drawn(setting, setting.by_id[n].architecture) if left.kinds == self._known[n].kinds else {}
+                return self._revived_model(setting, n, left)
             case _, dict():
                 return {key: self.revived(setting, part) for key, part in value.items()}
             case _, list() | tuple():
                 return type(value)(self.revived(setting, part) for part in value)
         return value
+
+    def _revived_model(self, setting: Setting, n: int, left: Left) -> Any:
+        if n in self.attendance.here:
+            lost = left.version not in self.attendance.kept[n]
+            self._revived[n] = self._revived.get(n, False) or lost
+            if lost:
+                return Drawn(setting, setting.by_id[n].architecture) if left.kinds == self._known[n].kinds else {}
+        return self._held(n, left)
 
     def start(self, setting: Setting) -> None:
         """Tell the clients of the federation that are there and do not know of it."""
@@ -217,6 +237,21 @@ class RealExecutor(SerialExecutor):
             self._known = {n: operations.Known(setting, operations.kinds_at(setting, n)) for n in setting.by_id}
             self._alive = {n: WeakValueDictionary() for n in setting.by_id}
             self._setting = setting
+
+    def _tell_gone(self) -> None:
+        """Tell whose models of a checkpoint are gone, before `start` takes the models of other runs from anybody."""
+        found, self._revived = self._revived, {}
+        gone = [n for n, lost in found.items() if lost and n not in self._anew]
+        if gone and len(gone) == len(found):
+            raise InputError(
+                f"No client has its models of run {self.attendance.run}'s last checkpoint any more: another run was "
+                "begun with these clients since, or their folders are gone. To begin anew, delete the checkpoint: "
+                "results beside the server's file, or with Kedro the run's folder in data/06_models."
+            )
+        for n in gone:
+            logger.warning(
+                "Client %d has not the models of the last checkpoint any more: it goes on with its initial one.", n
+            )
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet) -> Outcome[Any]:
         """Return what a client answered, checked."""

@@ -18,7 +18,7 @@ from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
 from ktpfl_pipeline.core import checkpoint, engine
-from ktpfl_pipeline.core.errors import AbsentError, InputError
+from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
 from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.knowledge import settings as knowledge
@@ -162,7 +162,7 @@ def begin(fed: RealFederation) -> None:
 
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
     """Let each client that is there keep its own model, and tell who is not."""
-    missing = fed.executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
+    missing = _missing_at_end(fed)
     there = [n for n in fed.by_id if n not in missing]
     while there:
         try:
@@ -173,6 +173,15 @@ def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
             there = [n for n in there if n not in missing]
     for n, why in missing.items():
         logger.warning("Client %d %s: start it, and give the same command again, to let it keep its model.", n, why)
+
+
+def _missing_at_end(fed: RealFederation) -> dict[int, str]:
+    """Return who is not there; who has come back without its models is asked for them, and tells that they are gone."""
+    while True:
+        try:
+            return fed.executor.missing(fed, list(fed.by_id), 0, fed.rounds + 1)
+        except LostError as error:
+            logger.warning("%s", str(error).partition(":")[0])
 
 
 def public_set(asked: FederationFile, folder: Path) -> Tensor:
