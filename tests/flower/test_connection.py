@@ -29,3 +29,14 @@ def test_a_superlink_that_is_gone_or_new_is_given_up_and_the_process_can_end(mon
         stack.callback(connection._started(address, None).kill)
         with pytest.raises(InputError, match=rf"{address} was started anew, or has ended the run: .*the same command"):
             grid.get_node_ids()
+
+
+@pytest.mark.parametrize("address", ["no-such-host.invalid:8000", "127.0.0.1:80000"])
+def test_an_address_that_is_none_is_named(address):
+    with pytest.raises(InputError, match=f"compute.flower.superlink is '{address}'"):
+        connection._listens(address)
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"compute\.flower\.certificate is .*ca\.crt.*No such file"):
+        connection._authority(str(tmp_path / "ca.crt"))

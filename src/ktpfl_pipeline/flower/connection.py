@@ -126,7 +126,7 @@ def connected(superlink: str, certificate: str | None) -> GridLink:
 
 def _entered(superlink: str, certificate: str | None, stack: ExitStack) -> HttpGrid:
     """Submit a run, take its server's part, and return the grid to its clients."""
-    authority = None if certificate is None else Path(certificate).read_bytes()
+    authority = None if certificate is None else _authority(certificate)
     way = {"server_address": superlink, "insecure": authority is None, "root_certificates": authority}
     said = [RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")]
     content, _ = build_fab_from_files(APP)
@@ -150,6 +150,16 @@ def _entered(superlink: str, certificate: str | None, stack: ExitStack) -> HttpG
     stack.callback(heart.stop)
     stack.callback(_farewell, alive)
     return grid
+
+
+def _authority(certificate: str) -> bytes:
+    try:
+        return Path(certificate).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"compute.flower.certificate is {certificate!r}, which cannot be read ({error.strerror}): correct the "
+            "path, or leave it out where the SuperLink speaks no TLS."
+        ) from error
 
 
 def _beat(alive: RuntimeHttpClient) -> bool:
@@ -215,5 +225,11 @@ def _ended(link: "subprocess.Popen[bytes]") -> None:
 
 def _listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
-    with socket.socket() as tried:
-        return port.isdecimal() and tried.connect_ex((host or "127.0.0.1", int(port))) == 0
+    try:
+        with socket.socket() as tried:
+            return port.isdecimal() and tried.connect_ex((host or "127.0.0.1", int(port))) == 0
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InputError(
+            f"compute.flower.superlink is {address!r}, which is no machine and port ({error}): correct it, as in "
+            "127.0.0.1:8000."
+        ) from error
