@@ -6,9 +6,11 @@ import torch
 import yaml
 from real_clients import NoLink, deal_out, met_federation
 
+from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import client_file
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower import member as member_module
+from ktpfl_pipeline.flower.member import Member, refusal
 from ktpfl_pipeline.flower.wire import Initial, Left, Packet, packed
 
 BATCH = torch.arange(10)
@@ -55,6 +57,101 @@ def test_what_the_method_does_not_declare_is_refused_whatever_the_server_says(be
     trained = said(member, head, "train", Initial("mlp"), 1)
     assert not trained.tensors  # though it is wanted
     assert trained.values["value"]["kinds"]
+
+
+def drawn(member):
+    return dict(member._run.known.setting.initial_model("mlp"))
+
+
+def test_a_model_of_the_server_s_is_refused_where_none_is_exchanged(begun):
+    method, member, head = begun
+    sentence = f"it sends a model, and {method} declares to exchange p"
+    for number, (name, *arguments) in enumerate([("train", drawn(member), 1), ("evaluate", drawn(member), "train")]):
+        answer = said(member, {**head, "number": 2**62 + number}, name, *arguments)
+        assert sentence in answer.values["refused"]
+    remembered = said(member, {**head, "number": 2**62 + 2}, "train+state", {"0.step": torch.ones(1)}, (Left(7), 1))
+    assert remembered.values.get("refused") or remembered.values.get("lost")
+    end = packed(drawn(member))
+    assert sentence in member.answer("end", Packet({**end.values, **head}, end.tensors)).values["refused"]
+
+
+def test_a_client_tells_its_owner_what_leaves_it(tmp_path, caplog):
+    caplog.set_level("INFO")
+    fed = met_federation(tmp_path, NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",), 1)))
+    fed.executor.start(fed)
+    assert f"Run {fed.executor.attendance.run[:6]} of kt_pfl begins: predictions leave this client." in caplog.text
+
+
+def hello(file):
+    try:
+        return Member(file).answer("hello", Packet({"seed": 0, "run": "a", "number": 1})).values
+    except InputError as error:
+        return refusal("hello", error).values
+
+
+def owners(folder):
+    images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
+    np.savez(folder / "o.npz", images=images, labels=labels, clients=np.array(["smith", "jones"] * 10))
+    return {"source": "npz:o.npz"}
+
+
+def labels(folder):
+    np.savez(folder / "o.npz", images=np.zeros((20, 8, 8), np.uint8), labels=np.full(20, -7))
+    return {"source": "npz:o.npz"}
+
+
+def secret(folder):
+    (folder / ".client-0-secret").write_bytes(b"")
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("harm", "word"),
+    [
+        (lambda folder: {"source": "npz:/home/anna/hiv_patients.npz"}, "hiv"),
+        (owners, "smith"),
+        (labels, "-7"),
+        (secret, "secret"),
+        (lambda folder: {"colour": "hiv"}, "colour"),
+    ],
+)
+def test_what_is_wrong_with_a_client_s_own_things_stays_in_its_log(tmp_path, caplog, harm, word):
+    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **harm(tmp_path)}))
+    answered = hello(file)["refused"]
+    assert answered == "its own file, samples or disk cannot be used; its log says why."
+    assert word in caplog.text
+
+
+def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
+    _, member, head = begun
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write", full)
+    answered = said(member, head, "train", Initial("mlp"), 1).values["refused"]
+    assert answered == "its own file, samples or disk cannot be used; its log says why."
+
+
+def test_a_secret_is_whole_or_not_there(tmp_path, monkeypatch):
+    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(member_module.secrets, "token_bytes", interrupted)
+        Member(file)._seal()
+    assert Member(file)._seal() == Member(file)._seal()
+    place = tmp_path / ".client-0-secret"
+    assert (len(place.read_bytes()), place.stat().st_mode & 0o777) == (32, 0o600)
+
+
+def interrupted(size):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("said", "kind"), [("AMD64", "x86_64"), ("arm64", "aarch64"), ("x86_64", "x86_64")])
+def test_one_kind_of_processor_has_one_name(monkeypatch, said, kind):
+    monkeypatch.setattr(member_module.platform, "machine", lambda: said)
+    assert member_module.versions()["processor"] == kind
 
 
 def test_a_model_or_a_run_that_is_not_there_is_lost(begun):

@@ -8,6 +8,7 @@ from real_clients import NoLink, deal_out
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import serve
+from ktpfl_pipeline.flower.member import versions
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
     [
         ({"client": 0}, "have one number"),
         ({"versions": {"torch": "1.0"}}, "install the same"),
+        ({"versions": {**versions(), "processor": "riscv64"}}, "another processor rounds differently"),
         ({"shape": [1, 9, 9]}, "set its image"),
         ({"sizes": [1, 2]}, "sizes"),
         ({"sizes": [-1, 2, 3]}, r"node 101\.sizes"),

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.member import Member, refusal
 from ktpfl_pipeline.flower.wire import Packet, check_size, dumped, loaded, values_of
 
 KINDS = ("hello", "begin", "perform", "end")
@@ -150,7 +150,7 @@ def _answering(kind: str) -> Callable[[Message, Context], Message]:
         try:
             found = _member(context).answer(kind, packet_of(message.content))
         except InputError as error:
-            found = Packet({"refused": str(error)})
+            found = refusal(kind, error)
         return Message(record(found), reply_to=message)
 
     return answer

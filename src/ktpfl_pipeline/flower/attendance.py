@@ -275,7 +275,10 @@ class Attendance:
         said = understood(Hello, {name: value for name, value in packet.values.items() if name != "number"}, who)
         who = f"Client {said.client} (node {address})"
         if (ours := versions()) != said.versions:
-            self.why[said.client] = f"has {said.versions}, and the server {ours}: install the same"
+            mend = "install the same"
+            if {**said.versions, "processor": ours["processor"]} == ours:
+                mend = "another processor rounds differently, so take one of the server's kind"
+            self.why[said.client] = f"has {said.versions}, and the server {ours}: {mend}"
             raise InputError(f"{who} {self.why[said.client]}.")
         if prod(said.shape) > PIXELS:
             raise InputError(f"{who} has images of shape {said.shape}, which are larger than any: set its image.")

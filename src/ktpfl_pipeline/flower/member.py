@@ -10,7 +10,8 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +37,10 @@ from ktpfl_pipeline.flower.shells import NOTHING, shell
 from ktpfl_pipeline.flower.wire import Initial, Left, Packet, kinds_of, packed, unpacked
 
 logger = logging.getLogger(__name__)
+SECRET = 32
+"""Bytes of a client's secret."""
+PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+"""What systems call the same kind of processor."""
 
 
 class Arithmetic(Settings):
@@ -63,12 +68,39 @@ class Told(Settings):
 
 def versions() -> dict[str, str]:
     """Return the versions that both ends must have alike, or they would round differently."""
+    processor = platform.machine().lower()
     return {
         "ktpfl_pipeline": __version__,
         "torch": torch.__version__.partition("+")[0],
         "torchvision": version("torchvision").partition("+")[0],
-        "processor": platform.machine(),
+        "processor": PROCESSORS.get(processor, processor),
     }
+
+
+class PrivateError(InputError):
+    """What is wrong with a client's own file, samples or disk, in words that do not leave it: see `refusal`."""
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Let what goes wrong with the client's own file, samples or disk stay in its log.
+
+    Raises:
+        PrivateError: in the place of an error that may have a path, a name or a label in it.
+    """
+    try:
+        yield
+    except (InputError, OSError) as error:
+        raise PrivateError(str(error)) from error
+
+
+def refusal(kind: str, error: InputError) -> Packet:
+    """Return the refusal of a message of a `kind` as it leaves the client, whose log has all of it."""
+    logger.warning("Refused %s: %s", kind, error)
+    told = (
+        "its own file, samples or disk cannot be used; its log says why." if isinstance(error, PrivateError) else error
+    )
+    return Packet({"refused": str(told)})
 
 
 class Member:
@@ -84,7 +116,8 @@ class Member:
         Raises:
             InputError: if the file cannot be used.
         """
-        self.own = client_file.read(file)
+        with private():
+            self.own = client_file.read(file)
         self._folder = file.resolve().parent
         self._found: LabelledDataset | None = None
         self._run: _Run | None = None
@@ -108,8 +141,7 @@ class Member:
         except LostError as error:
             answer = Packet({"lost": str(error)})
         except InputError as error:
-            logger.warning("Refused %s: %s", kind, error)
-            answer = Packet({"refused": str(error)})
+            answer = refusal(kind, error)
         return Packet({**answer.values, "number": packet.values.get("number")}, answer.tensors)
 
     def _hello(self, packet: Packet) -> Packet:
@@ -136,7 +168,7 @@ class Member:
 
     def _begin(self, packet: Packet) -> Packet:
         told = client_file.understood(Told, _without_number(packet), "the server")
-        operations.exchanges(told.method)
+        leaves = ", ".join(sorted(operations.exchanges(told.method))) or "measures alone"
         public = packet.tensors.get("public", torch.empty(0))
         if public.dtype != torch.uint8 or tuple(public.shape[1:]) != self._samples().shape:
             raise InputError(
@@ -145,11 +177,13 @@ class Member:
             )
         folder = self._place(told.run)
         told_of: dict[str, Any] = {"settings": {"run": told.run}, "told": _without_number(packet), "public": public}
-        for other in folder.parent.glob("*/told.pt"):  # one run at a time
-            if other.parent != folder:
-                shutil.rmtree(other.parent)
-        checkpoint.save(folder / "told.pt", told_of)
+        with private():
+            for other in folder.parent.glob("*/told.pt"):  # one run at a time
+                if other.parent != folder:
+                    shutil.rmtree(other.parent)
+            checkpoint.save(folder / "told.pt", told_of)
         self._run = self._entered(told, public)
+        logger.info("Run %s of %s begins: %s leave this client.", told.run[:6], told.method, leaves)
         self._run.take(packet.values.get("number"))
         return Packet({})
 
@@ -160,8 +194,9 @@ class Member:
             raise InputError("it says not which models are kept.")
         operations.check_leaves(name, run.told.method)
         run.take(packet.values.get("number"))
-        arguments = run.resolved(unpacked(packet))
+        arguments = run.resolved(given := unpacked(packet))
         operations.check_arguments(name, arguments, run.known)
+        operations.check_sent(given, run.told.method)
         run.forget_all_but(keep)
         offer = operations.find(name)
         outcome = performed(offer.perform, run.space, self.own.client, arguments)
@@ -179,33 +214,34 @@ class Member:
 
     def _end(self, packet: Packet) -> Packet:
         run = self._entered_before(packet)
-        model = run.resolved((unpacked(packet),))
+        model = run.resolved(given := (unpacked(packet),))
         if not operations.MODEL.holds(model[0], run.known):
             raise InputError("it says that the client's own model is one that is not of its architecture.")
+        operations.check_sent(given, run.told.method)
         file = run.folder.parent / "model.pt"
-        with replacing(file, f"The model {file}") as beside:
+        with private(), replacing(file, f"The model {file}") as beside:
             torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, beside)
         logger.info("The run has ended; this client's model is in %s.", file)
         return Packet({})
 
     def _samples(self) -> LabelledDataset:
         if self._found is None:
-            self._found = client_file.samples(self.own, self._folder)
+            with private():
+                self._found = client_file.samples(self.own, self._folder)
         return self._found
 
     def _seal(self) -> str:
         """Return a hash of the samples with a secret of the client's own: who has no secret cannot guess at them."""
-        found, place = self._samples(), self._folder / f".client-{self.own.client}-secret"  # kept models may be lost
-        if not place.exists():
-            place.touch(0o600)
-            place.write_bytes(secrets.token_bytes(32))
-        seal = hashlib.blake2b(key=place.read_bytes(), digest_size=8)
+        found = self._samples()
+        with private():
+            seal = hashlib.blake2b(key=_secret(self._folder / f".client-{self.own.client}-secret"), digest_size=8)
         for tensor in (found.inputs, found.labels):
             seal.update(tensor.contiguous().numpy().tobytes())
         return seal.hexdigest()
 
     def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
-        return client_file.splits(self.own, self._samples(), seed)
+        with private():
+            return client_file.splits(self.own, self._samples(), seed)
 
     def _place(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{1,64}", run):
@@ -216,7 +252,9 @@ class Member:
         """Return the run that a message belongs to, which may have begun before this process did."""
         name = str(packet.values.get("run"))
         if self._run is None or self._run.told.run != name:
-            content = checkpoint.load(self._place(name) / "told.pt", {"run": name}, torch.device("cpu"))
+            place = self._place(name) / "told.pt"
+            with private():
+                content = checkpoint.load(place, {"run": name}, torch.device("cpu"))
             if content is None:
                 raise LostError("it knows nothing of this run, or not any more.")
             self._run = self._entered(client_file.understood(Told, content["told"], "told.pt"), content["public"])
@@ -248,7 +286,8 @@ class _Run:
 
     def __init__(self, told: Told, of: Setting, me: int, folder: Path) -> None:
         self.told, self.folder, self._me = told, folder, me
-        self.space = Workspace(of)
+        with private():  # its file names the device
+            self.space = Workspace(of)
         self.known = operations.Known(of, operations.kinds_at(of, me))
         self.last = 0
         self._here: dict[int, Params] = {}
@@ -289,7 +328,8 @@ class _Run:
         if not isinstance(value, Mapping) or not value:
             return value
         number = secrets.randbits(62)  # no two models are mistaken for one, whatever was lost before
-        checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
+        with private():
+            checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
         self._here[number] = value
         return Left(number, kinds_of(value), value if travels else None)
 
@@ -323,6 +363,21 @@ class _Run:
 
     def _numbers(self) -> list[int]:
         return [int(file.stem) for file in self.folder.glob("*.pt") if file.stem.isdecimal()]
+
+
+def _secret(place: Path) -> bytes:
+    """Return the 32 bytes at a place beside the client's file, made if they are not there: kept models may be lost."""
+    if not place.exists():
+        with replacing(place, f"The secret {place}") as partial:
+            partial.touch(0o600)
+            partial.chmod(0o600)
+            partial.write_bytes(secrets.token_bytes(SECRET))
+    if len(found := place.read_bytes()) != SECRET:
+        raise InputError(
+            f"The secret {place} has {len(found)} bytes, and not {SECRET}: delete it; runs that are under way will not "
+            "know this client again."
+        )
+    return found
 
 
 def _seed(packet: Packet) -> int:

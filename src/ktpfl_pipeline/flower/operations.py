@@ -205,8 +205,27 @@ def check_leaves(name: str, method: str) -> None:
     gives, allowed = find(name).gives, exchanges(method)
     if gives in ("model", "numbers") or gives in allowed or (gives == "predictions" and "parameters" in allowed):
         return
-    declared = ", ".join(sorted(allowed)) or "nothing"
-    raise InputError(f"it asks for {name}, which gives away {gives}, and {method} declares to exchange {declared}.")
+    raise InputError(
+        f"it asks for {name}, which gives away {gives}, and {method} declares to exchange {_words(allowed)}."
+    )
+
+
+def check_sent(arguments: Any, method: str) -> None:
+    """Check, at the client, that no model is sent where the method exchanges none; else raise InputError.
+
+    A model of the server's making could be one whose predictions and losses tell of the samples it is tried on.
+    """
+    allowed = exchanges(method)
+    if "parameters" not in allowed and _has_model(arguments):
+        raise InputError(f"it sends a model, and {method} declares to exchange {_words(allowed)}.")
+
+
+def _words(allowed: frozenset[str]) -> str:
+    return ", ".join(sorted(allowed)) or "nothing"
+
+
+def _has_model(value: Any) -> bool:
+    return any(map(_has_model, value)) if isinstance(value, tuple) else isinstance(value, Mapping) and bool(value)
 
 
 def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
