@@ -10,7 +10,7 @@ from real_clients import NoLink, check_same, deal_out, in_one_process, met_feder
 
 from ktpfl_pipeline.core import augmentation
 from ktpfl_pipeline.core.client import operations as client_operations
-from ktpfl_pipeline.core.errors import AbsentError, InputError
+from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError
 from ktpfl_pipeline.flower import operations, serve
 from ktpfl_pipeline.flower.member import Member
 from ktpfl_pipeline.flower.wire import Packet
@@ -200,6 +200,25 @@ def test_encoded_predictions_of_another_size_are_refused(tmp_path, changed, sent
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "uint8"}, on_unsound="stop")
     with pytest.raises(InputError, match=f"Client 1 gave no sound answer to encoded_logits: .*{sentence}"):
         serve.run(tmp_path / "federation.yml", NoLink(files, changes=changes))
+
+
+@pytest.mark.parametrize("on_divergence", ["skip", "stop"])
+def test_encoded_predictions_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch, on_divergence):
+    real = client_operations.logits
+
+    def broken(space, n, params, batch):
+        outcome = real(space, n, params, batch)
+        return replace(outcome, value=outcome.value * float("nan")) if n == 1 else outcome
+
+    monkeypatch.setattr(client_operations, "logits", broken)
+    said = {"knowledge": {"encoding": "uint8"}, "on_divergence": on_divergence}
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 1, **said))
+    if on_divergence == "stop":
+        with pytest.raises(DivergedError, match=r"Client 1 diverged in round 1 \(its predictions are not finite\)"):
+            serve.run(tmp_path / "federation.yml", link)
+    else:
+        (record,) = serve.run(tmp_path / "federation.yml", link).history
+        assert (record.cohort, record.diverged) == ([0, 2], [1])
 
 
 def test_what_asks_for_private_samples_is_refused(tmp_path):

@@ -17,7 +17,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
+from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError, diverged
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
@@ -125,6 +125,7 @@ class RealExecutor(SerialExecutor):
             InputError: if the operation is not offered or gives away what the method does not declare, or a client's
                 answer ends the run.
             AbsentError: if some clients gave no sound answer in time.
+            DivergedError: if some say that what they would send is not finite.
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return super().outcomes(setting, phase, operation, calls, progress)
@@ -151,7 +152,11 @@ class RealExecutor(SerialExecutor):
         }
         for n in asked:  # which deletes what is not alive
             self.attendance.kept[n] &= set(self._alive[n])
+        broken: dict[int, str] = {}
         for n, packet in self.attendance.ask("perform", asked, name):
+            if isinstance(why := packet.values.get("diverged"), str):
+                broken[n] = why[:200]
+                continue
             try:
                 outcomes[n] = known[questions[n]] = self._outcome(n, name, given[n], packet)
             except InputError as error:
@@ -159,6 +164,8 @@ class RealExecutor(SerialExecutor):
             progress(phase, len(outcomes), len(calls))
         if missing := absent(self.attendance, given.keys() - outcomes.keys()):
             raise AbsentError(missing)
+        if broken:
+            raise diverged(broken)
         return outcomes
 
     def missing(self, setting: Setting, clients: Sequence[int], least: int, t: int) -> dict[int, str]:

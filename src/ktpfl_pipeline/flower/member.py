@@ -28,7 +28,7 @@ from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.core.weights import Params
@@ -140,6 +140,8 @@ class Member:
             answer = kinds[kind](packet)
         except LostError as error:
             answer = Packet({"lost": str(error)})
+        except DivergedError as error:
+            answer = Packet({"diverged": next(iter(error.found.values()), "it is not finite")})
         except InputError as error:
             answer = refusal(kind, error)
         return Packet({**answer.values, "number": packet.values.get("number")}, answer.tensors)
