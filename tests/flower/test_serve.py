@@ -9,6 +9,7 @@ from real_clients import NoLink, deal_out
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.member import versions
+from ktpfl_pipeline.flower.wire import Packet
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,26 @@ def test_a_node_that_is_gone_or_silent_keeps_nobody_from_beginning(tmp_path, cap
     link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1), looks)
     assert [record.cohort for record in serve.run(tmp_path / "federation.yml", link, 0.2).history] == [[0, 1]]
     assert ("No answer to hello came from nodes 77, without which" in caplog.text) == (looks > 3)
+
+
+def test_a_late_answer_to_another_run_s_hello_is_none(tmp_path):
+    class Late(NoLink):
+        given = False
+
+        def late(self):
+            if not self.given and any(kind == "hello" and n == 1 for kind, n, *_ in self.seen):
+                self.given = True
+                values = next(answer.values for kind, n, _, answer in self.seen if kind == "hello" and n == 1)
+                yield 101, "hello", Packet({**values, "number": 7, "sizes": [9, 9, 9]})
+
+    def changes(kind, n, answer):
+        first = kind == "hello" and n == 1 and [who for kind, who, *_ in link.seen if kind == "hello"].count(1) == 1
+        return Packet({"silent": "none within 0 s"}) if first else answer
+
+    link = Late(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
+    with pytest.raises(InputError, match="No answer to hello came from nodes 101"):
+        serve.run(tmp_path / "federation.yml", link, 0.05)
+    assert link.given
 
 
 def test_too_few_hellos_are_told_with_the_nodes_that_were_silent(tmp_path):

@@ -229,7 +229,7 @@ class Attendance:
         """Send hello to who of those that are there is new, and yield the answers to hello that have come."""
         for address, kind, packet in self._link.late():
             if kind == "hello":
-                if self._greeted.pop(address, None) is not None and "silent" not in packet.values:
+                if self._is_greeted(address, packet) and "silent" not in packet.values:
                     yield address, packet
             elif "silent" not in packet.values:
                 logger.warning("Node %d answered %s after its time; that is thrown away.", address, kind)
@@ -238,8 +238,14 @@ class Attendance:
         asked = {address: self._stamped(self._hello, time.time_ns()) for address in sorted(fresh)}
         self._greeted |= {address: int(packet.values["number"]) for address, packet in asked.items()}
         for address, packet in self._link.ask("hello", asked, 0) if asked else ():
-            if "silent" not in packet.values and self._greeted.pop(address, None) is not None:
+            if "silent" not in packet.values and self._is_greeted(address, packet):
                 yield address, packet  # others answer later
+
+    def _is_greeted(self, address: int, packet: Packet) -> bool:
+        """Say whether it answers the hello that was sent there, and not one of another run; it is awaited no more."""
+        if packet.values.get("number", self._greeted.get(address)) != self._greeted.get(address):
+            return False
+        return self._greeted.pop(address, None) is not None
 
     def _greet_back(self, address: int, packet: Packet) -> None:
         """Let in the client that answered a hello, if it is one that may come in."""
