@@ -268,7 +268,7 @@ class RealExecutor(SerialExecutor):
         if not (loss is None or type(loss) is float) or not (finite is None or type(finite) is bool):
             raise InputError("its loss is no number.")
         architecture = self._setting.by_id[n].architecture if self._setting else ""
-        if not _are_counts(samples := packet.values.get("samples"), architecture):
+        if (samples := _counts(packet.values.get("samples"), architecture)) is None:
             raise InputError("it says not how many samples it trained on.")
         if finite and not _finite(value):
             raise InputError("its model has numbers that are not finite, and it says that all are.")
@@ -306,9 +306,8 @@ def _digest(packet: Packet) -> str:
     return found.hexdigest()
 
 
-def _are_counts(samples: Any, architecture: str) -> bool:
-    """Say whether these are samples by architecture, as a client with this one counts them."""
-    own = {OWN, architecture}
-    return isinstance(samples, dict) and all(
-        name in own and type(number) is int and 0 <= number <= MANY for name, number in samples.items()
-    )
+def _counts(samples: Any, architecture: str) -> dict[str, int] | None:
+    """Return samples by architecture, as a client with this one counts them; None where they are no such thing."""
+    if not isinstance(samples, dict) or not samples.keys() <= {OWN, architecture}:
+        return None
+    return samples if all(type(number) is int and 0 <= number <= MANY for number in samples.values()) else None
