@@ -17,33 +17,29 @@ except ImportError:  # Windows: nobody waits for anybody
 def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Have a folder for this process alone: another that asks for it waits until this one leaves it, or ends.
 
-    Where the system or its disk offers no such locks, nobody waits.
+    Where the system or its disk offers no such locks, or the folder cannot be made or opened, nobody waits.
 
     Args:
         folder: it is made where it is missing.
         waiting: called where another process has it, before that is waited for.
-
-    Raises:
-        InputError: if it cannot be made.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(f"The folder {folder}", error) from error
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # whoever reads or writes there is told
+            folder.mkdir(parents=True, exist_ok=True)
+            opened = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, opened)
+            _lock(opened, waiting)
+        yield
+
+
+def _lock(opened: int, waiting: Callable[[], None]) -> None:
     if flock is None:
-        yield
         return
-    opened = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # of a disk without locks
-            try:
-                flock(opened, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                waiting()
-                flock(opened, LOCK_EX)
-        yield
-    finally:
-        os.close(opened)
+        flock(opened, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        waiting()
+        flock(opened, LOCK_EX)
 
 
 @contextlib.contextmanager
