@@ -18,6 +18,14 @@ with alone(Path(sys.argv[1])):
 """
 
 
+class Waited(Exception):
+    """Somebody has the folder."""
+
+
+def wait() -> None:
+    raise Waited
+
+
 def test_another_process_is_waited_for(tmp_path: Path) -> None:
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
@@ -28,10 +36,13 @@ def test_another_process_is_waited_for(tmp_path: Path) -> None:
 
         def waiting() -> None:
             told.append(other.poll())
-            other.kill()  # what it had is free then
+            other.kill()
+            other.wait()  # what it had is free now
 
         with files.alone(tmp_path / "run", waiting):
             assert told == [None]
+            with pytest.raises(Waited), files.alone(tmp_path / "run", wait):  # it was waited for, and had
+                pass
     with files.alone(tmp_path / "run", lambda: pytest.fail("nobody has it any more")):
         pass
 
