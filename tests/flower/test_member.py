@@ -1,16 +1,10 @@
-"""A client by itself: what it refuses, whatever the server says, and what it asks of its own file."""
+"""A client by itself: what it refuses, whatever the server says."""
 
-import numpy as np
 import pytest
 import torch
-import yaml
 from real_clients import NoLink, deal_out, met_federation
 
 from ktpfl_pipeline.core import checkpoint
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import client_file
-from ktpfl_pipeline.flower import member as member_module
-from ktpfl_pipeline.flower.member import Member, refusal
 from ktpfl_pipeline.flower.wire import Initial, Left, Packet, packed
 
 BATCH = torch.arange(10)
@@ -82,47 +76,6 @@ def test_a_client_tells_its_owner_what_leaves_it(tmp_path, caplog):
     assert f"Run {fed.executor.attendance.run[:6]} of kt_pfl begins: predictions leave this client." in caplog.text
 
 
-def hello(file):
-    try:
-        return Member(file).answer("hello", Packet({"seed": 0, "run": "a", "number": 1})).values
-    except InputError as error:
-        return refusal("hello", error).values
-
-
-def owners(folder):
-    images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
-    np.savez(folder / "o.npz", images=images, labels=labels, clients=np.array(["smith", "jones"] * 10))
-    return {"source": "npz:o.npz"}
-
-
-def labels(folder):
-    np.savez(folder / "o.npz", images=np.zeros((20, 8, 8), np.uint8), labels=np.full(20, -7))
-    return {"source": "npz:o.npz"}
-
-
-def secret(folder):
-    (folder / ".client-0-secret").write_bytes(b"")
-    return {}
-
-
-@pytest.mark.parametrize(
-    ("harm", "word"),
-    [
-        (lambda folder: {"source": "npz:/home/anna/hiv_patients.npz"}, "hiv"),
-        (owners, "smith"),
-        (labels, "-7"),
-        (secret, "secret"),
-        (lambda folder: {"colour": "hiv"}, "colour"),
-    ],
-)
-def test_what_is_wrong_with_a_client_s_own_things_stays_in_its_log(tmp_path, caplog, harm, word):
-    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **harm(tmp_path)}))
-    answered = hello(file)["refused"]
-    assert answered == "its own file, samples or disk cannot be used; its log says why."
-    assert word in caplog.text
-
-
 def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
     _, member, head = begun
 
@@ -132,26 +85,6 @@ def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
     monkeypatch.setattr(checkpoint, "_write", full)
     answered = said(member, head, "train", Initial("mlp"), 1).values["refused"]
     assert answered == "its own file, samples or disk cannot be used; its log says why."
-
-
-def test_a_secret_is_whole_or_not_there(tmp_path, monkeypatch):
-    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(member_module.secrets, "token_bytes", interrupted)
-        Member(file)._seal()
-    assert Member(file)._seal() == Member(file)._seal()
-    place = tmp_path / ".client-0-secret"
-    assert (len(place.read_bytes()), place.stat().st_mode & 0o777) == (32, 0o600)
-
-
-def interrupted(size):
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(("said", "kind"), [("AMD64", "x86_64"), ("arm64", "aarch64"), ("x86_64", "x86_64")])
-def test_one_kind_of_processor_has_one_name(monkeypatch, said, kind):
-    monkeypatch.setattr(member_module.platform, "machine", lambda: said)
-    assert member_module.versions()["processor"] == kind
 
 
 def test_a_model_or_a_run_that_is_not_there_is_lost(begun):
@@ -167,64 +100,3 @@ def test_other_messages_are_refused(begun):
     assert "no number" in member.answer("hello", Packet({"seed": "a"})).values["refused"]
     assert "says nothing of run, method" in member.answer("begin", Packet({"code": "x"})).values["refused"]
     assert "not of its architecture" in member.answer("end", Packet({**packed(3).values, **head})).values["refused"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"client": None}, "client"),
-        ({"colour": "red"}, "There is no setting 'colour'"),
-        ({"owner": "me"}, "does not say whose its samples are"),
-        ({"source": "npz:nothing.npz"}, "there is no file"),
-        ({"source": "npz:features.npz"}, "has features"),
-        ({"source": "npz:several.npz"}, "has samples of a, b"),
-        ({"source": "npz:few.npz"}, "each client needs at least"),
-        ({"architecture": None}, "architecture"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
-    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
-    images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
-    np.savez(tmp_path / "features.npz", features=np.zeros((20, 4), np.float32), labels=labels)
-    np.savez(tmp_path / "several.npz", images=images, labels=labels, clients=np.array(["a", "b"] * 10))
-    np.savez(tmp_path / "few.npz", images=images[:2], labels=labels[:2])
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
-    with pytest.raises(InputError, match=sentence):
-        own = client_file.read(file)
-        client_file.splits(own, client_file.samples(own, tmp_path), 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"architecture": "lenett"}, "Client 0 .*'lenett' is unknown"),
-        ({"architecture": "my_package.nets:wide_mlp"}, "name no code of their own"),
-        ({"source": "npz:nothing.npz"}, "there is no file"),
-    ],
-)
-def test_who_starts_a_client_is_told_what_the_server_would_be(tmp_path, changes, sentence):
-    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
-    Member(file).check()
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
-    with pytest.raises(InputError, match=sentence):
-        Member(file).check()
-
-
-def test_an_owner_takes_its_own_samples_and_its_own_test_split(tmp_path):
-    images, labels = np.arange(40, dtype=np.uint8)[:, None, None].repeat(8, 1).repeat(8, 2), np.arange(40) // 2 % 2
-    owners, test = np.array(["a", "b"] * 20), np.arange(40) >= 30
-    np.savez(tmp_path / "all.npz", images=images, labels=labels, clients=owners, test=test)
-    own = client_file.ClientFile(client=0, source="npz:all.npz", owner="b", architecture="mlp")
-    train, validation, tested = client_file.splits(own, client_file.samples(own, tmp_path), 0)
-    assert sorted(tested.inputs[:, 0, 0, 0].tolist()) == [31, 33, 35, 37, 39]
-    assert len(train) + len(validation) == 15
-    assert all(value % 2 for value in train.inputs[:, 0, 0, 0].tolist())
-
-
-def test_a_file_that_is_none_is_told_of(tmp_path):
-    for text in ("", "- a", "a: [", "client: 0"):
-        (tmp_path / "mine.yml").write_text(text)
-        with pytest.raises(InputError, match=r"mine\.yml"):
-            Member(tmp_path / "mine.yml")
-    with pytest.raises(InputError, match="cannot be read"):
-        Member(tmp_path / "yours.yml")

@@ -1,8 +1,8 @@
 """The same experiment on real clients, by Flower: each keeps its own data and its own model on its own machine.
 
-`wire`, `operations`, `member` and `client_file` are what a client runs, with torch, torchvision, numpy and what Flower
-brings; `executor`, `serve` and, for Kedro, `experiment` are the server's. Only `app`, `join` and `connection` know of
-Flower.
+`member`, `participation`, `private`, `client_file`, `operations` and `wire` are what a client runs, with torch,
+torchvision, numpy and what Flower brings; `attendance`, `executor`, `serve` and, for Kedro, `experiment` are the
+server's. Only `app`, `join` and `connection` know of Flower.
 """
 
 TRIED = (

@@ -16,7 +16,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower.member import Member, refusal
+from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.private import refusal
 from ktpfl_pipeline.flower.wire import Packet, check_size, dumped, loaded, values_of
 
 KINDS = ("hello", "begin", "perform", "end")

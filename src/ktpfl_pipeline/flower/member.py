@@ -4,103 +4,32 @@ It answers ``hello`` (who it is), ``begin`` (a run's settings and public set), `
 and ``end`` (which model is its own now). What it kept is on its disk, so it may be stopped between any two of these.
 """
 
-import hashlib
 import logging
-import platform
 import re
-import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline import __version__, models
+from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes
-from ktpfl_pipeline.config.schema import Distillation, Training
-from ktpfl_pipeline.config.values import Count, Seed, Settings
 from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.client.outcome import performed
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
-from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.flower import client_file, operations
+from ktpfl_pipeline.flower.alike import versions
+from ktpfl_pipeline.flower.participation import Participation, Told
+from ktpfl_pipeline.flower.private import private, refusal, seal
 from ktpfl_pipeline.flower.shells import NOTHING, shell
-from ktpfl_pipeline.flower.wire import Initial, Left, Packet, kinds_of, packed, unpacked
+from ktpfl_pipeline.flower.wire import Packet, packed, unpacked
 
 logger = logging.getLogger(__name__)
-SECRET = 32
-"""Bytes of a client's secret."""
-PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-"""What systems call the same kind of processor."""
-
-
-class Arithmetic(Settings):
-    """How both ends compute; where is each one's own affair."""
-
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
-    threads: Count = 1
-    prediction_batch: Count = 1000
-
-
-class Told(Settings):
-    """What the server tells of a run before its first round."""
-
-    run: str
-    method: str
-    seed: Seed
-    rounds: Count
-    classes: Count
-    clients: list[int]
-    training: Training
-    distillation: Distillation
-    compute: Arithmetic
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that both ends must have alike, or they would round differently."""
-    processor = platform.machine().lower()
-    return {
-        "ktpfl_pipeline": __version__,
-        "torch": torch.__version__.partition("+")[0],
-        "torchvision": version("torchvision").partition("+")[0],
-        "processor": PROCESSORS.get(processor, processor),
-    }
-
-
-class PrivateError(InputError):
-    """What is wrong with a client's own file, samples or disk, in words that do not leave it: see `refusal`."""
-
-
-@contextmanager
-def private() -> Iterator[None]:
-    """Let what goes wrong with the client's own file, samples or disk stay in its log.
-
-    Raises:
-        PrivateError: in the place of an error that may have a path, a name or a label in it.
-    """
-    try:
-        yield
-    except (InputError, OSError) as error:
-        raise PrivateError(str(error)) from error
-
-
-def refusal(kind: str, error: InputError) -> Packet:
-    """Return the refusal of a message of a `kind` as it leaves the client, whose log has all of it."""
-    logger.warning("Refused %s: %s", kind, error)
-    told = (
-        "its own file, samples or disk cannot be used; its log says why." if isinstance(error, PrivateError) else error
-    )
-    return Packet({"refused": str(told)})
 
 
 class Member:
@@ -120,7 +49,7 @@ class Member:
             self.own = client_file.read(file)
         self._folder = file.resolve().parent
         self._found: LabelledDataset | None = None
-        self._run: _Run | None = None
+        self._run: Participation | None = None
 
     def check(self) -> None:
         """Read the samples and split them, so that who starts this client sees at once what the server would see.
@@ -164,7 +93,7 @@ class Member:
                 "shape": list(found.shape),
                 "classes": int(found.labels.max()) + 1,
                 "versions": versions(),
-                "seal": self._seal(),
+                "seal": seal(self._samples(), self._folder / f".client-{self.own.client}-secret"),
             }
         )
 
@@ -232,15 +161,6 @@ class Member:
                 self._found = client_file.samples(self.own, self._folder)
         return self._found
 
-    def _seal(self) -> str:
-        """Return a hash of the samples with a secret of the client's own: who has no secret cannot guess at them."""
-        found = self._samples()
-        with private():
-            seal = hashlib.blake2b(key=_secret(self._folder / f".client-{self.own.client}-secret"), digest_size=8)
-        for tensor in (found.inputs, found.labels):
-            seal.update(tensor.contiguous().numpy().tobytes())
-        return seal.hexdigest()
-
     def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
         with private():
             return client_file.splits(self.own, self._samples(), seed)
@@ -250,7 +170,7 @@ class Member:
             raise InputError(f"{run[:80]!r} is no name of a run.")
         return self._folder / self.own.kept / f"client-{self.own.client}" / run
 
-    def _entered_before(self, packet: Packet) -> "_Run":
+    def _entered_before(self, packet: Packet) -> Participation:
         """Return the run that a message belongs to, which may have begun before this process did."""
         name = str(packet.values.get("run"))
         if self._run is None or self._run.told.run != name:
@@ -262,7 +182,7 @@ class Member:
             self._run = self._entered(client_file.understood(Told, content["told"], "told.pt"), content["public"])
         return self._run
 
-    def _entered(self, told: Told, public: Tensor) -> "_Run":
+    def _entered(self, told: Told, public: Tensor) -> Participation:
         if self.own.client not in told.clients:
             raise InputError(f"client {self.own.client} is not among those of the run, {told.clients}.")
         me, shape = self.own.client, self._samples().shape
@@ -280,106 +200,7 @@ class Member:
             distillation=recipes.distillation(told.distillation),
             compute=Compute(device=self.own.device, **told.compute.model_dump()),
         )
-        return _Run(told, space, me, self._place(told.run))
-
-
-class _Run:
-    """A client's part of one run: settings, and the models that it keeps, by their numbers, in a folder."""
-
-    def __init__(self, told: Told, of: Setting, me: int, folder: Path) -> None:
-        self.told, self.folder, self._me = told, folder, me
-        with private():  # its file names the device
-            self.space = Workspace(of)
-        self.known = operations.Known(of, operations.kinds_at(of, me))
-        self.last = 0
-        self._here: dict[int, Params] = {}
-        self._initial: Params | None = None
-
-    def take(self, number: Any) -> None:
-        """Take a message by its number, which grows: an older one would delete models that were made since.
-
-        Raises:
-            InputError: if it is not newer than all before.
-        """
-        if type(number) is not int or not self.last < number < 2**63:
-            raise InputError(f"message {str(number)[:40]} is not newer than {self.last}, which came before it.")
-        self.last = number
-
-    def readable(self) -> list[int]:
-        """Return the numbers of the models that are kept and can be read."""
-        return [number for number in sorted(self._numbers()) if self._found(number) is not None]
-
-    def resolved(self, value: Any) -> Any:
-        """Return arguments with the models that they mean in the place of their names."""
-        if isinstance(value, tuple):
-            return tuple(map(self.resolved, value))
-        if isinstance(value, Left):
-            return self._stored(value.version)
-        if isinstance(value, Mapping):
-            return {name: tensor.to(self.space.device) for name, tensor in value.items()}
-        if not isinstance(value, Initial):
-            return value
-        if value.architecture != (own := self.known.setting.by_id[self._me].architecture):
-            raise InputError(f"it means the initial {value.architecture[:80]!r}, and this client has {own}.")
-        if self._initial is None:
-            self._initial = self.known.setting.initial_model(own)
-        return self._initial
-
-    def keep(self, value: Any, travels: bool) -> Any:
-        """Return what is said of a model that an operation made: its number, and itself where it `travels`."""
-        if not isinstance(value, Mapping) or not value:
-            return value
-        number = secrets.randbits(62)  # no two models are mistaken for one, whatever was lost before
-        with private():
-            checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
-        self._here[number] = value
-        return Left(number, kinds_of(value), value if travels else None)
-
-    def forget_all_but(self, keep: list[int]) -> None:
-        """Delete models that the server means no more."""
-        for number in set(self._numbers()).difference(keep):
-            self._file(number).unlink(missing_ok=True)
-            self._here.pop(number, None)
-
-    def _stored(self, number: int) -> Params:
-        found = self._found(number)
-        if found is None:
-            raise LostError(f"its model {number} is not there, or cannot be read.")
-        return found
-
-    def _found(self, number: int) -> Params | None:
-        """Return a model that is kept; None where it is not there or cannot be read, which the log tells."""
-        if number not in self._here:
-            try:
-                content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
-            except InputError as error:
-                logger.warning("A model that was kept is lost: %s", error)
-                return None
-            if content is None:
-                return None
-            self._here[number] = content["model"]
-        return self._here[number]
-
-    def _file(self, number: int) -> Path:
-        return self.folder / f"{number}.pt"
-
-    def _numbers(self) -> list[int]:
-        return [int(file.stem) for file in self.folder.glob("*.pt") if file.stem.isdecimal()]
-
-
-def _secret(place: Path) -> bytes:
-    """Return the 32 bytes at a place beside the client's file, made if they are not there: kept models may be lost."""
-    if not place.exists():
-        with replacing(place, f"The secret {place}") as partial:
-            partial.touch(0o600)
-            partial.chmod(0o600)
-            partial.write_bytes(secrets.token_bytes(SECRET))
-    if len(found := place.read_bytes()) != SECRET:
-        raise InputError(
-            f"The secret {place} has {len(found)} bytes, and not {SECRET}: delete it; runs that are under way will not "
-            "know this client again."
-        )
-    return found
+        return Participation(told, space, me, self._place(told.run))
 
 
 def _seed(packet: Packet) -> int:
