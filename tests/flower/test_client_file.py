@@ -21,6 +21,7 @@ from ktpfl_pipeline.flower.member import Member
         ({"source": "npz:several.npz"}, "has samples of a, b"),
         ({"source": "npz:few.npz"}, "each client needs at least"),
         ({"architecture": None}, "architecture"),
+        ({"name": "a\nb"}, "at most 100 signs that can be shown"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):

@@ -8,7 +8,7 @@ from real_clients import NoLink, deal_out
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower import serve
-from ktpfl_pipeline.flower.member import versions
+from ktpfl_pipeline.flower.alike import versions
 from ktpfl_pipeline.flower.wire import Packet
 
 
@@ -142,6 +142,27 @@ def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, image={"channels": 1, "size": 12})
     with pytest.raises(InputError, match=r"Client \d refused begin: the public set has .*12, 12"):
         serve.run(tmp_path / "federation.yml", NoLink(files))
+
+
+def test_a_client_writes_no_signs_into_the_server_s_log_that_steer_its_terminal(tmp_path, caplog):
+    def changes(kind, n, answer):
+        if kind == "perform" and n == 1 and [who for kind, who, *_ in link.seen if kind == "perform"].count(1) == 1:
+            return Packet({**answer.values, "refused": "\x1b[2J\r\nClient 0 refused train: all is well"})
+        return answer
+
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 3, 1, deadline=0.05), changes=changes)
+    serve.run(tmp_path / "federation.yml", link)
+    assert r"Client 1 refused train: \x1b[2J\r\nClient 0 refused train: all is well; it sits" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a" * 101])
+def test_a_name_that_no_table_can_show_comes_not_in(tmp_path, name):
+    def changes(kind, n, answer):
+        return Packet({**answer.values, "name": name}) if kind == "hello" and n == 1 else answer
+
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
+    with pytest.raises(InputError, match=r"node 101\.name is .*; it should be at most 100 signs that can be shown"):
+        serve.run(tmp_path / "federation.yml", link)
 
 
 def test_too_few_clients_are_told_with_the_settings_of_either_file(tmp_path):

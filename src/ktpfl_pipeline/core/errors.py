@@ -17,9 +17,14 @@ class InputError(ValueError):
 
     def __init__(self, message: str) -> None:
         """Keep the message in one line that a terminal can show."""
-        line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
+        line = printable(message)
         half = MAX_MESSAGE // 2
         super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[:half]} ... {line[-half:]}")
+
+
+def printable(text: str) -> str:
+    """Return a text in one line that a terminal can show: other signs are written as `repr` writes them."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 class LostError(InputError):

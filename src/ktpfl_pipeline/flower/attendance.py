@@ -14,11 +14,11 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from ktpfl_pipeline.config.values import Settings
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, printable
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
-from ktpfl_pipeline.flower.client_file import check_architecture, understood
-from ktpfl_pipeline.flower.member import versions
+from ktpfl_pipeline.flower.alike import versions
+from ktpfl_pipeline.flower.client_file import Name, check_architecture, understood
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Hello(Settings):
     """
 
     client: int = Field(ge=0, lt=2**31)
-    name: str = Field(max_length=100)
+    name: Name
     architecture: str = Field(max_length=200)
     sizes: list[Annotated[int, Field(ge=0, le=PIXELS)]] = Field(min_length=3, max_length=3)
     shape: list[Annotated[int, Field(ge=1, le=2**16)]] = Field(min_length=1, max_length=4)
@@ -208,7 +208,7 @@ class Attendance:
             InputError: if it is for what it answered, and that ends the run.
         """
         self.here.pop(n, None)
-        self.why[n] = why[:1000].rstrip(".")
+        self.why[n] = printable(why[:1000]).rstrip(".")
         if unsound and self._stops:
             raise InputError(
                 f"Client {n} {self.why[n]}. See to its program, and give the same command again, or set on_unsound to "

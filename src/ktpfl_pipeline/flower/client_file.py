@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import torch
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
@@ -16,11 +16,21 @@ from ktpfl_pipeline.config.values import Settings, Share
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path
-from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
 from ktpfl_pipeline.data.sources import adapt, load
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def _shown(name: str) -> str:
+    if len(name) > MAX_NAME or not name.isprintable():
+        raise ValueError(f"should be at most {MAX_NAME} signs that can be shown")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_shown)]
+"""What a client calls itself, if anything."""
 
 
 class ClientFile(Settings):
@@ -42,7 +52,7 @@ class ClientFile(Settings):
     """
 
     client: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    name: str = ""
+    name: Name = ""
     source: str
     owner: str | None = None
     classes: list[int] | None = None
