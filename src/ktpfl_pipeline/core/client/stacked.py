@@ -210,8 +210,7 @@ def descend(
     stack._space.graphs.leave("stacked clients", "they are one computation already")
     device = next(iter(stack.tensors.values())).device
     total = torch.zeros(len(stack), device=device, dtype=torch.float64)
-    for _ in range(settings.epochs):
-        total.zero_()
+    for epoch in range(1, settings.epochs + 1):
         for rows, batch in steps(sizes, settings.batch_size, shuffles, device):
             models = stack.rows(rows)
             parameters = [models[name].requires_grad_() for name in stack.trained]
@@ -219,7 +218,8 @@ def descend(
             gradients = torch.autograd.grad(values.sum(), parameters)
             with torch.no_grad():
                 torch._foreach_sub_(parameters, gradients, alpha=rate)
-            total[rows] += values.detach() * batch.shape[1]
+            if epoch == settings.epochs:
+                total[rows] += values.detach() * batch.shape[1]
     return total / sent(torch.tensor(sizes), device)
 
 
