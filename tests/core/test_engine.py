@@ -1,9 +1,8 @@
-"""The round loop: cohorts, evaluation, and what a run survives."""
+"""The round loop: evaluation, and what a run survives."""
 
 import os
 import time
 import weakref
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -92,45 +91,6 @@ def run(file: Path | None = None, observer: Observer | None = None, fed: Federat
 @pytest.fixture(scope="module")
 def undisturbed() -> Run:
     return run()
-
-
-class TestCohort:
-    def test_size(self) -> None:
-        """max(1, round(r N)), Python's round: 0.5 x 5 = 2.5 gives 2."""
-        fed = toy.federation()
-        for share, size in {1.0: 5, 0.8: 4, 0.6: 3, 0.5: 2, 0.3: 2, 0.2: 1, 0.1: 1, 0.0: 1}.items():
-            for t in range(1, 6):
-                cohort = engine.sample_cohort(fed, share, t)
-                assert len(cohort) == len(set(cohort)) == size, share
-                assert cohort == sorted(cohort)
-                assert set(cohort) <= set(toy.IDS)
-
-    def test_is_drawn_from_the_stream_of_its_name(self) -> None:
-        fed = toy.federation()
-        for t in range(1, 6):
-            chosen = torch.randperm(5, generator=fed.stream("cohort", t))[:3].tolist()
-            assert engine.sample_cohort(fed, 0.6, t) == sorted(toy.IDS[row] for row in chosen)
-
-    def test_nothing_else_moves_it(self) -> None:
-        """Not what ran before, no global seed and no other setting."""
-        fed = toy.federation()
-        cohorts = [engine.sample_cohort(fed, 0.6, t) for t in range(1, 9)]
-        torch.manual_seed(123)
-        other = toy.federation(dtype="float64", architectures=("mlp",))
-        other.train(other.initial_models(), 1)
-        assert [engine.sample_cohort(other, 0.6, t) for t in reversed(range(1, 9))] == cohorts[::-1]
-        assert len({tuple(cohort) for cohort in cohorts}) > 3
-        assert [engine.sample_cohort(toy.federation(seed=1), 0.6, t) for t in range(1, 9)] != cohorts
-
-    def test_uniform(self) -> None:
-        fed = toy.federation()
-        count = Counter(n for t in range(1, 501) for n in engine.sample_cohort(fed, 0.4, t))
-        assert all(150 < count[n] < 250 for n in toy.IDS)  # 200 expected, standard deviation 11
-
-    def test_the_same_for_every_method(self) -> None:
-        once = replace(SCHEDULE, evaluate_every=3)
-        cohorts = [[r.cohort for r in engine.run(m, toy.federation(), once).history] for m in (Local(), FedMD())]
-        assert cohorts[0] == cohorts[1] == [engine.sample_cohort(toy.federation(), 0.6, t) for t in range(1, 4)]
 
 
 class TestEvaluation:

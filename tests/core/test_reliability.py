@@ -13,7 +13,7 @@ from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers, drawn, waiting
+from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers, drawn
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.methods import create
 
@@ -131,10 +131,6 @@ class TestStragglers:
         assert [record.cohort for record in done.history] == [list(toy.IDS), rest, rest]
         assert [record.late for record in done.history] == [[], fed.straggler_ids, fed.straggler_ids]
         assert not any(kept for phase, kept in fed.client_states.kept.items() if "late" in phase)
-
-    def test_wait_for_their_last_upload(self) -> None:
-        assert waiting([1, 2], 2, [[1, 2], [1], [3]]) == [1]
-        assert waiting([1, 2], 1, []) == []
 
 
 class TestBudgets:

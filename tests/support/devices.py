@@ -12,7 +12,7 @@ import torch
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import cohort, engine
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -124,7 +124,7 @@ def rounds(name: str, fed: Federation) -> dict[str, Any]:
     state, losses = method.init(fed), []
     for t in (1, 2):
         fed.log.start_round()
-        state, report = method.round(state, engine.sample_cohort(fed, COHORT / len(toy.IDS), t), t, fed)
+        state, report = method.round(state, cohort.sample(fed, COHORT / len(toy.IDS), t), t, fed)
         losses.append(fed.log.losses)
     models = method.personal(state, toy.IDS, fed)
     assert {tensor.device.type for params in models.values() for tensor in params.values()} == {fed.device.type}

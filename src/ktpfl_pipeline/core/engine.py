@@ -14,11 +14,11 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import checkpoint, evaluation, memory, privacy
 from ktpfl_pipeline.core.client_states import ClientStates
+from ktpfl_pipeline.core.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
-from ktpfl_pipeline.core.reliability import waiting
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 
 State = TypeVar("State")
@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 RECOVERIES = 3
 """How often in a row a run goes back to its checkpoint before it gives up; a round that ends begins the count anew."""
-
-
 AGAIN = "See to these clients, and give the same command again: it goes on after the last round that ended."
 
 
@@ -104,7 +102,7 @@ def run(
     observer = observer or Observer()
     fed.claim()  # what the server does before any client is in this precision too
     fed.log.progress = observer.progress
-    fed.log.late_predictions = bool(fed.straggler_ids) and _takes_late(method)
+    fed.log.late_predictions = bool(fed.straggler_ids) and takes_late(method)
     told = losses = 0
 
     def tell(record: RoundRecord) -> None:
@@ -138,53 +136,31 @@ def _run(
     tell: Callable[[RoundRecord], None],
 ) -> Run:
     """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
-    memory, evaluations, pooled = evaluation.Memory(), schedule.evaluations, schedule.global_samples > 0
+    seen, evaluations = evaluation.Memory(), schedule.evaluations
+    adapted = _adapted(schedule, fed)
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
-    adapted = schedule.adapt_epochs
-    if adapted and fed.training.privacy is not None:
-        logger.warning("training.privacy is set: no model is adapted to be evaluated, which its ε would not cover.")
-        adapted = ()
     for record in history:
         tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
         fed.log.start_round()
         start = time.perf_counter()
-        cohort, absent, late = _turnout(method, sample_cohort(fed, schedule.share(t), t), t, fed, history)
-        before, out = state, Out()
+        before, last = state, t == schedule.rounds
+        cohort, absent, late = turnout(method, sample(fed, schedule.share(t), t), t, fed, [r.cohort for r in history])
         if cohort:
             state, report, cohort, out = _round(method, before, cohort, t, fed)
         else:
             logger.warning("Nobody showed up in round %d; nothing changes.", t)
-            report = RoundReport({}, {}, matrices[-1] if matrices else None)
-        loss = {phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values}
-        traffic = {ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS}
-        record = RoundRecord(
-            round=t,
-            cohort=cohort,
-            loss=loss,
-            traffic=traffic,
-            work=fed.work(cohort),
-            diverged=sorted({*out.skipped, *fed.log.restored}),  # before the evaluation, which throws its copies away
-            absent=[*absent, *out.absent],
-            late=[*late, *out.late],
-            reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
-        )
+            report, out = RoundReport({}, {}, matrices[-1] if matrices else None), Out()
+        record = _record(t, cohort, absent, late, out, report, fed)
         if t in evaluations:
             adapt = adapted if t in evaluations[-LAST:] else ()
-            pool = fed.pooled_test(schedule.global_samples) if pooled and t == evaluations[-1] else None
-            try:
-                given = (method, before, state, report, fed, memory, history, adapt, pool)
-                evaluate = partial(evaluation.evaluate, record, *given)
-                record = _evaluated(evaluate, t, fed, t == schedule.rounds and not any(r.accuracy for r in history))
-            except DivergedError as error:  # of a copy that is fine-tuned for it, or of a test loss
-                raise diverged(error.found, t) from None
-        spent = time.perf_counter() - start
-        phases = dict(fed.log.seconds)
-        seconds = {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
-        record = replace(record, seconds=seconds)
-        history = [*history, record]
+            pool = fed.pooled_test(schedule.global_samples) if schedule.global_samples and last else None
+            given = (method, before, state, report, fed, seen, history, adapt, pool)
+            is_only = last and not any(each.accuracy for each in history)
+            record = _evaluated(partial(evaluation.evaluate, record, *given), t, fed, is_only)
+        history = [*history, replace(record, seconds=_seconds(fed, time.perf_counter() - start))]
         if fed.training.privacy is not None:
-            history[-1] = replace(record, epsilon=_epsilon(fed, history))
+            history[-1] = replace(history[-1], epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             now = report.coefficients.float().cpu()
             matrices = [*matrices, *[now] * (t - len(matrices))]  # nobody may have shown up in the first rounds
@@ -194,6 +170,14 @@ def _run(
         tell(history[-1])
     state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
+
+
+def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
+    """Return after how many further epochs models are evaluated: none where ε would have to cover them."""
+    if schedule.adapt_epochs and fed.training.privacy is not None:
+        logger.warning("training.privacy is set: no model is adapted to be evaluated, which its ε would not cover.")
+        return ()
+    return schedule.adapt_epochs
 
 
 @dataclass
@@ -275,13 +259,31 @@ def _give_up(cohort: list[int], needed: int, out: Out, t: int, tries: int, most:
     logger.warning("Round %d is given up and begun again: %d of %d clients are left (%s).", t, there, len(cohort), why)
 
 
-def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, needs_all: bool) -> RoundRecord:
+def _record(
+    t: int, cohort: list[int], absent: list[int], late: list[int], out: Out, report: RoundReport, fed: Federation
+) -> RoundRecord:
+    """Return what there is to record of round t before its evaluation, which throws away copies that diverge."""
+    return RoundRecord(
+        round=t,
+        cohort=cohort,
+        loss={phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values},
+        traffic={ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS},
+        work=fed.work(cohort),
+        diverged=sorted({*out.skipped, *fed.log.restored}),
+        absent=[*absent, *out.absent],
+        late=[*late, *out.late],
+        reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
+    )
+
+
+def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, is_only: bool) -> RoundRecord:
     """Return round t's record with what `evaluate`, given who is `away`, measured.
 
     Raises:
-        InputError: if it needs all clients, as none was evaluated and no round is left, and does not have them.
+        DivergedError: if a copy that is fine-tuned for it diverges, or a test loss is not finite.
+        InputError: if it `is_only` evaluation, as none was before and no round is left, and not all clients are there.
     """
-    fed.executor.missing(fed, list(fed.by_id), needs_all * len(fed.by_id), t)  # whoever has come back is asked
+    fed.executor.missing(fed, list(fed.by_id), is_only * len(fed.by_id), t)  # whoever has come back is asked
     away: dict[int, str] = {}
     while True:
         try:
@@ -289,45 +291,20 @@ def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, ne
         except AbsentError as error:
             away |= error.found
             continue
+        except DivergedError as error:
+            raise diverged(error.found, t) from None
         if not found.accuracy:
             why = " ".join(f"Client {n} {reason}." for n, reason in away.items())
-            if needs_all:
+            if is_only:
                 raise InputError(f"No round was evaluated, and none is left. {why} {AGAIN}")
             logger.warning("Round %d is not evaluated. %s", t, why)
         return found
 
 
-def sample_cohort(fed: Federation, participation: float, t: int) -> list[int]:
-    """Return the ids of round t's cohort, max(1, round(rN)) clients, uniformly without replacement, in client order."""
-    ids = sorted(fed.by_id)  # the draw is of ids: listing the clients in another order changes nothing
-    size = max(1, round(participation * len(ids)))
-    chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}
-    return [client.id for client in fed.clients if client.id in chosen]
-
-
-def _turnout(
-    method: Method[Any], sampled: list[int], t: int, fed: Federation, history: list[RoundRecord]
-) -> tuple[list[int], list[int], list[int]]:
-    """Return who of the sampled clients takes part in round t, who did not show up, and who is late.
-
-    Late predictions are of some use still (`exchange`), so stragglers take part where clients upload these and no
-    models. Where they upload something else, a straggler sits out until its last upload has arrived. Where they upload
-    nothing, nobody is late.
-    """
-    absent = fed.reliability.absent(sampled, t, fed.seed)
-    here = [n for n in sampled if n not in absent]
-    late = [n for n in here if n in fed.straggler_ids]
-    if not late or _takes_late(method):
-        return here, absent, late
-    if not method.exchanges:
-        return here, absent, []
-    late = waiting(late, fed.reliability.stragglers.delay, [record.cohort for record in history])
-    return [n for n in here if n not in late], absent, late
-
-
-def _takes_late(method: Method[Any]) -> bool:
-    """Say whether late uploads are used as they are: predictions are, and models would have to be waited for."""
-    return "predictions" in method.exchanges and "parameters" not in method.exchanges
+def _seconds(fed: Federation, spent: float) -> dict[str, float]:
+    """Return the wall time of a round by phase; what no phase took is the server's."""
+    phases = dict(fed.log.seconds)
+    return {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
 
 
 def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:

@@ -1,10 +1,10 @@
 """Clients that drop out of rounds, come late, or cannot afford all epochs: a setting of the simulation.
 
 Who they are is drawn from named streams of the run, so it is the same for every method, and after resuming. What then
-happens is told where it does: rounds in `engine`, late predictions in `exchange`, epochs in `Setting.affordable`.
+happens is told where it does: rounds in `cohort`, late predictions in `exchange`, epochs in `Setting.affordable`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -74,9 +74,3 @@ def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list
     ids = sorted(clients)
     order = torch.randperm(len(ids), generator=rng.stream(seed, purpose)).tolist()
     return sorted(ids[place] for place in order[: round(share * len(ids))])
-
-
-def waiting(stragglers: Sequence[int], delay: int, cohorts: Sequence[Sequence[int]]) -> list[int]:
-    """Return the stragglers whose last upload is still on its way, given the cohorts of all rounds before."""
-    recent = {n for cohort in cohorts[-delay:] for n in cohort}
-    return [n for n in stragglers if n in recent]

@@ -1,0 +1,55 @@
+"""Who takes part in a round: the cohort that is drawn, who of it shows up, and who of these is late."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method
+
+
+def sample(fed: Federation, participation: float, t: int) -> list[int]:
+    """Return the ids of round t's cohort: max(1, round(rN)) clients, drawn uniformly, in client order."""
+    ids = sorted(fed.by_id)  # the draw is of ids: listing the clients in another order changes nothing
+    size = max(1, round(participation * len(ids)))
+    chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}
+    return [client.id for client in fed.clients if client.id in chosen]
+
+
+def turnout(
+    method: Method[Any], sampled: list[int], t: int, fed: Federation, cohorts: Sequence[Sequence[int]]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return who of the sampled clients takes part in round t, who did not show up, and who is late.
+
+    Late predictions are of some use still (`exchange`), so stragglers take part where clients upload these and no
+    models. Where they upload something else, a straggler sits out until its last upload has arrived. Where they upload
+    nothing, nobody is late.
+
+    Args:
+        method: what happens in the round.
+        sampled: ids of the cohort that was drawn.
+        t: the round.
+        fed: the clients.
+        cohorts: who took part in each of the rounds before.
+    """
+    absent = fed.reliability.absent(sampled, t, fed.seed)
+    here = [n for n in sampled if n not in absent]
+    late = [n for n in here if n in fed.straggler_ids]
+    if not late or takes_late(method):
+        return here, absent, late
+    if not method.exchanges:
+        return here, absent, []
+    late = waiting(late, fed.reliability.stragglers.delay, cohorts)
+    return [n for n in here if n not in late], absent, late
+
+
+def takes_late(method: Method[Any]) -> bool:
+    """Say whether late uploads are used as they are: predictions are, and models would have to be waited for."""
+    return "predictions" in method.exchanges and "parameters" not in method.exchanges
+
+
+def waiting(stragglers: Sequence[int], delay: int, cohorts: Sequence[Sequence[int]]) -> list[int]:
+    """Return the stragglers whose last upload is still on its way, given the cohorts of all rounds before."""
+    recent = {n for cohort in cohorts[-delay:] for n in cohort}
+    return [n for n in stragglers if n in recent]
