@@ -6,7 +6,7 @@ Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator, model_validator
 
 from ktpfl_pipeline.config.augmentations import Changes
 from ktpfl_pipeline.config.values import (
@@ -41,7 +41,11 @@ def _as_architectures(value: Any, as_list: Callable[[Any], list[str]]) -> Any:
 
 
 Architectures = Annotated[
-    list[str], Field(min_length=1), WrapValidator(_as_architectures), PlainSerializer(lambda given: given)
+    list[str],
+    Field(min_length=1),
+    WrapValidator(_as_architectures),
+    PlainSerializer(lambda given: given),
+    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]}),
 ]
 """A list of names, or a mapping: see `core.architectures`, which knows what both mean."""
 
