@@ -186,7 +186,20 @@ def test_a_client_that_loses_its_model_after_the_last_round_costs_the_others_not
     link.at("before", "evaluate", 4, lose)
     assert len(serve.run(tmp_path / "federation.yml", link).history) == 2
     assert (kept / "client-0" / "model.pt").exists() and not (kept / "client-1" / "model.pt").exists()
-    assert "Client 1 could not answer end" in caplog.text
+    assert "Client 1 has lost the model that was its own" in caplog.text
+
+
+def test_a_client_that_lost_its_models_since_keeps_the_one_that_it_was_told_is_its_own(tmp_path, caplog):
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1))
+    serve.run(tmp_path / "federation.yml", link)
+    own = [tmp_path / "kept" / f"client-{n}" / "model.pt" for n in (0, 1)]
+    before = [file.read_bytes() for file in own]
+    for file in (tmp_path / "kept" / "client-1").glob("*/[0-9]*.pt"):
+        file.unlink()
+    link.members[1] = type(link.members[1])(link.files[1])
+    serve.run(tmp_path / "federation.yml", link)
+    assert [file.read_bytes() for file in own] == before
+    assert "Client 1 has lost the model that was its own: what an end told it before stays." in caplog.text
 
 
 def interrupted(folder, method="kt_pfl"):

@@ -95,6 +95,7 @@ class RealExecutor(SerialExecutor):
 
     Attributes:
         attendance: who is there.
+        bare: clients that have lost models of their own and made none since.
     """
 
     def __init__(self, attendance: Attendance, method: str, begin: Callable[[Setting], Packet]) -> None:
@@ -114,6 +115,7 @@ class RealExecutor(SerialExecutor):
         self._round = 0
         self._answered: dict[tuple[int, str], Outcome[Any]] = {}  # in this round, by client and question
         self._anew: set[int] = set()  # those that lost their models while this process ran
+        self.bare: set[int] = set()
         self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is gone, by client, until it is told
 
     def outcomes(
@@ -186,6 +188,7 @@ class RealExecutor(SerialExecutor):
                     del self._alive[n][version]
                 self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
                 self._anew.add(n)
+                self.bare.add(n)
                 raise LostError(f"Client {n} came back without models of its own: it goes on as one that joins now.")
         return absent(self.attendance, clients)
 
@@ -255,9 +258,11 @@ class RealExecutor(SerialExecutor):
                 "begun with these clients since, or their folders are gone. To begin anew, delete the checkpoint: "
                 "results beside the server's file, or with Kedro the run's folder in data/06_models."
             )
+        self.bare.update(gone)
         for n in gone:
             logger.warning(
-                "Client %d has not the models of the last checkpoint any more: it goes on with its initial one.", n
+                "Client %d has not the models of the last checkpoint any more: it begins again with its initial one.",
+                n,
             )
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet) -> Outcome[Any]:
@@ -283,6 +288,7 @@ class RealExecutor(SerialExecutor):
         if not isinstance(value, Left):
             return value
         self.attendance.kept[n].add(value.version)
+        self.bare.discard(n)
         return self._held(n, value)
 
     def _held(self, n: int, left: Left) -> Held:

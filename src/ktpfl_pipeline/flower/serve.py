@@ -163,7 +163,9 @@ def begin(fed: RealFederation) -> None:
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
     """Let each client that is there keep its own model, and tell who is not."""
     missing = _missing_at_end(fed)
-    there = [n for n in fed.by_id if n not in missing]
+    for n in sorted(fed.executor.bare):
+        logger.warning("Client %d has lost the model that was its own: what an end told it before stays.", n)
+    there = [n for n in fed.by_id if n not in missing and n not in fed.executor.bare]
     while there:
         try:
             fed.executor.end(method.personal(state, there, fed))
