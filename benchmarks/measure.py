@@ -48,6 +48,11 @@ class Way:
         seconds, peak = self._connection.recv()
         return float(seconds), float(peak)
 
+    def page_faults(self) -> int:
+        """Return how often the process met a page that it had not yet, since it began."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[7])  # minflt of proc(5)
+
     def close(self) -> None:
         """End the process, and its children with it."""
         self._connection.send("end")
