@@ -109,6 +109,13 @@ def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
     assert (third["Runs done"], third["Failed"]) == ("3 of 3", "the disk is full")
 
 
+def test_a_reason_that_a_whole_column_failed_for_is_told_once(cell: Made) -> None:
+    failed = [cell(method, failed="no such file") for method in ("kt_pfl", "fedmd", "local")]
+    report = reproduction.build("Small.", {"table1": ("several architectures", "table")}, failed, HERE)
+    assert report.markdown.count("no such file") == 1
+    assert "| KT-pFL, FedMD, Local only |" in report.markdown
+
+
 def test_the_page(cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]

@@ -69,7 +69,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
         Section("In the paper's order?", [ordered]),
         Section("The best setting of the paper's study", [best]),
         Section("In what the settings differ from the paper's", [settings_notes(cells)]),
-        Section("What is done, and what is left", [plan_table([cell] for cell in cells)], folded=True),
+        Section("What is done, and what is left", [plan_table(_alike(cells))], folded=True),
         runs([({"Cell": where}, result) for where, result in finished], [HEADLINE]),
     ]
     return Report(
@@ -285,6 +285,12 @@ def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     """Return the cells by column, with what it is called in its part."""
     groups = groupby(cells, key=lambda cell: (cell.part, _column(cell)))
     return [(column, list(own)) for (_, column), own in groups]
+
+
+def _alike(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Return each cell by itself, and those of a column that failed for one reason together."""
+    groups = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
+    return [list(own) for _, own in groups]
 
 
 def _column(cell: Cell) -> str:
