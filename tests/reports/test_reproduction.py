@@ -116,6 +116,11 @@ def test_a_reason_that_a_whole_column_failed_for_is_told_once(cell: Made) -> Non
     assert "| KT-pFL, FedMD, Local only |" in report.markdown
 
 
+def test_a_failed_cell_is_told_from_an_empty_one(cell: Made) -> None:
+    rows = entries(reproduction.accuracy_table("table1", [cell("kt_pfl", failed="no such file"), cell("local")]))
+    assert [row["Fashion-MNIST, two labels (%)"] == "failed" for row in rows] == [True, False]
+
+
 def test_the_page(cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]

@@ -36,7 +36,8 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     ),
 }
 NOTES = {
-    "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished.",
+    "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; "
+    "why one failed stands under what is done.",
     "Bold": words.BOLD,
     "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. Where no "
     "column of the paper's stands beside ours, none of its numbers is known here. It states no seeds: no intervals.",
@@ -153,7 +154,8 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
         for cell in own:
             result = cell.result
             lead = best is not None and cell.method == best.method
-            rows[cell.method][f"{column} (%)"] = accuracy(_final(result, point), lead)
+            stopped = "failed" if cell.failed else None
+            rows[cell.method][f"{column} (%)"] = accuracy(_final(result, point), lead) if result else stopped
             if cited:
                 rows[cell.method][f"{column}: paper (%)"] = _written(cell)
     return Table.of(name if point == HEADLINE else f"{name}-{point}", list(rows.values()), point_title(point))
