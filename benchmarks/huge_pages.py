@@ -45,11 +45,8 @@ def row(architecture: str) -> str:
     ways = {name: measure.Way(steps, architecture, allowed) for name, allowed in WAYS.items()}
     measure.in_turn(ways, 1)  # what a process makes once is made
     before = {name: way.page_faults() for name, way in ways.items()}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(TURNS):
-        for name, way in ways.items():
-            times[name].append(way.turn()[0])
-    faults = [(way.page_faults() - before[name]) / TURNS / STEPS for name, way in ways.items()]
+    times, _ = measure.in_turn(ways, TURNS)  # and one more turn before, in which memory is watched
+    faults = [(way.page_faults() - before[name]) / (TURNS + 1) / STEPS for name, way in ways.items()]
     for way in ways.values():
         way.close()
     cells = [f"{1e3 * statistics.median(taken) / STEPS:.3g}" for taken in times.values()]
