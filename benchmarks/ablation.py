@@ -25,7 +25,7 @@ import measure
 import torch
 
 from ktpfl_pipeline.analysis.statistics import Difference, difference
-from ktpfl_pipeline.core import engine, stepping
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, select
@@ -34,6 +34,7 @@ from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFState, PFedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
+from ktpfl_pipeline.methods.shared import stepping
 from ktpfl_pipeline.methods.sim_pfl import SimPFL
 from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem
 

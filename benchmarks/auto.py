@@ -12,8 +12,8 @@ import measure
 import torch
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.setting import Compute
-from ktpfl_pipeline.core.trial import step_seconds
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
 
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128

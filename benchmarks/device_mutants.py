@@ -71,7 +71,7 @@ MUTANTS = [
     ),
     (
         "false predictions drawn on the device",
-        "core/adversaries.py",
+        "core/simulation/adversaries.py",
         "torch.randn(logits.shape, generator=stream)",
         "torch.randn(logits.shape, generator=stream, device=logits.device)",
         "test_runs.py -k adversaries",
@@ -130,14 +130,14 @@ MUTANTS = [
     ),
     (
         "a checkpoint without map_location",
-        "core/checkpoint.py",
+        "core/rounds/checkpoint.py",
         "map_location=device",
         "map_location=None",
         CHECKPOINTS,
     ),
     (
         "a checkpoint that stays on the CPU",
-        "core/checkpoint.py",
+        "core/rounds/checkpoint.py",
         "map_location=device",
         'map_location="cpu"',
         CHECKPOINTS,

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core.machine import resources
 
 Make = Callable[..., Callable[[], Any]]
 """Prepares the work and returns what is timed; it runs in the way's own process, so it stands in a module."""

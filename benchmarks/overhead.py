@@ -20,9 +20,11 @@ import measure
 from workloads import WORKLOADS, federation
 
 from ktpfl_pipeline import methods, tracking
-from ktpfl_pipeline.core import checkpoint, engine, resources
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core import federation as core
 from ktpfl_pipeline.core.executors import serial, workers
+from ktpfl_pipeline.core.machine import resources
+from ktpfl_pipeline.core.rounds import checkpoint
 
 ROUNDS = 2
 IN_WORKERS = "weights after training and distillation are finite"

@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from training import engine_rounds
 from workloads import WORKLOADS, Workload
 
-from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core.machine import resources
 
 SHOWN = 8
 WATCHED = 5.0  # seconds at least

@@ -15,9 +15,10 @@ import torch
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.core import engine, executors, resources
+from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import Divergence
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions

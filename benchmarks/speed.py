@@ -29,8 +29,9 @@ import torch
 from workloads import CLASSES, PAPER, SIZE, samples
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.core import engine, executors, resources
+from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
 
 ROOT = Path(__file__).parents[1]

@@ -28,7 +28,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from workloads import SIZE, TEST, TRAIN, WAYS, WORKLOADS, Workload, build, federation
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.core import engine, resources
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.machine import resources
 
 
 def naive_rounds(work: Workload) -> Callable[[], None]:

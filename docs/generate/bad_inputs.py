@@ -25,8 +25,8 @@ from hostile_files import FILES
 from hostile_pickles import PICKLES, shards
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.data.converters import pfllib
 from ktpfl_pipeline.data.sources import load
 from ktpfl_pipeline.hooks import ProjectHooks

@@ -12,8 +12,8 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import AbsentError, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.reliability import Reliability
 from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.simulation.reliability import Reliability
 from ktpfl_pipeline.methods import create
 
 HIT = toy.IDS[1]

@@ -17,7 +17,7 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core import engine, evaluation
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
@@ -27,6 +27,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
+from ktpfl_pipeline.core.rounds import evaluation
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Setting
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fedavg import FedAvgFT

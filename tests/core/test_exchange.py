@@ -13,7 +13,6 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core import engine, exchange
-from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.exchange import Upload
@@ -23,6 +22,7 @@ from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Distillation
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
 from ktpfl_pipeline.core.weights import select
 from ktpfl_pipeline.methods import create
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from real_clients import NoLink, deal_out, met_federation
 
-from ktpfl_pipeline.core import checkpoint
+from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.flower.wire import Initial, Left, Packet, packed
 
 BATCH = torch.arange(10)

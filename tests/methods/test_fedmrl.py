@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, cross_entropy
 
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.newcomers import judge
+from ktpfl_pipeline.core.rounds.newcomers import judge
 from ktpfl_pipeline.methods.fedmrl import FedMRL
 
 EVERYONE = list(toy.IDS)

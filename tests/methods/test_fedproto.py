@@ -8,7 +8,7 @@ import torch
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import common_head, engine
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.methods.shared import common_head
 
 EVERYONE = list(toy.IDS)
 

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import common_head
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods.fedproto import FedProto
+from ktpfl_pipeline.methods.shared import common_head
 
 FOUR = (*toy.ARCHITECTURES, "both")
 DIMENSION = 16

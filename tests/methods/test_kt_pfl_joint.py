@@ -8,13 +8,14 @@ import torch
 import toy
 from torch import Tensor
 
-from ktpfl_pipeline.core import engine, stepping
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Params, average, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams
+from ktpfl_pipeline.methods.shared import stepping
 
 EVERYONE = list(toy.IDS)
 

@@ -11,7 +11,7 @@ from experiment import EXPERIMENT
 from project_copy import PowerCut, Project
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.pipelines.federated_training import runs as training
 from ktpfl_pipeline.pipelines.paper import planning
 

@@ -20,14 +20,14 @@ from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing, recipes, schema
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.privacy import Privacy
-from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers
 from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers
+from ktpfl_pipeline.core.training.privacy import Privacy
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.in_memory import label_counts

@@ -19,8 +19,9 @@ import yaml
 from real_clients import COMPARED, NoLink, deal_out, in_one_process
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.core import checkpoint, engine
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.wire import Packet
 

@@ -13,8 +13,8 @@ import torch
 from hostile_files import Code, Make
 
 import ktpfl_pipeline
-from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.rounds import checkpoint
 
 SETTINGS: dict[str, Any] = {"method": "kt_pfl", "seed": 0, "training.learning_rate": 0.01}
 VERSION = ktpfl_pipeline.__version__

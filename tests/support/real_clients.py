@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.reliability import Reliability
+from ktpfl_pipeline.core.simulation.reliability import Reliability
 from ktpfl_pipeline.data.sources import digits
 from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.executor import RealFederation

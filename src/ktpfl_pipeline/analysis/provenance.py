@@ -58,7 +58,7 @@ def _here() -> tuple[str, str, str, str]:
     """Return the commit, the user, the machine and the versions, which stay the same while a process runs."""
     import torch
 
-    from ktpfl_pipeline.core.resources import cores
+    from ktpfl_pipeline.core.machine.resources import cores
 
     commit = _git("rev-parse", "--short=10", "HEAD")
     changes = "+changes" if commit and _git("status", "--porcelain", "--", str(PACKAGE)) else ""

@@ -128,7 +128,7 @@ def check_privacy(name: str, experiment: Experiment) -> None:
     if experiment.training.privacy is None:
         return
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.core import privacy
+    from ktpfl_pipeline.core.training import privacy
 
     image, compute = experiment.image, experiment.compute
     if image is None:
@@ -260,7 +260,7 @@ def check_newcomers(name: str, experiment: Experiment) -> None:
     share = experiment.newcomers
     if share == 0:
         return
-    from ktpfl_pipeline.core.newcomers import held_out
+    from ktpfl_pipeline.core.rounds.newcomers import held_out
 
     if experiment.clients is not None:
         with saying(f"{name}."):
@@ -280,7 +280,7 @@ def check_newcomers(name: str, experiment: Experiment) -> None:
 def check_recipes(name: str, experiment: Experiment) -> None:
     """Check that the settings of each recipe go together, and that images can be changed so."""
     from ktpfl_pipeline.config import recipes
-    from ktpfl_pipeline.core import augmentation
+    from ktpfl_pipeline.core.training import augmentation
 
     with saying(f"{name}.training."):
         training = recipes.local_training(experiment.training)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from ktpfl_pipeline.config import schema
-from ktpfl_pipeline.core.privacy import Privacy
-from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.training.recipe import RateSchedule
 
 
 def local_training(given: schema.Training) -> LocalTraining:

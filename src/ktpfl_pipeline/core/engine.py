@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import checkpoint, evaluation, memory, privacy
 from ktpfl_pipeline.core.client_states import ClientStates
-from ktpfl_pipeline.core.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
+from ktpfl_pipeline.core.rounds import checkpoint, evaluation
+from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
+from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 
 State = TypeVar("State")

@@ -11,15 +11,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import augmentation, rng
-from ktpfl_pipeline.core.adversaries import Adversaries
-from ktpfl_pipeline.core.augmentation import Augmentation
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.privacy import Privacy, check_delta, check_possible, load_opacus
-from ktpfl_pipeline.core.recipe import Recipe
-from ktpfl_pipeline.core.reliability import Reliability, drawn
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.simulation.reliability import Reliability, drawn
+from ktpfl_pipeline.core.training import augmentation
+from ktpfl_pipeline.core.training.augmentation import Augmentation
+from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible, load_opacus
+from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
 

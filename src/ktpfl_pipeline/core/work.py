@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import DTYPES, Setting
+from ktpfl_pipeline.core.training.recipe import Recipe
 
 BACKPROPAGATION = 3
 """Operations of a training step in units of a forward pass: the backward pass takes twice as many."""

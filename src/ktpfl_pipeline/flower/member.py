@@ -16,11 +16,11 @@ from torch import Tensor
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes
-from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
-from ktpfl_pipeline.core.files import replacing
+from ktpfl_pipeline.core.machine.files import replacing
+from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.flower import client_file, operations
 from ktpfl_pipeline.flower.alike import versions

@@ -8,9 +8,9 @@ from typing import Any
 
 from ktpfl_pipeline.config.schema import Distillation, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
-from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.flower import operations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.files import replacing
+from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)

@@ -17,15 +17,16 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
-from ktpfl_pipeline.core import checkpoint, engine
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
-from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.knowledge import settings as knowledge
+from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
-from ktpfl_pipeline.core.reliability import Reliability
+from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Compute, Setting
+from ktpfl_pipeline.core.simulation.reliability import Reliability
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import adapt, load_public
 from ktpfl_pipeline.flower import operations

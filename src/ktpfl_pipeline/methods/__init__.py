@@ -1,8 +1,8 @@
 """One file per method, and the registry `METHODS`: a new method is one file and one line here.
 
-What else is known of a method its class says (`core/method.py`). Classes are imported when they are asked for, so that
-names can be listed without torch. A method outside this package needs no line: its dotted path,
-``my_package.my_method:Nearest``, stands wherever a name may.
+What else is known of a method its class says (`core/method.py`); `shared/` has what several have in common. Classes are
+imported when they are asked for, so that names can be listed without torch. A method outside this package needs no
+line: its dotted path, ``my_package.my_method:Nearest``, stands wherever a name may.
 """
 
 import inspect

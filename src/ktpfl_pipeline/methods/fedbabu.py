@@ -10,8 +10,8 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Masked
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
-from ktpfl_pipeline.core.parts import head_names, mask
 from ktpfl_pipeline.core.weights import Models, average
+from ktpfl_pipeline.methods.shared.parts import head_names, mask
 
 
 @dataclass(frozen=True)

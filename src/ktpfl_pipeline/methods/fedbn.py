@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.parts import PartlyShared
+from ktpfl_pipeline.methods.shared.parts import PartlyShared
 
 
 @dataclass(frozen=True)

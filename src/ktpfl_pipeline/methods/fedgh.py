@@ -12,16 +12,16 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from ktpfl_pipeline.core import common_head
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.weights import Params, params_of, select, wire_bytes
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
+from ktpfl_pipeline.methods.shared import common_head
 
 
 @dataclass(frozen=True)

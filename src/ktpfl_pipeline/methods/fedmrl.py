@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import common_head, exchange, rng
+from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective
 from ktpfl_pipeline.core.client.head import head_of
@@ -25,6 +25,7 @@ from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+from ktpfl_pipeline.methods.shared import common_head
 
 
 @dataclass(frozen=True, eq=False)

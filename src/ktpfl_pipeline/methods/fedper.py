@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.parts import PartlyShared, head_names
+from ktpfl_pipeline.methods.shared.parts import PartlyShared, head_names
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import common_head, exchange
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -24,6 +24,7 @@ from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, params_of, select
+from ktpfl_pipeline.methods.shared import common_head
 
 
 @dataclass(frozen=True, eq=False)

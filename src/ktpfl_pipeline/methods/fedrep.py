@@ -11,9 +11,9 @@ from annotated_types import Ge
 
 from ktpfl_pipeline.core.client.rules import Masked
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.parts import head_names, mask
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods.fedper import FedPer
+from ktpfl_pipeline.methods.shared.parts import head_names, mask
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
-from ktpfl_pipeline.core.parts import head_names
 from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+from ktpfl_pipeline.methods.shared.parts import head_names
 
 
 @dataclass(frozen=True)

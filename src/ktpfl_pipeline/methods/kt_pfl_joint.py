@@ -3,8 +3,8 @@
 A round is KT-pFL's, with teachers in which who is sure says more. Beside it clients of one architecture share
 parameters as in `kt_pfl_params`, by a second learned matrix whose rows stay within an architecture, and the mixed
 models teach each other too; each client goes from KT-pFL's model toward the mixed one only as far as validation samples
-agree (`core/stepping.py`). docs/kt_pfl.md derives it and says what leaves a client; docs/results/joint.md has the
-ablation. Beside the symbols of `kt_pfl`:
+agree (`methods/shared/stepping.py`). docs/kt_pfl.md derives it and says what leaves a client; docs/results/joint.md
+has the ablation. Beside the symbols of `kt_pfl`:
 
     p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
     h_n   taught     w_n after distillation of p_n: KT-pFL's model
@@ -22,7 +22,7 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange, stepping
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import average_of
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
@@ -32,6 +32,7 @@ from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, gram, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_params import mean_distance
+from ktpfl_pipeline.methods.shared import stepping
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,12 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from ktpfl_pipeline.core import common_head, exchange
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, Params, average, select
+from ktpfl_pipeline.methods.shared import common_head
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.files import replacing
+from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.data.standardisation import Standardisation
 
 NAME = "personal_models"

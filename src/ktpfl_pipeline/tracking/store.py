@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.core.errors import InputError, system_error
-from ktpfl_pipeline.core.files import alone
+from ktpfl_pipeline.core.machine.files import alone
 
 BUSY = 20.0
 """Seconds to wait for a database that another process has locked, as MLflow does."""

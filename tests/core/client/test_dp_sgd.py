@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import engine, privacy
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
@@ -24,9 +24,10 @@ from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
-from ktpfl_pipeline.core.privacy import Privacy
-from ktpfl_pipeline.core.reliability import Budgets, Reliability
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
+from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability
+from ktpfl_pipeline.core.training import privacy
+from ktpfl_pipeline.core.training.privacy import Privacy
 from ktpfl_pipeline.core.weights import Params, select
 from ktpfl_pipeline.methods import METHODS, create
 

@@ -9,13 +9,13 @@ import torch.nn.functional as F
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core import common_head
 from ktpfl_pipeline.core.client import features
 from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.methods.shared import common_head
 
 FOUR = (*toy.ARCHITECTURES, "both")
 

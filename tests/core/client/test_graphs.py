@@ -23,8 +23,8 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import DivergedError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.methods import METHODS, create
 
 EAGER = {"fd": {"fd.train_client"}, "fml": {"fml.train_pair"}, "fedkd": {"fedkd.train_pair"}}

@@ -26,8 +26,8 @@ from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL

@@ -15,13 +15,14 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core import engine, executors, resources
+from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor, chosen
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
+from ktpfl_pipeline.core.client.measures import measures
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
-from ktpfl_pipeline.core.measures import measures
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of

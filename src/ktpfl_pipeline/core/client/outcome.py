@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import memory
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import named
+from ktpfl_pipeline.core.machine import memory
 
 Value = TypeVar("Value")
 

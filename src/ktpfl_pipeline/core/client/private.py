@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import augmentation, rng
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.training import augmentation
 
 
 class PrivateSamples:

@@ -23,11 +23,11 @@ from torch.overrides import TorchFunctionMode
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import operations, sgd
+from ktpfl_pipeline.core.client.measures import measures
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN, Workspace
-from ktpfl_pipeline.core.measures import measures
-from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
+from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params
 

@@ -5,13 +5,13 @@ from typing import Literal
 
 import torch
 
-from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.machine import resources
 
 
 def create(

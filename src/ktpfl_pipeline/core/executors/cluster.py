@@ -17,13 +17,13 @@ from typing import Any, Generic, Literal
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, parts, starved
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.weights import Handle
 

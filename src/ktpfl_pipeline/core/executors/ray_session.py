@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine import resources
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]

@@ -5,11 +5,11 @@ Dropout draws other masks, so that with it results are equal in distribution onl
 
 from typing import Any
 
-from ktpfl_pipeline.core import memory
 from ktpfl_pipeline.core.client.outcome import Outcome, checked, performed
 from ktpfl_pipeline.core.client.stacked import form_of, possible
 from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.setting import Setting
 
 

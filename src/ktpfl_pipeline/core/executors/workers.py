@@ -27,13 +27,13 @@ from typing import Any, Literal
 
 import torch
 
-from ktpfl_pipeline.core import resources
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, parts, starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Setting
 
 RESERVED = 2**31

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.resources import free_memory
+from ktpfl_pipeline.core.machine.resources import free_memory
 
 MAX_BYTES = 16 * 2**30  # of all inputs of a source: a zip of a few megabytes may claim petabytes
 MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192

@@ -21,9 +21,9 @@ from ktpfl_pipeline import models, tracking
 from ktpfl_pipeline.analysis.provenance import processor
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.architectures import dealt
+from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Compute
-from ktpfl_pipeline.core.trial import step_seconds
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.flower.experiment import RealData
 from ktpfl_pipeline.pipelines.whole_files import content_of, replacing

@@ -5,13 +5,13 @@ from functools import partial
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes, schema
 from ktpfl_pipeline.core import executors
-from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.newcomers import held_out
-from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers
+from ktpfl_pipeline.core.rounds.newcomers import held_out
 from ktpfl_pipeline.core.setting import Client, Compute
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers
 from ktpfl_pipeline.data.federated import FederatedData
 
 

@@ -17,13 +17,14 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.results import COVERED, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign
-from ktpfl_pipeline.core import engine, newcomers
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.files import alone
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.machine.files import alone
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
+from ktpfl_pipeline.core.rounds import newcomers
 from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity

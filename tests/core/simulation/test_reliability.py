@@ -13,8 +13,8 @@ from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.reliability import Budgets, Reliability, Stragglers, drawn
 from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers, drawn
 from ktpfl_pipeline.methods import create
 
 ALL_THREE = Reliability(0.6, Stragglers(0.4, 1), Budgets(0.4, 0.5))

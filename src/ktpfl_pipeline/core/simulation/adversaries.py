@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.reliability import drawn
+from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.transfer import sent
 
 FACTOR = -10.0

@@ -16,8 +16,8 @@ import torch
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.files import replacing
 from ktpfl_pipeline.core.identity import differences, digest
+from ktpfl_pipeline.core.machine.files import replacing
 
 MARK = b"\nktpfl checkpoint "
 SUM = 64  # hexadecimal digits

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core.machine import resources
 
 GB = 10**9
 
@@ -53,7 +53,7 @@ def test_freed_memory_is_taken_again() -> None:
 BLOCKS = """
 import resource, sys, types
 sys.modules["torch"] = types.SimpleNamespace(device=object)  # it takes seconds, and has no part in this
-from ktpfl_pipeline.core import resources
+from ktpfl_pipeline.core.machine import resources
 
 def faults(count):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -6,12 +6,12 @@ from typing import Any
 
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.evaluation import adapted
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS, Newcomers
-from ktpfl_pipeline.core.reliability import drawn
+from ktpfl_pipeline.core.rounds.evaluation import adapted
 from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.weights import opened
 
 

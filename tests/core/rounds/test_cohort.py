@@ -5,8 +5,9 @@ from collections import Counter
 import torch
 import toy
 
-from ktpfl_pipeline.core import cohort, engine
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.rounds import cohort
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ktpfl_pipeline.core import files
+from ktpfl_pipeline.core.machine import files
 
 HOLDER = """
 import sys
 from pathlib import Path
-from ktpfl_pipeline.core.files import alone
+from ktpfl_pipeline.core.machine.files import alone
 with alone(Path(sys.argv[1])):
     print("mine", flush=True)
     sys.stdin.readline()

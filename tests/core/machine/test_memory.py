@@ -6,7 +6,7 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core import engine, memory
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
@@ -16,6 +16,7 @@ from ktpfl_pipeline.core.executors.contract import starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 ON_A_GPU = (

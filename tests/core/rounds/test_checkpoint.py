@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktpfl_pipeline import __version__ as VERSION
-from ktpfl_pipeline.core import checkpoint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.rounds import checkpoint
 
 CPU = torch.device("cpu")
 SETTINGS = {"method": "kt_pfl", "seed": 0, "training.learning_rate": 0.01, "cohort": [1, 2], "weight": None}

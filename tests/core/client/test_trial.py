@@ -8,8 +8,7 @@ import torch
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import trial
-from ktpfl_pipeline.core.client import operations
+from ktpfl_pipeline.core.client import operations, trial
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.setting import Compute
 

@@ -7,8 +7,8 @@ import torch
 from torch.optim import lr_scheduler
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.recipe import RateSchedule, Recipe
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.training.recipe import RateSchedule, Recipe
 
 ROUNDS = 12
 

@@ -5,7 +5,7 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, f1_score
 from torch import Tensor
 
-from ktpfl_pipeline.core.measures import measures
+from ktpfl_pipeline.core.client.measures import measures
 
 
 def drawn(seed: int, samples: int = 60, classes: int = 5) -> tuple[Tensor, Tensor]:

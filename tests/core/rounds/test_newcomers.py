@@ -9,15 +9,15 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.adversaries import Adversaries
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.metrics import Newcomers
-from ktpfl_pipeline.core.newcomers import held_out, judge
+from ktpfl_pipeline.core.rounds.newcomers import held_out, judge
 from ktpfl_pipeline.core.setting import Distillation
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
 from ktpfl_pipeline.core.weights import select, wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core import stepping
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Models
+from ktpfl_pipeline.methods.shared import stepping
 
 Counts = list[tuple[float, float]]
 

@@ -1,0 +1,1 @@
+"""What this machine gives: cores, memory, and files that are replaced whole."""

@@ -1,0 +1,1 @@
+"""What a simulation adds to its clients: absence, lateness, poverty, and false predictions."""

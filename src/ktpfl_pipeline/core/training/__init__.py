@@ -1,0 +1,1 @@
+"""How steps are taken: optimizer and schedule, random changes of images, differential privacy."""
