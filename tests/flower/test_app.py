@@ -15,7 +15,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.supercore.task_identity import TaskIdentity
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import app, serve
+from ktpfl_pipeline.flower import app
+from ktpfl_pipeline.flower.server import serve
 from ktpfl_pipeline.flower.wire import Packet, packed, unpacked
 
 

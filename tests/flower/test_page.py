@@ -5,7 +5,8 @@ from pathlib import Path
 
 from real_clients import NoLink
 
-from ktpfl_pipeline.flower import example, operations, serve
+from ktpfl_pipeline.flower import example, operations
+from ktpfl_pipeline.flower.server import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "real_clients.md").read_text("utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

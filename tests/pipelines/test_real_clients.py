@@ -18,10 +18,11 @@ from real_clients import COMPARED, NoLink, deal_out, in_one_process
 from ktpfl_pipeline.analysis.results import FinishedRun, summarise
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import TRIED, serve
+from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.flower import experiment as real
-from ktpfl_pipeline.flower.attendance import Hello
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.client.member import Member
+from ktpfl_pipeline.flower.server import serve
+from ktpfl_pipeline.flower.server.attendance import Hello
 from ktpfl_pipeline.flower.wire import Packet
 from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.reports import wire

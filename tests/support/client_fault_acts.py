@@ -13,7 +13,7 @@ import torch
 import yaml
 from client_faults import HIT, Inject, Killed, Stage
 
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.client.member import Member
 from ktpfl_pipeline.flower.wire import Packet
 
 

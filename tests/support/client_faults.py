@@ -22,7 +22,7 @@ from ktpfl_pipeline import methods
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.flower import serve
+from ktpfl_pipeline.flower.server import serve
 from ktpfl_pipeline.flower.wire import Packet
 
 HIT = 1

@@ -20,9 +20,9 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.simulation.reliability import Reliability
 from ktpfl_pipeline.data.sources import digits
-from ktpfl_pipeline.flower import serve
-from ktpfl_pipeline.flower.executor import RealFederation
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.client.member import Member
+from ktpfl_pipeline.flower.server import serve
+from ktpfl_pipeline.flower.server.executor import RealFederation
 from ktpfl_pipeline.flower.wire import Packet, dumped, loaded, values_of
 
 COMPARED = ("round", "cohort", "accuracy", "loss", "measures", "traffic", "work")

@@ -16,8 +16,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower.member import Member
-from ktpfl_pipeline.flower.private import refusal
+from ktpfl_pipeline.flower.client.member import Member
+from ktpfl_pipeline.flower.client.private import refusal
 from ktpfl_pipeline.flower.wire import Packet, check_size, dumped, loaded, values_of
 
 KINDS = ("hello", "begin", "perform", "end")
@@ -164,7 +164,7 @@ for _kind in KINDS:
 @server.main()  # type: ignore[untyped-decorator,unused-ignore]
 def main(grid: Grid, context: Context) -> None:
     """Run the federation of the server's file, which the run's configuration names."""
-    from ktpfl_pipeline.flower import serve
+    from ktpfl_pipeline.flower.server import serve
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.getLogger("httpx").setLevel(logging.WARNING)

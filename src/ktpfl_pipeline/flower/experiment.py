@@ -18,11 +18,12 @@ from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.federated import Facts
-from ktpfl_pipeline.flower import operations, serve
+from ktpfl_pipeline.flower import operations
 from ktpfl_pipeline.flower.alike import Arithmetic
-from ktpfl_pipeline.flower.attendance import CHANGING, Hello, Link
-from ktpfl_pipeline.flower.executor import RealExecutor, RealFederation
-from ktpfl_pipeline.flower.serve import FederationFile
+from ktpfl_pipeline.flower.server import serve
+from ktpfl_pipeline.flower.server.attendance import CHANGING, Hello, Link
+from ktpfl_pipeline.flower.server.executor import RealExecutor, RealFederation
+from ktpfl_pipeline.flower.server.serve import FederationFile
 from ktpfl_pipeline.methods import find
 
 

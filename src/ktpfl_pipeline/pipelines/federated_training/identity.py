@@ -112,7 +112,7 @@ def code_version(method: type, experiment: Experiment) -> str:
         *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),
         *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardisation.py")),
     }
-    flower = [] if experiment.compute.flower is None else (PACKAGE / "flower").glob("*.py")
+    flower = [] if experiment.compute.flower is None else (PACKAGE / "flower").rglob("*.py")
     files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *flower}
     for module in (method.__module__, *makers, *readers):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)

@@ -28,9 +28,9 @@ from ktpfl_pipeline.core.rounds import newcomers
 from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
-from ktpfl_pipeline.flower import serve
-from ktpfl_pipeline.flower.executor import RealFederation
 from ktpfl_pipeline.flower.experiment import RealData, meet, wire_of
+from ktpfl_pipeline.flower.server import serve
+from ktpfl_pipeline.flower.server.executor import RealFederation
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, clients
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity

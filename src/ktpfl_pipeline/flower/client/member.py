@@ -22,10 +22,11 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
-from ktpfl_pipeline.flower import client_file, operations
+from ktpfl_pipeline.flower import operations
 from ktpfl_pipeline.flower.alike import versions
-from ktpfl_pipeline.flower.participation import Participation, Told
-from ktpfl_pipeline.flower.private import private, refusal, seal
+from ktpfl_pipeline.flower.client import client_file
+from ktpfl_pipeline.flower.client.participation import Participation, Told
+from ktpfl_pipeline.flower.client.private import private, refusal, seal
 from ktpfl_pipeline.flower.shells import NOTHING, shell
 from ktpfl_pipeline.flower.wire import Packet, packed, unpacked
 

@@ -11,8 +11,9 @@ from real_clients import NoLink, check_same, deal_out, in_one_process, met_feder
 from ktpfl_pipeline.core.client import operations as client_operations
 from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError
 from ktpfl_pipeline.core.training import augmentation
-from ktpfl_pipeline.flower import operations, serve
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower import operations
+from ktpfl_pipeline.flower.client.member import Member
+from ktpfl_pipeline.flower.server import serve
 from ktpfl_pipeline.flower.wire import Packet
 
 FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")

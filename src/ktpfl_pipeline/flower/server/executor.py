@@ -26,8 +26,8 @@ from ktpfl_pipeline.core.knowledge.encodings import Buffers
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.flower import TRIED, encoded, operations
-from ktpfl_pipeline.flower.attendance import Attendance, absent
-from ktpfl_pipeline.flower.handles import Drawn, Held, named, stored_model
+from ktpfl_pipeline.flower.server.attendance import Attendance, absent
+from ktpfl_pipeline.flower.server.handles import Drawn, Held, named, stored_model
 from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.errors import InputError, printable
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 from ktpfl_pipeline.flower.alike import versions
-from ktpfl_pipeline.flower.client_file import Name, check_architecture, understood
+from ktpfl_pipeline.flower.client.client_file import Name, check_architecture, understood
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)

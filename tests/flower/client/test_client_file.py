@@ -6,8 +6,8 @@ import yaml
 from real_clients import deal_out
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import client_file
-from ktpfl_pipeline.flower.member import Member
+from ktpfl_pipeline.flower.client import client_file
+from ktpfl_pipeline.flower.client.member import Member
 
 
 @pytest.mark.parametrize(

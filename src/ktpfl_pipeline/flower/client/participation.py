@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.flower import operations
 from ktpfl_pipeline.flower.alike import Arithmetic
-from ktpfl_pipeline.flower.private import private
+from ktpfl_pipeline.flower.client.private import private
 from ktpfl_pipeline.flower.wire import Initial, Left, kinds_of
 
 logger = logging.getLogger(__name__)

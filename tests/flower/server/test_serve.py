@@ -7,8 +7,8 @@ from client_faults import Killed, Stage
 from real_clients import NoLink, deal_out
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import serve
 from ktpfl_pipeline.flower.alike import versions
+from ktpfl_pipeline.flower.server import serve
 from ktpfl_pipeline.flower.wire import Packet
 
 

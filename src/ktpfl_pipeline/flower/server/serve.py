@@ -31,9 +31,9 @@ from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import adapt, load_public
 from ktpfl_pipeline.flower import operations
 from ktpfl_pipeline.flower.alike import Arithmetic, versions
-from ktpfl_pipeline.flower.attendance import Attendance, Hello, Link, absent
-from ktpfl_pipeline.flower.client_file import understood, values_of
-from ktpfl_pipeline.flower.executor import RealExecutor, RealFederation
+from ktpfl_pipeline.flower.client.client_file import understood, values_of
+from ktpfl_pipeline.flower.server.attendance import Attendance, Hello, Link, absent
+from ktpfl_pipeline.flower.server.executor import RealExecutor, RealFederation
 from ktpfl_pipeline.flower.shells import shell
 from ktpfl_pipeline.flower.wire import Packet
 

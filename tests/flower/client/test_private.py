@@ -6,9 +6,9 @@ import yaml
 from real_clients import deal_out
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.flower import private
-from ktpfl_pipeline.flower.member import Member
-from ktpfl_pipeline.flower.private import refusal
+from ktpfl_pipeline.flower.client import private
+from ktpfl_pipeline.flower.client.member import Member
+from ktpfl_pipeline.flower.client.private import refusal
 from ktpfl_pipeline.flower.wire import Packet
 
 
