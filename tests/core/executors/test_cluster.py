@@ -230,6 +230,13 @@ class TestWhereThingsAre:
         other = toy.federation(3, executor=executor)
         assert set(executor.run(other, "phase", process, dict.fromkeys(toy.IDS[:3], ())).values.values()) == before
 
+    def test_handles_outlive_no_session(self, fed: Federation) -> None:
+        handle = next(iter(fed.train(fed.initial_models(), 1).values()))
+        assert isinstance(handle, RemoteParams)
+        handle._session = SimpleNamespace(alive=False)  # type: ignore[assignment]
+        with pytest.raises(LostError, match="left since"):
+            handle.open()
+
 
 class TestLoss:
     def test_a_worker_that_dies_in_a_call_is_replaced(
@@ -281,42 +288,6 @@ class TestLoss:
             fed.train(models, 2)
         assert len(fed.train(fed.initial_models(), 2)) == 5
 
-    def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, fed: Federation) -> None:
-        """All workers end with it, and it takes seconds to start others: here and below only one."""
-        with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers of the cluster, .* memory"):
-            fed.run("phase", die, {toy.IDS[0]: ()})
-
-
-class TestErrors:
-    def test_come_through_as_they_were_raised(self, executor: ClusterExecutor) -> None:
-        fed = toy.federation(1, executor=executor)
-        with pytest.raises(InputError) as raised:
-            fed.run("phase", refuse, {toy.IDS[0]: ()})
-        assert str(raised.value) == f"client {toy.IDS[0]} has no images: give it some."
-        assert "in refuse" in raised.value.__notes__[0]  # where it was raised
-        assert fed.run("phase", double, {toy.IDS[0]: (4,)}) == {toy.IDS[0]: 8}
-
-    def test_that_cannot_travel_say_what_they_said(self) -> None:
-        error = ValueError("odd")
-        error.reason = (part for part in "why")  # type: ignore[attr-defined]
-        assert isinstance(cluster._that_travels(error), RuntimeError)
-        assert "ValueError: odd" in str(cluster._that_travels(error))
-
-    def test_more_workers_than_the_cluster_has_cpus(self) -> None:
-        executor = ClusterExecutor(ray_session.LOCAL, 3)
-        with pytest.raises(InputError, match=r"compute\.workers is 3, and the cluster has 2 CPUs; take auto"):
-            executor.run(toy.federation(), "phase", double, {3: (1,)})
-
-    def test_auto_is_one_worker_for_each_cpu(self) -> None:
-        assert ray_session.Session(ray_session.LOCAL, "auto").workers == 2
-
-    def test_handles_outlive_no_session(self, fed: Federation) -> None:
-        handle = next(iter(fed.train(fed.initial_models(), 1).values()))
-        assert isinstance(handle, RemoteParams)
-        handle._session = SimpleNamespace(alive=False)  # type: ignore[assignment]
-        with pytest.raises(LostError, match="left since"):
-            handle.open()
-
 
 class TestChoice:
     def test_the_cluster_that_is_named(self) -> None:
@@ -338,9 +309,38 @@ class TestChoice:
             executors.create(2, threads, device, cluster=address)
 
 
+class TestErrors:
+    def test_that_cannot_travel_say_what_they_said(self) -> None:
+        error = ValueError("odd")
+        error.reason = (part for part in "why")  # type: ignore[attr-defined]
+        assert isinstance(cluster._that_travels(error), RuntimeError)
+        assert "ValueError: odd" in str(cluster._that_travels(error))
+
+    def test_more_workers_than_the_cluster_has_cpus(self) -> None:
+        executor = ClusterExecutor(ray_session.LOCAL, 3)
+        with pytest.raises(InputError, match=r"compute\.workers is 3, and the cluster has 2 CPUs; take auto"):
+            executor.run(toy.federation(), "phase", double, {3: (1,)})
+
+    def test_auto_is_one_worker_for_each_cpu(self) -> None:
+        assert ray_session.Session(ray_session.LOCAL, "auto").workers == 2
+
+    def test_come_through_as_they_were_raised(self, fed: Federation) -> None:
+        with pytest.raises(InputError) as raised:
+            fed.run("phase", refuse, {toy.IDS[0]: ()})
+        assert str(raised.value) == f"client {toy.IDS[0]} has no images: give it some."
+        assert "in refuse" in raised.value.__notes__[0]  # where it was raised
+
+    def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, executor: ClusterExecutor) -> None:
+        """All workers end with an error, and it takes seconds to start others: here and below only one."""
+        fed = toy.federation(1, executor=executor)
+        with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers of the cluster, .* memory"):
+            fed.run("phase", die, {toy.IDS[0]: ()})
+
+
 def test_closing_leaves_no_worker(executor: ClusterExecutor) -> None:
     """The last test of this file: others would have to start theirs."""
-    pids = set(run(toy.federation(executor=executor), process).values())
+    fed = toy.federation(1, executor=executor)
+    pids = set(fed.run("phase", process, {toy.IDS[0]: ()}).values())
     assert all(map(alive, pids))
     executor.close()
     end = time.monotonic() + 30
