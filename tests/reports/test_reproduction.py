@@ -116,6 +116,15 @@ def test_a_reason_that_a_whole_column_failed_for_is_told_once(cell: Made) -> Non
     assert "| KT-pFL, FedMD, Local only |" in report.markdown
 
 
+def test_only_a_long_reason_is_broken_into_lines(cell: Made) -> None:
+    reasons = ["no such file", "client 15's test loss is not finite after round 6; set a lower learning rate"]
+    shown = [
+        reproduction.build("Small.", {"table1": ("", "table")}, [cell("kt_pfl", failed=why)], HERE).html
+        for why in reasons
+    ]
+    assert ['<td class="prose"' in html for html in shown] == [False, True]
+
+
 def test_a_failed_cell_is_told_from_an_empty_one(cell: Made) -> None:
     rows = entries(reproduction.accuracy_table("table1", [cell("kt_pfl", failed="no such file"), cell("local")]))
     assert [row["Fashion-MNIST, two labels (%)"] == "failed" for row in rows] == [True, False]
@@ -129,5 +138,5 @@ def test_the_page(cell: Made) -> None:
     assert report.summary.startswith("2 of 4 cells finished.")
     assert report.summary.endswith("best settings: 1 agrees, 2 differs.")
     assert "| Sim-pFL |" in report.markdown
-    assert "1 rounds instead of 30" in report.markdown
+    assert "1 round instead of 30" in report.markdown
     assert "Nothing is finished yet." in report.html

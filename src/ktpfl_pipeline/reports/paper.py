@@ -16,6 +16,7 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.reports.words import plural
 
 TABLE_1 = {
     ("fashion_mnist", "two_labels", "KT-pFL"): 75.6,
@@ -120,8 +121,8 @@ def differences(settings: dict[str, Any]) -> list[str]:
 
 def shorter(settings: dict[str, Any]) -> list[str]:
     """Return how many rounds were run, in words, where that is not the number in the paper's communication figure."""
-    rounds = settings.get("rounds")
-    return [f"{rounds} rounds instead of {ROUNDS}, as in its communication figure"] * (rounds != ROUNDS)
+    rounds = settings.get("rounds", ROUNDS)
+    return [f"{plural(rounds, 'round')} instead of {ROUNDS}, as in its communication figure"] * (rounds != ROUNDS)
 
 
 def family(settings: dict[str, Any]) -> str:
