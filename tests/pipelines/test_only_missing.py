@@ -56,6 +56,20 @@ def test_a_result_of_other_hyperparameters_is_not_reported_as_if_it_were_of_thes
     assert report.read_bytes() == whole
 
 
+def test_a_partition_of_other_settings_is_not_trained_on_as_if_it_were_of_these(finished: Project) -> None:
+    """A scheme that was asked for by name must not stand over clients that another one drew."""
+    result = finished.folder / OUTPUTS["result"]
+    whole = result.read_bytes()
+    result.unlink()
+    with pytest.raises(
+        ClickException, match=r"^The partition\.csv of this experiment .* is not what these settings draw"
+    ):
+        finished.run(only_missing=True, **SETTINGS, partition={"scheme": "all_labels"})
+    assert not result.exists()
+    finished.run(only_missing=True, **SETTINGS)
+    assert result.read_bytes() == whole
+
+
 def test_what_is_whole_is_left_alone(finished: Project) -> None:
     before = times(finished)
     finished.run(only_missing=True, **SETTINGS)

@@ -44,6 +44,15 @@ def test_a_scheme_that_deals_has_no_owners(tmp_path):
     assert data.seeds[1].skew == ("noise", 3, 1)
 
 
+@pytest.mark.parametrize("change", [{"scheme": "two_labels"}, {"scheme": "iid", "test_share": 0.5}], ids=str)
+def test_a_saved_partition_of_other_settings_is_refused(tmp_path, change):
+    table = partition_clients(experiment(3, scheme="iid"), PRIVATE, PUBLIC)
+    with pytest.raises(InputError, match=r"partition\.csv .* is not what these settings draw"):
+        join(experiment(3, **change), PRIVATE, PUBLIC, table, tmp_path)
+    with pytest.raises(InputError, match=r"partition\.csv .* is not what these settings draw"):
+        join(experiment(3, scheme="iid"), PRIVATE, PUBLIC, table[table["seed"] == 0], tmp_path)
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_dealt():
     with pytest.raises(InputError, match=re.escape("feature_skew is colour, which RGB images can have")):
         partition_clients(experiment(3, scheme="iid", feature_skew="colour"), PRIVATE, PUBLIC)

@@ -13,11 +13,25 @@ from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 
+Partition = dict[int, ClientIndices]
+"""Who owns which private samples, by client."""
 
-def partition_for_seed(
-    experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int
-) -> dict[int, ClientIndices]:
-    """Return who owns which private samples with one seed; those of an open part are nobody's."""
+
+def partitions_of(experiment: Experiment, private: LabelledDataset, public_set: PublicSet) -> dict[int, Partition]:
+    """Return the partition of each seed of an experiment; samples of an open part are nobody's."""
+    return {seed: _partition(experiment, private, public_set, seed) for seed in experiment.seeds}
+
+
+def alike(one: dict[int, Partition], other: dict[int, Partition]) -> bool:
+    """Say whether two partitions have the same seeds, the same clients, and give each the same samples."""
+    return one.keys() == other.keys() and all(
+        one[seed].keys() == other[seed].keys()
+        and all(all(map(torch.equal, own, other[seed][client])) for client, own in one[seed].items())
+        for seed in one
+    )
+
+
+def _partition(experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int) -> Partition:
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == "open_part":
         free[public_set.indices[seed]] = False
@@ -30,7 +44,7 @@ def partition_for_seed(
     return partition(private.labels, clients, settings.scheme, seed, pool=pool, **settings.model_dump(include=own))
 
 
-def owners(private: LabelledDataset, partitions: dict[int, dict[int, ClientIndices]]) -> dict[int, tuple[str, ...]]:
+def owners(private: LabelledDataset, partitions: dict[int, Partition]) -> dict[int, tuple[str, ...]]:
     """Return by seed what the source calls each client of a natural partition, in order of client."""
     if not isinstance(private, OwnedDataset):
         return {}
@@ -41,7 +55,7 @@ def owners(private: LabelledDataset, partitions: dict[int, dict[int, ClientIndic
 
 
 def to_table(
-    partitions: dict[int, dict[int, ClientIndices]], labels: Tensor, names: Mapping[int, Sequence[str]] | None = None
+    partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]] | None = None
 ) -> pd.DataFrame:
     """Return one row per private sample: seed, client, split, index into the private samples, label.
 
@@ -60,9 +74,9 @@ def to_table(
     return pd.concat(parts, ignore_index=True)
 
 
-def from_table(table: pd.DataFrame) -> dict[int, dict[int, ClientIndices]]:
+def from_table(table: pd.DataFrame) -> dict[int, Partition]:
     """Return the partition that `to_table` wrote, by seed and client."""
-    partitions: dict[int, dict[int, ClientIndices]] = {}
+    partitions: dict[int, Partition] = {}
     for names, own in table.groupby(["seed", "client"]):
         seed, client = cast("tuple[int, int]", names)
         indices = (own.loc[own["split"] == split, "index"].to_numpy(copy=True) for split in ClientIndices._fields)
