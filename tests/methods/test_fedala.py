@@ -7,8 +7,11 @@ import torch
 import toy
 from torch.nn.functional import cross_entropy
 
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import sgd
+from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods.fedala import FedALA, aggregated, last_names
 
@@ -85,3 +88,12 @@ def test_the_last_layers() -> None:
     assert last_names(names, 1) == HEAD
     assert last_names(names, 2) == names[2:]
     assert last_names(names, 9) == names
+
+
+def test_weights_that_diverge_reach_nobody() -> None:
+    """They would make the start of training no number, to which a client that diverged would be restored."""
+    training = LocalTraining(1, 8, 0.1)
+    fed = toy.federation(architectures=("unlucky",), on_divergence="restore", training=training)
+    run = engine.run(FedALA(), fed, Schedule(rounds=4))
+    assert any(record.diverged for record in run.history)
+    assert toy.finite(run.state)

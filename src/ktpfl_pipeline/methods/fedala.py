@@ -16,10 +16,10 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.federation import WEIGHS, Federation
+from ktpfl_pipeline.core.federation import WEIGHS, Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, average
+from ktpfl_pipeline.core.weights import Models, Params, average, vector_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,8 @@ class FedALA(BesideCommon):
             if n in state.models  # the first time a client takes the common model as it is
         }
         weights = fed.run("aggregate", learn_weights, calls, WEIGHS) if calls else {}
+        if weights:
+            check_finite("aggregation weights", {n: vector_of(w, names) for n, w in weights.items()})
         starts = {n: aggregated(state.models[n], state.common, w) for n, w in weights.items()}
         trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
         common = average(list(trained.values()), fed.data_weights(cohort))
