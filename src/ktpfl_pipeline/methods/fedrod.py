@@ -6,7 +6,6 @@ https://arxiv.org/abs/2107.00778. The linear version; the heads are the last lin
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -94,10 +93,14 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
 def balanced(
     numbers: Numbers, module: nn.Module, own: nn.Linear, smoothing: float, prior: Tensor, inputs: Tensor, labels: Tensor
 ) -> Tensor:
-    """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,)."""
+    """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,).
+
+    Smoothing is for the client's own head. In the balanced softmax it would ask for a share of classes that the client
+    does not have, and against their prior only a logit far above all others gives that.
+    """
     seen: list[Tensor] = []
     with head_of(module)[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
         generic = module(numbers(inputs))
     personal = generic.detach() + own(seen.pop().detach().to(numbers.dtype))
-    error = partial(F.cross_entropy, label_smoothing=smoothing)
-    return error(generic + prior, labels) + error(personal, labels)
+    smoothed = F.cross_entropy(personal, labels, label_smoothing=smoothing)
+    return F.cross_entropy(generic + prior, labels) + smoothed
