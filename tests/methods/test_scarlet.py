@@ -7,7 +7,7 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
@@ -60,7 +60,21 @@ class TestCache:
         fed.client_states.end_round()
         _, report = method.round(state, [7, 20], 2, fed)
         found = {n: (own.knowledge_up, own.knowledge_down) for n, own in report.traffic.items()}
-        assert found == {7: (0, 3), 20: (0, 4 * 24 * 3 + 3)}
+        assert found == {7: (0, 3), 20: (0, 4 * 24 * 3 + 3 + 3)}  # which samples are asked for; which are sent to it
+
+    def test_what_has_expired_and_nobody_sends_anew_is_not_taught(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fed, method, usual = fixed(knowledge=Knowledge(select=0.2)), SCARLET(duration=1), exchange.teach
+        state, ages = method.init(fed), set[int]()
+
+        def teach(*given: Any, since: torch.Tensor) -> Any:
+            ages.update((t - since).tolist())
+            return usual(*given, since=since)
+
+        monkeypatch.setattr(exchange, "teach", teach)
+        for t in range(1, 6):
+            state, _ = method.round(state, [3, 7], t, fed)
+            fed.client_states.end_round()
+        assert ages == {0, 1}
 
     def test_clients_learn_from_what_is_cached(self) -> None:
         fed, method = fixed(), SCARLET(duration=9)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.channel import Message
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message
 from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_teachers, soft_predictions
@@ -141,7 +141,7 @@ def teach(
             return Message(values[row], False, batch, t, len(fed.public), made)
 
         found = fed.delivered("teachers", models, message)
-        sizes = {n: each.size for n, each in zip(models, found, strict=True)}
+        sizes = {n: each.size + _named(each, batch, made, t) for n, each in zip(models, found, strict=True)}
         distilled = fed.distill_delivered(models, found, batch, t)
     else:
         distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
@@ -152,6 +152,17 @@ def teach(
         for n, size in sizes.items()
     }
     return PersonalState({**state.models, **distilled}), RoundReport(models, traffic)
+
+
+def _named(delivery: Delivery, batch: Tensor, made: Tensor | None, t: int) -> int:
+    """Return the bytes that name a message's teachers of earlier rounds: a bit for each sample, where it has any.
+
+    A client that missed none needs none: it has been asked for all that are new.
+    """
+    if made is None:
+        return 0
+    earlier = (delivery.kept["rounds"][batch] == t) & (made < t)
+    return len(pack(earlier)) if earlier.any() else 0
 
 
 def _filled(values: Tensor, known: Tensor) -> Tensor:
@@ -173,6 +184,8 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 
 def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
+
+    The download is counted whole; of a class of which the server has none yet, nothing travels.
 
     Args:
         cohort: who took part.

@@ -63,7 +63,7 @@ class SCARLET(Personal):
         fresh = sent(upload.batch, fed.device)
         labels = state.labels.index_put((fresh,), sharpened(upload.soft.mean(dim=0), self.beta))
         made = made.index_fill(0, upload.batch, t)
-        known = batch[made[batch] > 0]
+        known = batch[(made[batch] > 0) & (made[batch] >= t - self.duration)]  # none expired that nobody has sent anew
         taught, teachers = replace(upload, batch=known), labels[sent(known, fed.device)]
         after, report = exchange.teach(fed, state, taught, teachers, t, since=made[known])
         request = len(pack(asked))
