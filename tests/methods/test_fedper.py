@@ -15,6 +15,7 @@ from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedavg import FedAvg
+from ktpfl_pipeline.methods.fedbabu import FedBABU
 from ktpfl_pipeline.methods.local import Local
 
 EVERYONE, COHORT = list(toy.IDS), [3, 12, 20]
@@ -76,6 +77,15 @@ def test_a_model_that_is_all_head_is_trained_alone_by_fedper_and_not_at_all_by_f
     )
     assert toy.same(per.state.models, alone.state.models)
     assert toy.same(babu.state.model, fed.initial_model("linear"))
+
+
+def test_fedbabus_newcomers_are_sent_the_body_alone() -> None:
+    method, fed = FedBABU(), toy.alike("conv")
+    state, report = method.round(method.init(fed), COHORT, 1, fed)
+    joined = method.join(state, method.personal(state, COHORT, fed), [12, 20], fed)
+    assert toy.same(joined.models, {12: state.model, 20: state.model})
+    sent = {own.parameters_down for own in (*report.traffic.values(), *joined.traffic.values())}
+    assert sent == {4 * (40 + 16)}
 
 
 def test_fedbabus_head_stays_to_the_bit() -> None:

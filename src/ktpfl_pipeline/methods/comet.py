@@ -1,9 +1,9 @@
 """COMET: clients are clustered by their predictions, and each learns from the average of its cluster.
 
 Cho, Wang, Chiruvolu, Joshi: Personalized Federated Learning for Heterogeneous Clients with Clustered Knowledge
-Transfer, 2021, https://arxiv.org/abs/2109.08119. There the pull toward the cluster's average is a squared distance
-inside the local loss; here it is distilled with the KL of all other methods, so that what is compared is who teaches
-whom.
+Transfer, 2021, https://arxiv.org/abs/2109.08119, where it is called PerFed-CKT. There the pull toward the cluster's
+average is a squared distance inside the local loss; here it is distilled with the KL of all other methods, so that
+what is compared is who teaches whom.
 """
 
 from dataclasses import dataclass

@@ -4,11 +4,13 @@ Oh, Kim, Yun: FedBABU: Towards Enhanced Representation for Federated Image Class
 https://arxiv.org/abs/2106.06042. The head is the last linear layer.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Masked
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
 from ktpfl_pipeline.core.weights import Models, average
 from ktpfl_pipeline.methods.shared.parts import head_names, mask
@@ -34,3 +36,9 @@ class FedBABU(Shared):
         bodies: Models = {n: {name: trained[n][name] for name in state.model if name not in head} for n in cohort}
         model = {**state.model, **average(list(bodies.values()), fed.data_weights(cohort))}
         return SharedState(model), RoundReport(trained, exchange.both_ways(bodies))
+
+    def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Send newcomers the body; its head everybody can draw."""
+        head = head_names(fed)
+        body = {name: tensor for name, tensor in state.model.items() if name not in head}
+        return given(dict.fromkeys(newcomers, state.model), dict.fromkeys(newcomers, body))

@@ -52,8 +52,9 @@ class FedKD(SmallCommon, Personal):
     Attributes:
         common: architecture of the mentee; None takes the smallest of the clients'.
         dimension: F, the common dimension of the features.
-        start: energy of the singular values that are sent in the first round; 0.95 in the paper.
-        end: the same in the last round; 0.98 in the paper.
+        start: what the energy of the singular values that are sent begins from, before the first round; 0.95 in the
+            paper.
+        end: the energy in the last round; 0.98 in the paper.
     """
 
     title = "FedKD"
