@@ -229,6 +229,14 @@ class TestSweeps:
         base, overlay = sweeps("base"), sweeps(environment)
         assert all(overlay[name].parameter == base[name].parameter for name in SWEEPS)
 
+    @pytest.mark.parametrize("environment", ["quick", "test"])
+    def test_public_batches_fit_into_the_open_part(self, environment: str) -> None:
+        sweep = sweeps(environment)["sweep_public_batch"]
+        experiment = parsing.parse(sweep.experiment, parsing.merged(load(environment), {})[sweep.experiment])
+        assert experiment.public.source == "open_part"
+        digits = experiment.private.samples or 1797
+        assert max(sweep.values) <= experiment.public.share * digits
+
     def test_the_tests_need_no_download(self) -> None:
         assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits", "digits_dirichlet"}
         assert sweeps("test")["sweep_public_source"].values == ["open_part"]
