@@ -1,6 +1,6 @@
 """Launches of a step by architecture, and waits of a round by method, before and after: counted on a pretended GPU.
 
-    python benchmarks/launches.py c15cb3b
+    python benchmarks/launches.py <commit>     427c8e8 or a later one, which the tests' support of today can import
 
 A launch is an operation that computes, as torch hands it to a device: one on many tensors (foreach) is one, views and
 allocations are none, and what a library makes of it is not seen. A wait is counted where the host needs a number from

@@ -15,7 +15,10 @@ from typing import Any
 
 import torch
 
-from ktpfl_pipeline.core.machine import resources
+try:
+    from ktpfl_pipeline.core.machine import resources
+except ModuleNotFoundError:  # the source of an earlier commit is measured
+    from ktpfl_pipeline.core import resources  # type: ignore[attr-defined, no-redef]
 
 Make = Callable[..., Callable[[], Any]]
 """Prepares the work and returns what is timed; it runs in the way's own process, so it stands in a module."""

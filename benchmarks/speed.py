@@ -31,7 +31,6 @@ from workloads import CLASSES, PAPER, SIZE, samples
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +72,7 @@ def rounds(name: str, now: bool) -> Any:
 def serve(name: str, now: bool) -> None:
     """Do a turn for each line that comes in, and print the seconds of the processor."""
     torch.set_num_threads(1)
-    resources.keep_freed_memory()  # as workers do
+    measure.resources.keep_freed_memory()  # as workers do
     run = rounds(name, now)
     for _ in sys.stdin:
         start = time.process_time()

@@ -1,6 +1,6 @@
 """How clients that were held out of training join a federation after it: what they are given, and what that sends.
 
-`Method.join` says what of this a method does; `newcomers.judge` says what came of it.
+`Method.join` says what of this a method does; `judge` of `core/rounds/newcomers.py` says what came of it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,8 @@
 """Clients that drop out of rounds, come late, or cannot afford all epochs: a setting of the simulation.
 
 Who they are is drawn from named streams of the run, so it is the same for every method, and after resuming. What then
-happens is told where it does: rounds in `cohort`, late predictions in `exchange`, epochs in `Setting.affordable`.
+happens is told where it does: rounds in `core/rounds/cohort.py`, late predictions in `core/exchange.py`, epochs in
+`Setting.affordable`.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """A training recipe: by what rule, and how far, a step goes. Local training and distillation have the same words.
 
-Their arithmetic is torch's, in `client/optimizers.py`; a recipe says what is wanted, and finds what does not fit.
+Their arithmetic is torch's, in `core/client/optimizers.py`; a recipe says what is wanted, and finds what does not fit.
 """
 
 import math
