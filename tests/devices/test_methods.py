@@ -58,7 +58,7 @@ WAITS = {
     "fedbn": 2,
     "fedbabu": 2,
     "apfl": 5,
-    "fedala": 3,
+    "fedala": 4,
     "fedrod": 2,
     "pfedgraph": 2,
     "local_5x": 2,
