@@ -44,6 +44,11 @@ class TestInterval:
         assert difference([0.0, 0.0, 0.0]) == Difference(0.0, 0.0, 0.0, 0.0, 3, p=1.0)
         assert difference([0.0, 0.0, 0.0]).sign == 0
 
+    def test_equal_but_for_the_order_of_a_sum(self):
+        rounded_off = 0.1 + 0.2 - 0.3
+        assert rounded_off > 0
+        assert difference([rounded_off, rounded_off]) == difference([0.0, 0.0])
+
 
 P = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}
 
