@@ -9,7 +9,7 @@ from typing import TypeVar
 CONFIDENCE = 0.95
 """Of the intervals of differences."""
 DIGITS = 12
-"""Of a difference, after the point: what sums of float64 tell apart of accuracies."""
+"""Decimals of a difference that count; those after them are the rounding of float64."""
 Name = TypeVar("Name")
 
 
