@@ -1,8 +1,8 @@
 """The same experiment on real clients, by Flower: each keeps its own data and its own model on its own machine.
 
 `client/` is what a client runs, with torch, torchvision, numpy and what Flower brings; `server/` and, for Kedro,
-`experiment` are the server's; `operations`, `encoded`, `wire`, `alike` and `shells` are both ends'. Only `app`, `join`
-and `connection` know of Flower.
+`experiment` are the server's; `operations`, `encoded`, `wire` and `alike` are both ends'. Only `app`, `join` and
+`connection` know of Flower.
 """
 
 TRIED = (

@@ -114,7 +114,8 @@ def connected(superlink: str, certificate: str | None) -> GridLink:
     stack = ExitStack()
     atexit.register(stack.close)
     if not _listens(superlink):
-        stack.callback(_ended, _started(superlink, certificate))
+        link = stack.enter_context(_started(superlink, certificate))  # which is waited for
+        stack.callback(link.terminate)
     try:
         return GridLink(_entered(superlink, certificate, stack))
     except (httpx.HTTPError, OSError) as error:
@@ -212,15 +213,6 @@ def _started(superlink: str, certificate: str | None) -> "subprocess.Popen[bytes
             raise InputError(f"No SuperLink could be started at {superlink}: try `{' '.join(command)}`.")
         time.sleep(PULSE)
     return link
-
-
-def _ended(link: "subprocess.Popen[bytes]") -> None:
-    """End a SuperLink."""
-    link.terminate()
-    try:
-        link.wait(10)
-    except subprocess.TimeoutExpired:
-        link.kill()
 
 
 def _listens(address: str) -> bool:

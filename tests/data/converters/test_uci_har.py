@@ -64,3 +64,12 @@ def test_files_that_do_not_go_together(folder: Path, file: str, text: str | None
     (folder / file).unlink() if text is None else (folder / file).write_text(text)
     with input_error(*words):
         uci_har.convert(folder)
+
+
+@pytest.mark.filterwarnings("ignore:loadtxt")
+def test_a_part_whose_files_are_all_empty(folder: Path) -> None:
+    """As a full disk leaves them."""
+    for file in (folder / "test").rglob("*.txt"):
+        file.write_text("")
+    with input_error("y_test.txt must have 0 whole numbers from 1: fetch it anew"):
+        uci_har.convert(folder)

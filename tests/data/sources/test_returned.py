@@ -20,9 +20,9 @@ FEATURES = torch.zeros(4, 3)
 OWNED = OwnedDataset(FEATURES, LABELS, torch.tensor([0, 0, 1, 1]), ("a", "b"), torch.tensor([True, False] * 2))
 
 
-def returned(samples: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> LabelledDataset:
+def returned(samples: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, file: str = "a.csv") -> LabelledDataset:
     monkeypatch.setattr(extensions, "load", lambda path, what: lambda argument, folder: samples)
-    return load("my_package.sources:mine:a.csv", tmp_path)
+    return load(f"my_package.sources:mine:{file}", tmp_path)
 
 
 @pytest.mark.parametrize("samples", [SAMPLES, OWNED, replace(OWNED, test=None)])
@@ -30,6 +30,7 @@ def test_samples_are_taken_as_they_are(
     samples: LabelledDataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert returned(samples, tmp_path, monkeypatch) is samples
+    assert returned(samples, tmp_path, monkeypatch, "a.npz") is samples
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A client by itself: what it refuses, whatever the server says."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from real_clients import NoLink, deal_out, met_federation
@@ -84,6 +86,18 @@ def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "_write", full)
     answered = said(member, head, "train", Initial("mlp"), 1).values["refused"]
+    assert answered == "its own file, samples or disk cannot be used; its log says why."
+
+
+def test_a_disk_that_may_not_be_written_is_not_told_either(begun, monkeypatch):
+    _, member, head = begun
+    made = said(member, head, "train", Initial("mlp"), 1).values["value"]["left"]
+
+    def denied(path, missing_ok):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", denied)
+    answered = said(member, {**head, "number": 2**62 + 1}, "train", Left(made), 1).values["refused"]
     assert answered == "its own file, samples or disk cannot be used; its log says why."
 
 

@@ -167,6 +167,15 @@ def test_an_answer_that_is_none_names_its_client(tmp_path, bad):
     assert list(caught.value.found) == [1]
 
 
+def test_a_refusal_of_who_could_not_read_the_question_counts(tmp_path):
+    def changes(kind, n, answer):
+        return Packet({"refused": "it is no message of ktpfl_pipeline."}) if kind == "begin" and n == 1 else answer
+
+    link = NoLink(deal_out(tmp_path, "fedmd", ("mlp",) * 2, 1, on_unsound="stop"), changes=changes)
+    with pytest.raises(InputError, match=r"Client 1 refused begin: it is no message of ktpfl_pipeline\. See to its"):
+        serve.run(tmp_path / "federation.yml", link)
+
+
 def keeping(dtype, shape):
     """Return a change of encoded predictions: the client says that it keeps this of what the encoding lost."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.converters import pickles
-from ktpfl_pipeline.data.sources.folder import check_file, subfolders
+from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.limits import MAX_HEADER, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import Bounded
 
@@ -59,11 +59,7 @@ def convert(folder: Path) -> Arrays:
 
 def _shards(place: Path, root: Path) -> dict[int, Path]:
     """Return the files of a part by the client's number; a `config.json` beside them is passed over."""
-    with readable(place):
-        files = {int(file.stem): file for file in place.glob("*.npz") if file.stem.isdecimal()}
-    for file in files.values():
-        check_file(file, root)
-    return files
+    return {int(file.stem): file for file in files_in(place, root, (".npz",)) if file.stem.isdecimal()}
 
 
 def _size(file: Path) -> int:

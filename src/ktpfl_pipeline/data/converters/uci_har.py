@@ -46,7 +46,7 @@ def _part(folder: Path, part: str) -> tuple["np.ndarray[Any, Any]", ...]:
             )
     rows = len(tables[0])
     for name, column in zip(("y", "subject"), tables[-2:], strict=True):
-        if column.shape != (rows, 1) or column.min() < 1 or (column % 1).any():
+        if not rows or column.shape != (rows, 1) or column.min() < 1 or (column % 1).any():
             raise InputError(
                 f"{folder / part}/{name}_{part}.txt must have {rows:,} whole numbers from 1: fetch it anew."
             )

@@ -62,9 +62,9 @@ def find(source: str) -> tuple[Source, str]:
     name, _, argument = source.partition(":")
     if name in SOURCES:
         return SOURCES[name], argument
-    if source.endswith(".npz"):
-        raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
     if not (own := PATH.fullmatch(source)):
+        if source.endswith(".npz"):
+            raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
         raise unknown("source", source, SOURCES)
     function: Source = extensions.load(own["path"], "source")
     if not callable(function):
@@ -114,20 +114,17 @@ def load_public(source: str, private: str, folder: Path, size: tuple[int, int] |
     Raises:
         InputError: as `load`; or the private source brings no public inputs.
     """
-    if source != "included":
-        name, _, argument = source.partition(":")
-        if name in UNLABELLED:
-            unlabelled: Tensor = _read(UNLABELLED[name], argument, folder, size)
-            return unlabelled
-        return load(source, folder, size=size).inputs
-    name, _, argument = private.partition(":")
-    if name not in INCLUDED:
+    readers, given = (INCLUDED, private) if source == "included" else (UNLABELLED, source)
+    name, _, argument = given.partition(":")
+    if name in readers:
+        inputs: Tensor = _read(readers[name], argument, folder, size)
+        return inputs
+    if source == "included":
         raise InputError(
             f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file> and"
             " clients:<folder> may: choose open_part or another source."
         )
-    public: Tensor = _read(INCLUDED[name], argument, folder, size)
-    return public
+    return load(source, folder, size=size).inputs
 
 
 def sized(source: str) -> bool:

@@ -1,12 +1,10 @@
 """torchvision's datasets: downloaded once, whole files or none."""
 
-import hashlib
 import math
 import os
 import shutil
 import socket
 import tempfile
-from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -104,9 +102,11 @@ def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list
     torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder beside, and
     moves over, file by file, once both parts have been read.
     """
+    from torchvision.datasets.utils import check_integrity
+
     place, archives = _archives(kind)
     given = {name: folder / place / name for name in archives if (folder / place / name).is_file()}
-    damaged = [str(path) for name, path in given.items() if _md5(path) != archives[name]]
+    damaged = [str(path) for name, path in given.items() if not check_integrity(path, archives[name])]
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:
@@ -143,8 +143,3 @@ def _archives(kind: Any) -> tuple[str, dict[str, str]]:
     if hasattr(kind, "md5"):  # EMNIST: one archive for all its splits
         return place, {kind.url.rpartition("/")[2]: kind.md5}
     return place, dict(kind.resources)  # MNIST, Fashion-MNIST
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

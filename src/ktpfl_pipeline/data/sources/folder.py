@@ -39,7 +39,7 @@ def load(argument: str, folder: Path, size: Size | None = None) -> LabelledDatas
 def unlabelled(argument: str, folder: Path, size: Size | None = None) -> Tensor:
     """Return the images in a folder and in its subfolders, (N, C, H, W) uint8."""
     path = find("folder", argument, folder)
-    files = [file for place in [path, *subfolders(path, path)] for file in images_in(place, path)]
+    files = [file for place in [path, *subfolders(path, path)] for file in files_in(place, path)]
     if not files:
         raise InputError(f"{path} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or correct the path.")
     return photographs(path, files, size)
@@ -55,7 +55,7 @@ def find(name: str, argument: str, folder: Path) -> Path:
 
 def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
     """Return the image files in each subfolder of `place` by its name; symbolic links must stay within `root`."""
-    found = {entry.name: images_in(entry, root) for entry in subfolders(place, root)}
+    found = {entry.name: files_in(entry, root) for entry in subfolders(place, root)}
     if not found:
         raise InputError(f"{place} has no subfolders: put the images of each class into a subfolder of its own.")
     for name, files in found.items():
@@ -73,10 +73,10 @@ def subfolders(place: Path, root: Path) -> list[Path]:
     return found
 
 
-def images_in(place: Path, root: Path) -> list[Path]:
-    """Return the image files in `place`, sorted, and refuse what only looks like one or lies outside `root`."""
+def files_in(place: Path, root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
+    """Return the files in `place` with these suffixes, sorted; refuse what only looks like one or is outside `root`."""
     with readable(place):
-        files = (file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
+        files = (file for file in place.iterdir() if file.suffix.lower() in suffixes)
         shown = sorted(file for file in files if not file.name.startswith("."))
     for file in shown:
         check_file(file, root)

@@ -15,7 +15,7 @@ import torch
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.folder import check_file, subfolders
+from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
 
@@ -59,12 +59,8 @@ def load(argument: str, folder: Path) -> OwnedDataset:
 
 
 def _files(place: Path, root: Path) -> list[Path]:
-    with readable(place):
-        files = sorted(file for file in place.iterdir() if file.suffix == ".json" and not file.name.startswith("."))
-    if not files:
+    if not (files := files_in(place, root, (".json",))):
         raise InputError(f"{place} has no .json files: correct the path, or name the folder that has them.")
-    for file in files:
-        check_file(file, root)
     return files
 
 

@@ -27,7 +27,6 @@ from ktpfl_pipeline.flower.alike import versions
 from ktpfl_pipeline.flower.client import client_file
 from ktpfl_pipeline.flower.client.participation import Participation, Told
 from ktpfl_pipeline.flower.client.private import private, refusal, seal
-from ktpfl_pipeline.flower.shells import NOTHING, shell
 from ktpfl_pipeline.flower.wire import Packet, packed, unpacked
 
 logger = logging.getLogger(__name__)
@@ -190,7 +189,7 @@ class Member:
         train, validation, test = self._splits(told.seed)
         mine = Client(me, self.own.architecture, train, validation, test, self.own.name)
         space = Setting(
-            clients=tuple(mine if n == me else shell(n, "", NOTHING, shape) for n in told.clients),
+            clients=(mine,),
             public=public,
             public_batch_size=len(public),
             classes=told.classes,

@@ -53,7 +53,6 @@ class Participation:
         self.known = operations.Known(of, operations.kinds_at(of, me))
         self.last = 0
         self._here: dict[int, Params] = {}
-        self._initial: Params | None = None
 
     def take(self, number: Any) -> None:
         """Take a message by its number, which grows: an older one would delete models that were made since.
@@ -74,16 +73,16 @@ class Participation:
         if isinstance(value, tuple):
             return tuple(map(self.resolved, value))
         if isinstance(value, Left):
-            return self._stored(value.version)
+            if (found := self._found(value.version)) is None:
+                raise LostError(f"its model {value.version} is not there, or cannot be read.")
+            return found
         if isinstance(value, Mapping):
             return {name: tensor.to(self.space.device) for name, tensor in value.items()}
         if not isinstance(value, Initial):
             return value
         if value.architecture != (own := self.known.setting.by_id[self._me].architecture):
             raise InputError(f"it means the initial {value.architecture[:80]!r}, and this client has {own}.")
-        if self._initial is None:
-            self._initial = self.known.setting.initial_model(own)
-        return self._initial
+        return self.known.setting.initial_model(own)
 
     def keep(self, value: Any, travels: bool) -> Any:
         """Return what is said of a model that an operation made: its number, and itself where it `travels`."""
@@ -97,15 +96,10 @@ class Participation:
 
     def forget_all_but(self, keep: list[int]) -> None:
         """Delete models that the server means no more."""
-        for number in set(self._numbers()).difference(keep):
-            self._file(number).unlink(missing_ok=True)
-            self._here.pop(number, None)
-
-    def _stored(self, number: int) -> Params:
-        found = self._found(number)
-        if found is None:
-            raise LostError(f"its model {number} is not there, or cannot be read.")
-        return found
+        with private():
+            for number in set(self._numbers()).difference(keep):
+                self._file(number).unlink(missing_ok=True)
+                self._here.pop(number, None)
 
     def _found(self, number: int) -> Params | None:
         """Return a model that is kept; None where it is not there or cannot be read, which the log tells."""

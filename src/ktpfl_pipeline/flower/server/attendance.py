@@ -142,7 +142,8 @@ class Attendance:
         if said.client in self.clients:
             raise InputError(
                 f"Client {said.client} (node {address}) and node {self.here[said.client]} have one number: give "
-                "each client's file another."
+                "each client's file another. If it was only started again, give the same command in a minute, when "
+                "its old node is gone."
             )
         if self.clients and (first := next(iter(self.clients.values()))).shape != said.shape:
             raise InputError(
@@ -185,14 +186,16 @@ class Attendance:
                 logger.warning("The client at node %d answered %s twice; the second is thrown away.", address, what)
                 continue
             n, said = waiting[address], packet.values
-            self.wire["received"][n] += packet.nbytes
-            if "silent" in said:
+            if "silent" in said:  # the link's own word
                 self.strike(n, f"gave no answer to {what} ({said['silent']})")
+                del waiting[address]
+                continue
+            self.wire["received"][n] += packet.nbytes
+            if "refused" in said:  # with a number or, where the message could not be read, without
+                self.strike(n, f"refused {what}: {said['refused']}", unsound=True)
             elif said.get("number") != asked[address].values["number"]:
                 logger.warning("Client %d answered another question than %s; that is thrown away.", n, what)
                 continue
-            elif "refused" in said:
-                self.strike(n, f"refused {what}: {said['refused']}", unsound=True)
             elif "lost" in said:
                 self.strike(n, f"could not answer {what}: {said['lost']}")
             else:

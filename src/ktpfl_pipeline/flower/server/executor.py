@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.flower import TRIED, encoded, operations
 from ktpfl_pipeline.flower.server.attendance import Attendance, absent
-from ktpfl_pipeline.flower.server.handles import Drawn, Held, named, stored_model
+from ktpfl_pipeline.flower.server.handles import Drawn, Held, named
 from ktpfl_pipeline.flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
 
 logger = logging.getLogger(__name__)
@@ -199,14 +199,15 @@ class RealExecutor(SerialExecutor):
         that befell is told when a round begins.
         """
         self._enter(setting)
-        match stored_model(value), value:
-            case str(architecture), _:
+        match value:
+            case {"drawn": str(architecture)}:
                 return Drawn(setting, architecture)
-            case (n, left), _:
+            case {"held": [int(n), int(version)], "kinds": dict(kinds)}:
+                left = Left(version, {name: (dtype, tuple(shape)) for name, (dtype, shape) in kinds.items()})
                 return self._revived_model(setting, n, left)
-            case _, dict():
+            case dict():
                 return {key: self.revived(setting, part) for key, part in value.items()}
-            case _, list() | tuple():
+            case list() | tuple():
                 return type(value)(self.revived(setting, part) for part in value)
         return value
 
@@ -235,11 +236,6 @@ class RealExecutor(SerialExecutor):
         ended = {n for n, _ in self.attendance.ask("end", here, "end")}
         if missing := absent(self.attendance, models.keys() - ended):
             raise AbsentError(missing)
-
-    def close(self) -> None:
-        """Let go of what was loaded."""
-        super().close()
-        self._setting = None
 
     def _enter(self, setting: Setting) -> None:
         if self._setting is not setting:

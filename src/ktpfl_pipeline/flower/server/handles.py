@@ -66,27 +66,14 @@ class Drawn(Handle):
         with torch.device("meta"):
             module = setting.build(architecture).to(DTYPES[setting.compute.dtype])
         self.shapes = dict(module.state_dict())
-        self._model: dict[str, Tensor] | None = None
 
     def open(self) -> dict[str, Tensor]:
         """Return the model."""
-        if self._model is None:
-            self._model = dict(Setting.initial_model(self._setting, self.architecture))
-        return self._model
+        return dict(Setting.initial_model(self._setting, self.architecture))
 
     def stored(self) -> Any:
         """Return what a checkpoint has of it: its architecture."""
         return {"drawn": self.architecture}
-
-
-def stored_model(value: Any) -> tuple[int, Left] | str | None:
-    """Return what `stored` wrote of a model: its client and which of its models, or an architecture; None for else."""
-    match value:
-        case {"held": [int(n), int(version)], "kinds": dict(kinds)}:
-            return n, Left(version, {name: (dtype, tuple(shape)) for name, (dtype, shape) in kinds.items()})
-        case {"drawn": str(architecture)}:
-            return architecture
-    return None
 
 
 def named(value: Any, n: int) -> Any:

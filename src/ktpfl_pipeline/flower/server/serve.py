@@ -18,6 +18,7 @@ from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.knowledge import settings as knowledge
@@ -25,7 +26,7 @@ from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.core.setting import Compute, Setting
+from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.core.simulation.reliability import Reliability
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import adapt, load_public
@@ -34,7 +35,6 @@ from ktpfl_pipeline.flower.alike import Arithmetic, versions
 from ktpfl_pipeline.flower.client.client_file import understood, values_of
 from ktpfl_pipeline.flower.server.attendance import Attendance, Hello, Link, absent
 from ktpfl_pipeline.flower.server.executor import RealExecutor, RealFederation
-from ktpfl_pipeline.flower.shells import shell
 from ktpfl_pipeline.flower.wire import Packet
 
 logger = logging.getLogger(__name__)
@@ -239,11 +239,10 @@ def met(
 def federation(asked: FederationFile, public: Tensor, attendance: Attendance) -> RealFederation:
     """Return the federation of these clients, whose samples are elsewhere."""
     found = sorted(attendance.clients.values(), key=lambda said: said.client)
-    clients = (shell(said.client, said.architecture, said.sizes, tuple(said.shape), said.name) for said in found)
     classes = max(said.classes for said in found)
     shape = tuple(public.shape[1:])
     return RealFederation(
-        clients=tuple(clients),
+        clients=tuple(map(_shell, found)),
         public=public,
         public_batch_size=asked.public.batch,
         classes=classes,
@@ -261,19 +260,22 @@ def federation(asked: FederationFile, public: Tensor, attendance: Attendance) ->
     )
 
 
+def _shell(said: Hello) -> Client:
+    """Return a client whose samples are elsewhere: who asks for one gets torch's error, or a refusal."""
+
+    def split(size: int) -> LabelledDataset:
+        inputs = torch.empty(size, *said.shape, dtype=torch.uint8, device="meta")
+        return LabelledDataset(inputs, torch.empty(size, dtype=torch.int64, device="meta"))
+
+    train, validation, test = map(split, said.sizes)
+    return Client(said.client, said.architecture, train, validation, test, said.name)
+
+
 def _begin(asked: FederationFile, setting: Setting) -> Packet:
     """Return what clients are told before the first round."""
-    told = {
-        "method": asked.method,
-        "seed": asked.seed,
-        "rounds": asked.rounds,
-        "classes": setting.classes,
-        "clients": list(setting.by_id),
-        "training": asked.training.model_dump(mode="json"),
-        "distillation": asked.distillation.model_dump(mode="json"),
-        "compute": asked.compute.model_dump(mode="json"),
-    }
-    return Packet(told, {"public": setting.public})
+    same = {"method", "seed", "rounds", "training", "distillation", "compute"}
+    of_all = {"classes": setting.classes, "clients": list(setting.by_id)}
+    return Packet({**asked.model_dump(mode="json", include=same), **of_all}, {"public": setting.public})
 
 
 def written(file: Path, text: str) -> None:
