@@ -1,3 +1,5 @@
+import subprocess
+
 from ktpfl_pipeline.analysis import provenance
 
 
@@ -8,6 +10,19 @@ def test_the_command_is_what_one_types():
         == "python -m ktpfl_pipeline --env=quick"
     )
     assert provenance.command(["/usr/bin/pytest"]) == "pytest"
+
+
+def test_a_repository_that_has_the_package_installed_is_not_its_own(tmp_path, monkeypatch):
+    package = tmp_path / ".venv" / "ktpfl_pipeline"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / "mine.py").touch()
+    as_somebody = ("-c", "user.name=A", "-c", "user.email=a@b.c")
+    for said in (["init", "-q"], ["add", "mine.py"], [*as_somebody, "commit", "-qm", "Mine"]):
+        subprocess.run(["git", "-C", str(tmp_path), *said], check=True)
+    monkeypatch.setattr(provenance, "PACKAGE", package)
+    assert provenance._git("rev-parse", "HEAD")
+    assert provenance._here.__wrapped__()[0] == ""
 
 
 def test_outside_a_repository_there_is_no_commit(tmp_path, monkeypatch):

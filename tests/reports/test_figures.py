@@ -200,6 +200,12 @@ class TestSpreadOverClients:
         band = figure.axes[0].collections[0].get_paths()[0].vertices
         assert {0.2, 0.4, 0.6, 0.8} == set(np.round(band[:, 1], 9))
 
+    def test_the_mean_is_without_adversaries(self, run):
+        honest = replace(run(after_transfer=[(0.1, 0.2, 0.9), (0.5, 0.6, 0.9)]), adversaries=[2])
+        *clients, mean = figures.spread_over_clients([summarise([honest], {})]).axes[0].get_lines()
+        assert len(clients) == 3
+        assert np.allclose(mean.get_ydata(), [0.15, 0.55])
+
     def test_seeds_are_averaged_for_each_client(self, run):
         runs = [run(seed=seed, after_transfer=[(0.2 + seed / 10, 0.6)]) for seed in (0, 1, 2)]
         first, second, _ = figures.spread_over_clients([summarise(runs, {})]).axes[0].get_lines()

@@ -204,6 +204,12 @@ class TestRanks:
         bars = [line for line in axes.lines if line.get_color() == INK and len(line.get_xdata()) == 2]
         assert [sorted(line.get_xdata()) for line in bars if max(line.get_ydata()) < 0] == [[1, 2], [2, 3]]
 
+    def test_ties_everywhere_reject_nothing(self, columns, content, result):
+        level = [result(name, 0.8, 0.9) for name in ("kt_pfl", "fedmd", "local")]
+        many = {f"c{n}": content(level, private={"source": f"npz:{n}.npz"}) for n in range(4)}
+        (picture,) = overview.ranks(columns(**many))
+        assert "is not rejected, so that nothing below is decided" in picture.caption
+
     def test_with_too_few_a_sentence_says_why(self, columns, two, content, study):
         told = "Ranks take 3 comparisons with 3 methods in common at least; there are"
         assert overview.ranks(columns(**two))[0].text == f"{told} 2 comparisons with 3 methods in common."

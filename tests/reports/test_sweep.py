@@ -196,6 +196,7 @@ class TestTable:
         assert sweep.summary(alone, RHO) == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after transfer."
         )
+        assert "Minus local-only" not in sweep.notes(sweep.table_rows(alone), RHO)
 
     def test_the_summary_reports_the_chosen_value(self, points: list[Point]) -> None:
         assert sweep.summary(points, RHO) == (
@@ -254,6 +255,21 @@ class TestReport:
         assert "<dt>training.epochs</dt>" not in html
         assert "<dt>partition.scheme</dt>" in html
 
+    @pytest.mark.usefixtures("blank_figures")
+    @pytest.mark.parametrize(
+        ("parameter", "missing"),
+        [("partition.scheme", "two labels"), ("clients", "2 clients"), ("private.source", "private digits")],
+    )
+    def test_what_is_swept_is_no_fact_of_all_points(self, made: Make, parameter: str, missing: str) -> None:
+        points = [Point(e, SETTINGS, {"local": made("local", 0.5, validation=0.5, key=e)}) for e in (1, 2)]
+        assert missing in sweep.build("sweep_other", "public.batch", points).facts
+        assert missing not in sweep.build("sweep_other", parameter, points).facts
+
+    @pytest.mark.usefixtures("blank_figures")
+    def test_a_swept_group_is_not_among_what_is_fixed(self, points: list[Point]) -> None:
+        named = [replace(point, value={"rho": point.value}) for point in points]
+        assert "<dt>rho</dt>" not in sweep.build("sweep_rho", "methods.kt_pfl", named).html
+
     def test_the_same_points_give_the_same_report(self, built: Report, points: list[Point]) -> None:
         again = sweep.build("sweep_rho", RHO, points)
         assert (again.html, again.files) == (built.html, built.files)
@@ -274,6 +290,12 @@ class TestFigure:
         assert (list(ring.get_xdata()), list(ring.get_ydata())) == ([0.3], [pytest.approx(0.84)])
         assert list(local.get_ydata()) == pytest.approx([0.81] * 3)
         assert len(axes.collections) == 2, "a band for each"
+
+    def test_a_line_goes_from_left_to_right_whatever_the_order_of_the_values(self, points: list[Point]) -> None:
+        kt_pfl, ring, _ = accuracy_by_value([points[2], points[0], points[1]], "ρ").axes[0].lines
+        assert list(kt_pfl.get_xdata()) == [0.1, 0.3, 0.7]
+        assert list(kt_pfl.get_ydata()) == pytest.approx([0.80, 0.84, 0.91])
+        assert list(ring.get_xdata()) == [0.3]
 
     def test_a_wide_range_is_logarithmic(self, made: Make) -> None:
         points = [Point(b, SETTINGS, {"local": made("local", 0.5, 0.6, key=b)}) for b in (100, 500, 3000)]

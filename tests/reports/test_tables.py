@@ -315,7 +315,7 @@ class TestRenderings:
         )
 
     def test_latex_writes_powers_and_greek(self):
-        assert latex.escape("10⁶ bytes, ρ") == r"10$^{6}$ bytes, $\rho$"
+        assert latex.escape("10⁶ bytes, ρ, α") == r"10$^{6}$ bytes, $\rho$, $\alpha$"
 
     def test_html(self, table):
         text = on_a_page(table)

@@ -135,6 +135,7 @@ OUT_OF_RANGE = [
 """(setting, value, what is allowed)."""
 UNKNOWN = [
     ("compare", ["fedmdd"], "'fedmdd'", "did you mean 'fedmd'?"),
+    ("compare", ["fedmd", "ktpfl_pipeline.methods.fedmd:FedMD"], "'FedMD'", "both are called 'FedMD': rename one."),
     ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
     ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
     ("architectures", ["my_nets:wide_mlp"], "'my_nets:wide_mlp'", "No module named 'my_nets'"),

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.analysis.statistics import Final
 from ktpfl_pipeline.methods import title
 
 
@@ -59,9 +60,9 @@ class Cell:
         return summarise(self.runs, self.hyperparameters, self.settings) if finished else None
 
     @property
-    def per_seed(self) -> list[float] | None:
-        """The mean final accuracy over clients for each seed, in 0..1; None before all are finished."""
-        return self.result.final[HEADLINE].per_seed if self.result else None
+    def final(self) -> Final | None:
+        """Its final accuracy over clients and seeds, in 0..1; None before all seeds are finished."""
+        return self.result.final[HEADLINE] if self.result else None
 
 
 def seconds_left(cells: Sequence[Cell]) -> float | None:

@@ -96,7 +96,8 @@ def of_clients(result: MethodResult, sampled: bool) -> list[float]:
     """
     found = []
     for run in result.runs:
-        others = {n for n in range(len(run.architectures)) if (n in run.sampled) is not sampled}
+        seen, everybody = {*run.sampled}, set(range(len(run.architectures)))
+        others = everybody - seen if sampled else seen
         found.append(benign(run.final(HEADLINE), {*run.adversaries, *others}))
     return [fmean(values) for values in found if values]
 

@@ -60,7 +60,8 @@ def _here() -> tuple[str, str, str, str]:
 
     from ktpfl_pipeline.core.machine.resources import cores
 
-    commit = _git("rev-parse", "--short=10", "HEAD")
+    ours = _git("ls-files", "--error-unmatch", "__init__.py")  # and not a repository around an installed package
+    commit = _git("rev-parse", "--short=10", "HEAD") if ours else ""
     changes = "+changes" if commit and _git("status", "--porcelain", "--", str(PACKAGE)) else ""
     try:
         user = getpass.getuser()

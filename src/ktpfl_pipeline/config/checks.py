@@ -21,7 +21,7 @@ from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.methods import METHODS, find
+from ktpfl_pipeline.methods import METHODS, find, title
 
 
 @contextlib.contextmanager
@@ -91,6 +91,12 @@ def check_names(name: str, experiment: Experiment) -> None:
             dealt(experiment.architectures, range(experiment.clients))
     for method in experiment.compare:
         check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
+    called: dict[str, str] = {}
+    for method in [each for given in experiment.compare for each in (METHODS if given == ALL else [given])]:
+        if (other := called.setdefault(title(method), method)) != method:
+            raise InputError(
+                f"{name}.compare has {other} and {method}, and both are called {title(method)!r}: rename one."
+            )
     for kind, known in (("private", [*sources.SOURCES, REAL]), ("public", [*sources.SOURCES, "open_part", "included"])):
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]

@@ -221,9 +221,10 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         clients += f" Sorted by what {main.title} gains over local-only, in points at the right."
     if not one_deal:
         clients += " Every seed deals other data to a client, so a row averages over several."
+    honest = ", without adversaries" if run.adversaries else ""
     spread = (
         f"Test accuracy after transfer by round, one panel a method. Thin: clients{mean}; the band is their middle "
-        "half, the thick line their mean. All panels have one axis, which need not begin at 0."
+        f"half, the thick line their mean{honest}. All panels have one axis, which need not begin at 0."
     )
     gained = f"{main.title} minus each rival, after transfer and after local training, {words.CORRECTED}"
     time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."

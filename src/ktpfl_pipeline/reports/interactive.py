@@ -1,6 +1,6 @@
 """Figures for a web page that answers: kedro-viz shows them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
@@ -30,6 +30,11 @@ def labels_per_client(table: "pd.DataFrame") -> go.Figure:
             marker_color=colour,
             hovertemplate=f"client %{{y}}, label {label}: %{{x}} samples<extra></extra>",
         )
-    axis = {"autorange": "reversed", "dtick": 1 if table["client"].nunique() <= NAMED else None}
+    clients = table["client"].unique().tolist()
+    axis: dict[str, Any] = {"autorange": "reversed", "dtick": 1 if len(clients) <= NAMED else None}
+    if isinstance(
+        clients[0], str
+    ):  # else names that are numbers would be places, and others stand as they first appear
+        axis |= {"type": "category", "categoryorder": "array", "categoryarray": clients}
     figure.update_layout(barmode="stack", legend_title_text="Label", yaxis=axis)
     return figure

@@ -83,7 +83,13 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
     }
     shown = [*notes][: None if "Never sampled (%)" in table.columns else 3]
     means = f"all columns are of accuracy after transfer{over_seeds(seeds)}."
-    return [table, Notes({name: notes[name] for name in shown if local or name != "Harmed"} | {"Means": means})]
+    return [
+        table,
+        Notes(
+            {name: notes[name] for name in shown if name != "Harmed" or "Harmed (%)" in table.columns}
+            | {"Means": means}
+        ),
+    ]
 
 
 def quality(results: Sequence[MethodResult]) -> list[Block]:

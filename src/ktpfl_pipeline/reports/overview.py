@@ -209,7 +209,7 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
         alike = plural(len(common(accuracy)), "method")
         told = f"{plural(len(columns), 'comparison')} with {alike} in common"
         return [Text(f"Ranks take {FEWEST} comparisons with {FEWEST} methods in common at least; there are {told}.")]
-    alike = "is not rejected, so that nothing below is decided" if found.p > ERROR else "is rejected"
+    alike = "is rejected" if found.p <= ERROR else "is not rejected, so that nothing below is decided"
     caption = (
         f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that "
         f"cannot be told apart: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all "

@@ -12,9 +12,9 @@ from itertools import combinations, groupby
 
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
-from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
-from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
+from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
+from ktpfl_pipeline.analysis.results import HEADLINE, ranked
+from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
@@ -87,8 +87,6 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
 
 def told(cells: Sequence[Cell]) -> str:
     """Return the plan as plain text: each column, what is done and left, and the hours, on which hardware."""
-    from ktpfl_pipeline.analysis.provenance import here_and_now
-
     lines = []
     for part, group in groupby(cells, key=lambda cell: cell.part):
         own = list(group)
@@ -155,7 +153,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
             result = cell.result
             lead = best is not None and cell.method == best.method
             stopped = "failed" if cell.failed else None
-            rows[cell.method][f"{column} (%)"] = accuracy(_final(result, point), lead) if result else stopped
+            rows[cell.method][f"{column} (%)"] = accuracy(result.final.get(point), lead) if result else stopped
             if cited:
                 rows[cell.method][f"{column}: paper (%)"] = _written(cell)
     return Table.of(name if point == HEADLINE else f"{name}-{point}", list(rows.values()), point_title(point))
@@ -168,13 +166,13 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
         number = _number(cell)
         if number is None:
             continue
-        found = difference([own - number for own in cell.per_seed]) if cell.per_seed else None
+        found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
         rows.append(
             {
                 "Part": _named(cell.part),
                 "Cell": _column(cell),
                 "Method": cell.title,
-                "Ours (%)": accuracy(_final(cell.result)),
+                "Ours (%)": accuracy(cell.final),
                 "Paper (%)": _written(cell),
                 "Ours minus paper (points)": interval(found),
                 "Agrees": verdict(found, 0),
@@ -184,11 +182,13 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
 
 
 def orders(cells: Sequence[Cell]) -> Table:
-    """Return one row for two methods of a column whose numbers in the paper are known: who is ahead, there and here."""
+    """Return one row for two methods of a column whose numbers in the paper are known and differ: who is ahead?"""
     rows: list[dict[str, Entry]] = []
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
+            if first == second:  # two readings of one row of the paper's
+                continue
             found = paired_difference(a.result, b.result) if a.result and b.result else None
             rows.append(
                 {
@@ -216,15 +216,15 @@ def findings(cells: Sequence[Cell]) -> Table:
         others = [own[label].result for label in against if label in own and label != best]
         if best not in own or not others:
             continue
-        ours, finished = own[best].result, [result for result in others if result]
+        ours, finished = own[best], [result for result in others if result]
         found = None
-        if ours and len(finished) == len(others):
-            found = paired_difference(ours, ranked(finished)[0])
+        if ours.result and len(finished) == len(others):
+            found = paired_difference(ours.result, ranked(finished)[0])
         rows.append(
             {
                 "Cell": f"{_named(part)}: {paper.dataset(settings)}",
                 "Best in the paper": best,
-                "Ours there (%)": accuracy(_final(ours)),
+                "Ours there (%)": accuracy(ours.final),
                 "Minus our best of the others (points)": interval(found),
                 "Agrees": verdict(found, 1),
             }
@@ -319,10 +319,6 @@ def _written(cell: Cell) -> str:
     if cell.method not in paper.names():
         return "not in the paper"
     return paper.written(cell.settings, cell.method) or UNKNOWN
-
-
-def _final(result: MethodResult | None, point: str = HEADLINE) -> Final | None:
-    return None if result is None else result.final.get(point)
 
 
 def _named(part: str) -> str:

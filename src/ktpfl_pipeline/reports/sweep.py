@@ -98,11 +98,24 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     """Return the report on a sweep."""
     title, rows, told = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
     main, settings, one = table(rows, title, told), points[0].settings, rows[0].result
+
+    def fixed(path: str) -> bool:
+        return not f"{path}.".startswith(f"{parameter}.")
+
     own = {
-        result.title: {k: setting(v) for k, v in result.hyperparameters.items() if f"methods.{method}.{k}" != parameter}
+        result.title: {k: setting(v) for k, v in result.hyperparameters.items() if fixed(f"methods.{method}.{k}")}
         for method, result in points[0].methods.items()
     }
-    common = {k: v for k, v in words.settings(settings).items() if not f"{k}.".startswith(f"{parameter}.")}
+    common = {path: value for path, value in words.settings(settings).items() if fixed(path)}
+    facts = {
+        "private.source": f"private {settings['private']['source']}",
+        "clients": plural(one.clients, "client"),
+        "partition.scheme": words.plain(settings["partition"]["scheme"]),
+        "rounds": plural(one.rounds, "round"),
+        "seeds": words.listed_seeds(one.seeds),
+    }
+    if not same_adversaries(points):
+        facts["adversaries.kind"] = f"adversaries upload {settings['adversaries']['kind']} predictions"
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
     drawn = Picture("accuracy", figure, _bytes_caption(points) if lean else _caption(points, title))
@@ -112,15 +125,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         summary=told,
         facts=[
             f"{parameter}: {', '.join(setting(point.value) for point in points)}",
-            f"private {settings['private']['source']}",
-            *(
-                ()
-                if same_adversaries(points)
-                else (f"adversaries upload {settings['adversaries']['kind']} predictions",)
-            ),
-            f"{plural(one.clients, 'client')}, {words.plain(settings['partition']['scheme'])}",
-            plural(one.rounds, "round"),
-            words.listed_seeds(one.seeds),
+            *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
             Section("", [main, Notes(notes(rows, title))]),
@@ -149,7 +154,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     """Return one row for each method and value; `title` is what the setting is called."""
     after = point_title(HEADLINE)
-    skewed = _skewed(rows)
+    skewed = len({str(_skew(row)) for row in rows}) > 1  # the setting decides how unlike the clients' labels are
     sized = _sized(rows)
     return Table.of(
         "table",
@@ -174,11 +179,6 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
 def _skew(row: Row) -> Number | None:
     """Return how unlike the clients' labels are, over the seeds."""
     return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], skew.HUNDREDTHS)
-
-
-def _skewed(rows: Sequence[Row]) -> bool:
-    """Say whether the setting decides how unlike the clients' labels are."""
-    return len({str(_skew(row)) for row in rows}) > 1
 
 
 def _sized(rows: Sequence[Row]) -> bool:
@@ -246,6 +246,8 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
     shown = {
         title: any(row.value == ANY for row in rows),
         "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
+        "Validation": "Validation (%)" in columns,
+        "Minus local-only": "Minus local-only (points)" in columns,
         **{column: column in columns for column in ("Chosen", TRUST, SKEW, SIZE)},
     }
     return {column: text for column, text in found.items() if shown.get(column, True)}

@@ -7,7 +7,7 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, TheoremCheck, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import numbers, paper, words
@@ -96,10 +96,8 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
             "Loss, fitted half (nats)": mean([fmean(check.fit[mixture]) for check in checks], "{:.3f}".format),
             "Loss, other half (nats)": mean([fmean(check.test[mixture]) for check in checks], "{:.3f}".format),
             "Accuracy, other half (%)": mean([fmean(check.accuracy[mixture]) for check in checks]),
-            "No worse, fitted half (clients)": _no_worse(mixture, [(check.fit, check.certificate) for check in checks]),
-            "No worse, other half (clients)": _no_worse(
-                mixture, [(check.test, [0.0] * len(check.certificate)) for check in checks]
-            ),
+            "No worse, fitted half (clients)": _no_worse(mixture, checks, "fit"),
+            "No worse, other half (clients)": _no_worse(mixture, checks, "test"),
         }
         for mixture in MIXTURES
         if checks and all(mixture in check.fit for check in checks)
@@ -107,17 +105,16 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
     return Table.of("theorem", rows, latex)
 
 
-def _no_worse(mixture: str, losses: Sequence[tuple[Mapping[str, Sequence[float]], Sequence[float]]]) -> str | None:
+def _no_worse(mixture: str, checks: Sequence[TheoremCheck], half: str) -> str | None:
     """Return for how many clients a mixture's loss is at most that of ``own`` and ``average``: ``57 of 60``.
 
-    Args:
-        mixture: a name of `MIXTURES`; for the two that it is compared with there is nothing to count.
-        losses: for each seed, the losses by mixture, (N,) each, and the slack of each client.
+    For these two themselves there is nothing to count.
     """
     held = [
-        loss <= min(bounds) + slack + TOLERANCE
-        for by, slacks in losses
-        for loss, slack, *bounds in zip(by[mixture], slacks, by["own"], by["average"], strict=True)
+        loss <= min(bounds) + (half == "fit") * slack + TOLERANCE
+        for check in checks
+        for by in [getattr(check, half)]
+        for loss, slack, *bounds in zip(by[mixture], check.certificate, by["own"], by["average"], strict=True)
     ]
     return None if mixture in ("own", "average") else f"{sum(held)} of {len(held)}"
 

@@ -7,7 +7,7 @@ from typing import Any
 from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.core.identity import flat
-from ktpfl_pipeline.core.metrics import LAST
+from ktpfl_pipeline.core.metrics import ADAPTED, LAST
 
 HEADLINE = "each client's own model at the end of the round on that client's test samples,"
 INTERVAL = (
@@ -123,6 +123,8 @@ def aggregates(result: MethodResult) -> bool:
 
 def point_title(point: str) -> str:
     """Return what an evaluation point is called in a column."""
+    if point.startswith(ADAPTED):
+        return f"After {plural(int(point.removeprefix(ADAPTED)), 'further epoch')}"
     known = {analysis.HEADLINE: "After transfer", "after_local": "After local training"}
     return known.get(point, point.capitalize())
 

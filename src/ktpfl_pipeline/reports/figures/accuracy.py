@@ -122,7 +122,8 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
         dots: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rounds) < 4 else {}
         axes.plot(rounds, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
         axes.fill_between(rounds, *np.quantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
-        axes.plot(rounds, values.mean(axis=1), color=colour, linewidth=2, zorder=3, **dots)
+        means = mean_by_place(result.curve[HEADLINE].by_seed)  # without those of adversaries
+        axes.plot(rounds, means, color=colour, linewidth=2, zorder=3, **dots)
         base.rounds_across(axes, "auto" if across <= 3 else 4)
         axes.tick_params(labelleft=place % across == 0)
     panels[0].set_ylim(np.floor(10 * np.quantile(later, 0.01)) / 10, min(1.02, later.max() + 0.03))

@@ -5,6 +5,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
@@ -14,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from ktpfl_pipeline.analysis.matrix import attention
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import mean_by_place
+from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.accuracy import client_title
 from ktpfl_pipeline.reports.figures.base import WIDTH, styled
@@ -27,6 +29,8 @@ ATTENTION = {
 """Groups of `analysis.matrix.attention`: what they are called, and their colours."""
 BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsquare-root scale"}
 """The scale of weights at the right of panels."""
+BELOW: Any = {"orientation": "horizontal", "aspect": 34, "pad": 0.05}
+"""A scale below its panel."""
 
 
 @styled
@@ -39,10 +43,6 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
     Raises:
         ValueError: if the method has no such matrix.
     """
-    import torch
-
-    from ktpfl_pipeline.data.partition import label_similarity
-
     run = result.runs[0]
     if run.coefficients is None:
         raise ValueError(f"{result.title} has no coefficient matrix to draw.")
@@ -66,16 +66,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
             axes.set_xticks(range(n), names, fontsize=size, rotation=90)
             axes.set_yticks(range(n), names if axes is left else [""] * n, fontsize=size)  # the rows are the same
             axes.tick_params(length=0, pad=2)
-        bar = _bar(
-            figure,
-            image,
-            axes,
-            orientation="horizontal",
-            shrink=0.9 if right else 0.5,
-            aspect=34,
-            pad=0.05,
-            label=scale,
-        )
+        bar = _bar(figure, image, axes, shrink=0.9 if right else 0.5, label=scale, **BELOW)
         bar.locator = MaxNLocator(5)
         if axes is left:
             bar.ax.axvline(1 / n, color=VERMILION, linewidth=1.5)
@@ -165,10 +156,6 @@ def _attention(axes: Axes, result: MethodResult) -> None:
 
 def even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:
     """Return what `analysis.matrix.attention` makes of a matrix whose entries are all 1/N."""
-    import torch
-
-    from ktpfl_pipeline.data.partition import label_similarity
-
     n = len(label_counts)
     even = torch.full((1, n, n), 1.0 / n, dtype=torch.float64)
     by_group = attention(even, label_similarity(torch.tensor(label_counts)))

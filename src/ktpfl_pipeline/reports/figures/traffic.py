@@ -99,13 +99,7 @@ def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
     for (name, size), here in zip(ordered, apart(at, 11 / width, 0.0, 1.0), strict=True):
         axes.axvline(size / 1e6, color=RULE, linewidth=0.7, zorder=0)
         arrow: Any = {"arrowstyle": "-", "color": RULE, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
-        place: Any = {
-            "xytext": (here, 1.05),
-            "textcoords": "axes fraction",
-            "rotation": 60,
-            "ha": "left",
-            "va": "bottom",
-        }
+        place: Any = {"xytext": (here, 1.05), "textcoords": "axes fraction", "rotation": 60, "va": "bottom"}
         axes.annotate(name, (size / 1e6, 1.0), xycoords=axes.get_xaxis_transform(), arrowprops=arrow, **place)
 
 

@@ -33,8 +33,8 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     for n, method in enumerate(methods):
         apart = 0.0 if numbers else 0.08 * (n - (len(methods) - 1) / 2)
         handles |= _draw(axes, points, method, [place + apart for place in places])
-        last = points[-1].methods[method]
-        ends.append((last.title, style.look(method).colour, places[-1], last.final[HEADLINE].mean))
+        last = points[places.index(max(places))].methods[method]
+        ends.append((last.title, style.look(method).colour, max(places), last.final[HEADLINE].mean))
     if numbers and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -50,7 +50,9 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
 
 def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[float]) -> dict[str, Any]:
     """Draw one method at its places, and return what the legend says of it."""
-    look, numbers = style.look(method), numeric(points)
+    look, numbers, best = style.look(method), numeric(points), chosen(points, method)
+    order = sorted(range(len(points)), key=places.__getitem__)  # a line goes from left to right
+    points, places = [points[at] for at in order], [places[at] for at in order]
     finals = [point.methods[method].final[HEADLINE] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
     shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
@@ -65,7 +67,6 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
             axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
         shown = Patch(color=style.MUTED, alpha=0.2, linewidth=0) if numbers else Line2D([], [], color=style.MUTED)
         handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = shown
-    best = chosen(points, method)
     if best is not None:
         ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
         at = points.index(best)

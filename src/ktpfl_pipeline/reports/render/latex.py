@@ -11,7 +11,7 @@ _SIGNS = str.maketrans(
     {
         **{special: rf"\{special}" for special in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}"},
-        **{"±": r"$\pm$", "ρ": r"$\rho$", "·": r"$\cdot$", MINUS: "$-$", NONE: "--"},
+        **{"±": r"$\pm$", "ρ": r"$\rho$", "α": r"$\alpha$", "·": r"$\cdot$", MINUS: "$-$", NONE: "--"},
         **{raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     }
 )
