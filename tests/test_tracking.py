@@ -22,7 +22,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import PARENT, Dataset, Entry, MlflowTracker, Tracker, store
+from ktpfl_pipeline.tracking import PARENT, Dataset, Ending, Entry, MlflowTracker, Tracker, store
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -91,7 +91,7 @@ class TestOneRunPerKey:
             first.round(record(1))
         with tracker.run(Entry(**RUN)) as second:
             second.round(record(1))
-            second.finish({"final/after_transfer": 0.1}, {}, {})
+            second.finish(Ending({"final/after_transfer": 0.1}))
         assert second.run_id == first.run_id
         assert len(runs(client)) == 1
         run = client.get_run(first.run_id)
@@ -247,7 +247,7 @@ class TestEnd:
     def test_numbers_figures_and_tables(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         figure = matplotlib.figure.Figure()
         with tracker.run(Entry(**RUN)) as tracked:
-            tracked.finish({"final/after_transfer": 0.75}, {"accuracy": figure}, {"coefficients": [[1.0, 0.0]]})
+            tracked.finish(Ending({"final/after_transfer": 0.75}, {"accuracy": figure}, {"coefficients": [[1.0, 0.0]]}))
         assert client.get_run(tracked.run_id).data.metrics["final/after_transfer"] == 0.75
         assert {file.path for file in client.list_artifacts(tracked.run_id)} == {"accuracy.png", "coefficients.json"}
         assert list((tmp_path / "mlruns" / "digits").rglob("accuracy.png")), "in the folder of artifacts"
@@ -260,7 +260,7 @@ class TestEnd:
         (model / "MLmodel").write_text("flavors: {}")
         for _ in range(2):
             with pytest.raises(SystemExit), tracker.run(Entry(**RUN)) as tracked:
-                tracked.finish({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}, model)
+                tracked.finish(Ending({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}, model))
                 raise SystemExit
         table = json.loads(Path(client.download_artifacts(tracked.run_id, "clients.json")).read_text())
         assert table == {"columns": ["client", "final/after_transfer"], "data": [[0, 0.5], [1, 1.0]]}
@@ -330,7 +330,7 @@ class TestFaults:
     def test_files_that_cannot_be_kept(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         (tmp_path / "mlruns").write_text("a file")
         with pytest.raises(InputError, match="could not be used") as refused, tracker.run(Entry(**RUN)) as tracked:
-            tracked.finish({"final/accuracy": 0.5}, {}, {"coefficients": [[1.0]]})
+            tracked.finish(Ending({"final/accuracy": 0.5}, {}, {"coefficients": [[1.0]]}))
         assert str(tmp_path / "mlruns") in str(refused.value)
         assert client.get_run(tracked.run_id).info.status == "FAILED"
 
@@ -338,10 +338,10 @@ class TestFaults:
         """Also if the process ended between them and the end of the run."""
         for _ in range(2):
             with pytest.raises(SystemExit), tracker.run(Entry(**RUN)) as tracked:
-                tracked.finish({"final/accuracy": 0.5, "final/loss": 2.0}, {}, {})
+                tracked.finish(Ending({"final/accuracy": 0.5, "final/loss": 2.0}))
                 raise SystemExit
         with tracker.run(Entry(**RUN)) as tracked:
-            tracked.finish({"final/accuracy": 0.5, "final/loss": 2.0}, {}, {})
+            tracked.finish(Ending({"final/accuracy": 0.5, "final/loss": 2.0}))
         assert points(client, tracked.run_id, "final/accuracy") == [(0, 0.5)]
         assert points(client, tracked.run_id, "final/loss") == [(0, 2.0)]
 
@@ -516,7 +516,7 @@ class TestConfigure:
         assert tracker.checkpoints == tmp_path / "data/06_models", "checkpoints are kept without MLflow too"
         with tracker.run(Entry(**RUN)) as tracked:
             tracked.round(record(1))
-            tracked.finish({}, {}, {})
+            tracked.finish(Ending({}))
             assert tracked.run_id == ""
         assert list(tmp_path.iterdir()) == []
 

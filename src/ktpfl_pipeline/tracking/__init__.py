@@ -11,13 +11,14 @@ from typing import Any
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
 from ktpfl_pipeline.tracking.store import SQLITE
-from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Entry, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 from ktpfl_pipeline.tracking.view import ADDRESS as VIEW
 
 __all__ = [
     "PARENT",
     "VIEW",
     "Dataset",
+    "Ending",
     "Entry",
     "MlflowTracker",
     "TrackedRun",

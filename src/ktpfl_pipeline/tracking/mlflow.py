@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
 from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, open_client
-from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Entry, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 
 CLIENTS = "clients.json"
 """The table with one row a client."""
@@ -129,28 +129,21 @@ class MlflowRun(TrackedRun):
                 client.log_batch(self.run_id, _points(points, record.round))
             self.logged = record.round
 
-    def finish(
-        self,
-        summary: Mapping[str, float],
-        figures: Mapping[str, Any],
-        tables: Mapping[str, Any],
-        clients: Mapping[str, Sequence[Any]] | None = None,
-        model: Path | None = None,
-    ) -> None:
-        """Log what stands at the end; see `TrackedRun.finish`."""
+    def finish(self, ending: Ending) -> None:
+        """Log what stands at the end, what is there already not again."""
         if self.complete:
             return
-        missing = {name: value for name, value in summary.items() if name not in self.known}
+        missing = {name: value for name, value in ending.summary.items() if name not in self.known}
         with self.store.use() as client:
             client.log_batch(self.run_id, _points(missing, 0))
-            for name, figure in figures.items():
+            for name, figure in ending.figures.items():
                 client.log_figure(self.run_id, figure, f"{name}.png")
-            for name, table in tables.items():
+            for name, table in ending.tables.items():
                 client.log_dict(self.run_id, table, f"{name}.json")
-            if model:
-                self._log_model(client, model)
-            if clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
-                client.log_table(self.run_id, dict(clients), CLIENTS)  # adds rows to a table that is there
+            if ending.model:
+                self._log_model(client, ending.model)
+            if ending.clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
+                client.log_table(self.run_id, dict(ending.clients), CLIENTS)  # adds rows to a table that is there
 
     def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
         """Log a report; see `TrackedRun.report`."""
@@ -159,7 +152,7 @@ class MlflowRun(TrackedRun):
                 _set_parent(client, client.get_run(child), self.run_id)
             client.set_tag(self.run_id, MLFLOW_NOTE, note)
             client.log_artifacts(self.run_id, str(folder))
-            self.finish(metrics, {}, {})
+            self.finish(Ending(metrics))
 
     def _log_model(self, client: Any, folder: Path) -> None:
         """Log a model of MLflow, unless it was logged before."""

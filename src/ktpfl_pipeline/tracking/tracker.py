@@ -25,6 +25,24 @@ class Dataset(NamedTuple):
     profile: Mapping[str, int]
 
 
+class Ending(NamedTuple):
+    """What stands at a run's end.
+
+    Attributes:
+        summary: final numbers by name.
+        figures: of matplotlib, by name.
+        tables: plain values by name, kept as JSON.
+        clients: columns of a table with one row a client.
+        model: the folder of a model of MLflow, kept under its name.
+    """
+
+    summary: Mapping[str, float]
+    figures: Mapping[str, Any] = {}
+    tables: Mapping[str, Any] = {}
+    clients: Mapping[str, Sequence[Any]] = {}
+    model: Path | None = None
+
+
 class TrackedRun:
     """A run while it goes; this one forgets everything.
 
@@ -39,23 +57,8 @@ class TrackedRun:
     def round(self, record: RoundRecord) -> None:
         """Log one finished round, unless it was logged before."""
 
-    def finish(
-        self,
-        summary: Mapping[str, float],
-        figures: Mapping[str, Any],
-        tables: Mapping[str, Any],
-        clients: Mapping[str, Sequence[Any]] | None = None,
-        model: Path | None = None,
-    ) -> None:
-        """Log what stands at the end.
-
-        Args:
-            summary: final numbers by name.
-            figures: of matplotlib, by name.
-            tables: plain values by name, kept as JSON.
-            clients: columns of a table with one row a client.
-            model: the folder of a model of MLflow, kept under its name.
-        """
+    def finish(self, ending: Ending) -> None:
+        """Log what stands at the end."""
 
     def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
         """Log a report.

@@ -228,7 +228,7 @@ def log_end(
         "samples": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.final},
     }
-    tracked.finish({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder)
+    tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder))
 
 
 def _joined(found: Newcomers | None) -> dict[str, float]:

@@ -24,6 +24,7 @@ from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seed
 from ktpfl_pipeline.pipelines.parent import parent_run
 from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.pipelines.tune.search import search, stream
+from ktpfl_pipeline.tracking import Ending
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str
     with parent_run(name, tune, [at], methods, {"kind": "tuning", "tune": name}) as (key, tracked):
         found = {method: tune_method(tune, Job(name, method, at, data, tracked.run_id)) for method in methods}
         best = {f"validation/{method}": highest(trials).validation or 0.0 for method, trials in found.items()}
-        tracked.finish(best, {}, {})
+        tracked.finish(Ending(best))
     return Tuning(tune.model_dump(), at.shared(), key, tracked.run_id, found).to_dict()
 
 
