@@ -63,9 +63,10 @@ def main() -> None:
     work, way = WORKLOADS["kt_pfl"], {"dtype": "bfloat16", "memory_format": "channels_last"}
     fed = federation(work, workers=cores, **way)
     before: dict[str, float] = {}
+    entry = tracking.Entry("overhead", "overhead", "0", {}, {})
     with tempfile.TemporaryDirectory() as folder:
         file, store = Path(folder) / "checkpoint.pt", f"sqlite:///{folder}/mlflow.db"
-        with tracking.MlflowTracker(store, Path(folder)).run("overhead", "overhead", "0", {}, {}) as tracked:
+        with tracking.MlflowTracker(store, Path(folder)).run(entry) as tracked:
             log = timed(tracked.round, spent[TRACKING])
 
             def round_ends(record: Any) -> None:

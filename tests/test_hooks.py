@@ -1,14 +1,18 @@
 """What the user can mend is one sentence; anything else keeps its traceback."""
 
+import logging
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import click
 import pytest
 from bad_configuration import EXPERIMENT, TRACE, TRACKING, YAML, context
 from click import ClickException
+from click.globals import pop_context
+from click.testing import CliRunner
 from kedro.io import DataCatalog, DatasetError, MemoryDataset
 from kedro.pipeline import Pipeline
 from kedro.pipeline import node as step
@@ -19,9 +23,8 @@ from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
-from ktpfl_pipeline.pipelines.datasets import ReportDataset
+from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.settings import HOOKS
-from ktpfl_pipeline.terminal import TerminalHooks
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,39 @@ def _tracker_as_before() -> Any:
 
 
 def test_they_are_registered() -> None:
-    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks, TerminalHooks]
+    assert [type(hooks) for hooks in HOOKS] == [ProjectHooks]
+
+
+class TestCommandLine:
+    """What is said before and after the training: that a run starts, and that it was stopped."""
+
+    def ran(self, place: Path, *arguments: str) -> Any:
+        @click.command()
+        @click.option("--stop", is_flag=True)
+        def run(stop: bool) -> None:
+            ProjectHooks().after_context_created(context(place))
+            if stop:
+                raise KeyboardInterrupt
+
+        return CliRunner().invoke(run, arguments)
+
+    def test_ctrl_c_is_one_sentence(self, tmp_path: Path) -> None:
+        result = self.ran(tmp_path, "--stop")
+        assert result.exit_code == 130
+        assert result.stderr.endswith("\nStopped. The same command goes on.\n")
+        assert "Aborted" not in result.stderr
+        pop_context()  # a context that is left by an error stays; a process ends with it
+
+    def test_something_is_said_at_once(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, "ktpfl_pipeline")
+        assert self.ran(tmp_path).exit_code == 0
+        assert caplog.messages[0] == "Loading …"
+
+    def test_outside_of_a_command_nothing_is(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """In a notebook, for example."""
+        caplog.set_level(logging.INFO, "ktpfl_pipeline")
+        ProjectHooks().after_context_created(context(tmp_path))
+        assert caplog.messages == []
 
 
 class TestAfterContextCreated:
@@ -121,23 +156,22 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "data" / "08_reporting" / "digits" / "report.html"
-    catalog = {"digits/report": SimpleNamespace(console=lambda: "THE TABLE", page=page)}
+    report = SimpleNamespace(console=lambda: "THE TABLE", page=page, made=True)
+    catalog = {"digits/report": report}
     pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
     ProjectHooks().after_pipeline_run(pipeline, catalog)
     place = "Report: data/08_reporting/digits/report.html\n"
     assert capsys.readouterr().out == f"\nTHE TABLE\n{place}\n"
-    (tmp_path / "Makefile").touch()
+    (tmp_path / "Makefile").touch()  # of another project's
+    ProjectHooks().after_pipeline_run(pipeline, catalog)
+    assert "make" not in capsys.readouterr().out
+    (tmp_path / "src" / "ktpfl_pipeline").mkdir(parents=True)
+    report.made = False
     tracking.configure({**TRACKING, "enabled": True}, tmp_path)
     ProjectHooks().after_pipeline_run(pipeline, catalog)
     steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz\n"
-    assert capsys.readouterr().out == f"\nTHE TABLE\n{place}{steps}\n"
-
-
-def test_a_table_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
-    catalog = {"digits/report": ReportDataset(filepath=str(tmp_path))}
-    pipeline = SimpleNamespace(outputs=lambda: {"digits/report"})
-    with pytest.raises(ClickException, match=r"cannot be read \(.*\): give the same command again\.$"):
-        ProjectHooks().after_pipeline_run(pipeline, catalog)
+    old = "Nothing was missing: this is the newest report of those before.\n"
+    assert capsys.readouterr().out == f"\n{old}THE TABLE\n{place}{steps}\n"
 
 
 def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,13 +194,19 @@ def test_models_of_others_are_looked_up_where_they_are_run_alone() -> None:
     """All else is checked with the parameters; torchvision takes seconds to import."""
     typo = {**EXPERIMENT, "architectures": ["torchvision:resnet17"]}
     sweep = {"experiment": "digits", "parameter": "rounds", "values": [1], "methods": ["local"]}
-    reading.remember({"digits": typo, "mine": EXPERIMENT, "sweep_digits": sweep})
-    for name in ("digits", "sweep_digits"):
-        with pytest.raises(ClickException, match=r"^digits\.architectures: .*'resnet17'.*did you mean 'resnet1"):
+    last = {**sweep, "experiment": "mine", "parameter": "architectures", "values": [["mlp"], typo["architectures"]]}
+    reading.remember({"digits": typo, "mine": EXPERIMENT, "sweep_digits": sweep, "sweep_last": last})
+    for name in ("digits", "sweep_digits", "sweep_last"):
+        with pytest.raises(ClickException, match=r"^(digits|mine)\.architectures: .*'resnet17'.*did you mean 'resnet1"):
             ProjectHooks().before_pipeline_run(
                 {}, Pipeline([step(lambda given: given, f"params:{name}", "made", name="x")])
             )
     ProjectHooks().before_pipeline_run({}, Pipeline([step(lambda given: given, "params:mine", "made", name="x")]))
+
+
+def trainings() -> int | None:
+    plan = progress._plan.get()
+    return plan and plan.trainings
 
 
 def test_kt_pfl_and_training_alone_come_first() -> None:
@@ -174,9 +214,10 @@ def test_kt_pfl_and_training_alone_come_first() -> None:
     pipeline = register_pipelines()["compare_homo_digits"]
     ran: list[str] = []
     hooks = SimpleNamespace(hook=Mock(before_node_run=lambda node, **_: ran.append(node.name) or {}))
+    ProjectHooks().before_pipeline_run({}, pipeline)
+    assert trainings() == sum(name.startswith("train_") for name in (node.short_name for node in pipeline.nodes)) > 10
     for node in pipeline.nodes:
         node.func = lambda *_: 0
-    ProjectHooks().before_pipeline_run({}, pipeline)
     catalog = DataCatalog({name: MemoryDataset(0) for name in pipeline.inputs()})
     SequentialRunner().run(pipeline, catalog, hooks)
     methods = [name for name in ran if "train" in name or "evaluate" in name]
@@ -186,3 +227,14 @@ def test_kt_pfl_and_training_alone_come_first() -> None:
         "methods.fedavg.train_fedavg",
     ]
     assert ran[-1] == "methods.report.report"
+
+
+def test_what_is_missing_keeps_its_turns_and_is_counted_alone() -> None:
+    pipeline = register_pipelines()["compare_homo_digits"]
+    ProjectHooks().before_pipeline_run({}, pipeline)
+    whole = trainings()
+    missing = pipeline.filter(node_names=[node.name for node in pipeline.nodes if not node.name.endswith("_local")])
+    assert whole is not None
+    assert trainings() == whole - 1
+    names = [node.short_name for node in missing.nodes if "train" in node.name or "evaluate" in node.name]
+    assert names[:3] == ["train_kt_pfl_params", "evaluate_kt_pfl_params", "train_fedavg"]

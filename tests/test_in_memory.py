@@ -57,11 +57,12 @@ def test_equals_a_run_of_the_pipelines(fed: Federation) -> None:
     [
         ("feddf", {"adversaries": {"share": 0.4}}, "adversaries.share is 0.4; .* FedDF exchanges models"),
         ("scarlet", {"knowledge": {"cache": 2}}, "knowledge.cache is 2, and SCARLET has a rule of its own"),
+        ("pfedme", {"training": {"optimizer": "adam"}}, "training.optimizer .* pFedMe prescribes how a step goes"),
     ],
 )
 def test_methods_that_do_not_go_with_a_federation_are_refused(method: str, settings: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        run(method, federation("digits", 5, **settings))
+        run(method, federation("digits", 5, ["mlp"], **settings))
 
 
 @pytest.mark.usefixtures("blank_figures")

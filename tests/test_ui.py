@@ -141,3 +141,15 @@ def test_what_cannot_be_shown_is_a_sentence(
         (project / "conf" / "local" / "tracking.yml").write_text(content)
     with pytest.raises(SystemExit, match=message):
         ui.main()
+
+
+def test_the_environment_of_the_runs_is_that_of_the_page(
+    project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "conf" / "quick").mkdir()
+    (project / "conf" / "quick" / "tracking.yml").write_text(yaml.safe_dump({"store": "sqlite:///quick.db"}))
+    monkeypatch.setenv("KEDRO_ENV", "quick")
+    monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {})
+    ui.main()
+    (arguments, _) = next(call for call in started if isinstance(call[0], list))
+    assert f"sqlite:///{project}/quick.db" in arguments

@@ -1,15 +1,24 @@
 """Where Kedro meets the rest: parameters checked before anything runs, tracking set up, errors as one sentence."""
 
+import contextlib
+import logging
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 from click import ClickException
 from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 
 from ktpfl_pipeline.core.errors import InputError
+
+logger = logging.getLogger(__name__)
+STOPPED = 128 + 2
+"""The exit code after Ctrl-C, as shells have it: that of the signal SIGINT."""
 
 
 class ProjectHooks:
@@ -19,9 +28,14 @@ class ProjectHooks:
     def after_context_created(self, context: KedroContext) -> None:
         """Check the parameters, keep them for the registry and for Kedro, and say where runs are tracked.
 
+        On the command line, say first that a run starts; from here on, Ctrl-C ends it in one sentence.
+
         Raises:
             ClickException: if the configuration cannot be read, or a setting cannot be.
         """
+        if command := click.get_current_context(silent=True):
+            logger.info("Loading …")  # what comes next imports torch
+            command.with_resource(_stopping())
         from ktpfl_pipeline.config import checks, parsing, reading
 
         source, env = Path(context.config_loader.conf_source), context.config_loader.env
@@ -43,18 +57,19 @@ class ProjectHooks:
         Other runners would start nodes where tracking and checkpoints do not reach.
         """
         from ktpfl_pipeline.config import checks, parsing, reading
-        from ktpfl_pipeline.pipelines.template import turn
 
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:
             raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
         named = {dataset.removeprefix("params:") for dataset in pipeline.inputs() if dataset.startswith("params:")}
         try:
-            for name, experiment in parsing.used(named, reading.recall()).items() if named else ():
+            for name, experiment in parsing.used(named, reading.recall()) if named else ():
                 checks.check_families(name, experiment)
         except InputError as error:
             raise ClickException(str(error)) from error
-        pipeline.nodes.sort(key=turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
+        whole = pipeline.filter
+        pipeline.filter = lambda **asked: _in_turn(whole(**asked))  # the runner's, for --only-missing-outputs
+        _in_turn(pipeline)
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
@@ -76,13 +91,29 @@ class ProjectHooks:
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):
                 dataset = catalog.get(name)
-                try:
-                    table = dataset.console()
-                except (OSError, UnicodeDecodeError) as error:
-                    raise ClickException(
-                        f"The table beside {dataset.page} cannot be read ({error}): give the same command again."
-                    ) from error
-                print(f"\n{table}\nReport: {os.path.relpath(dataset.page)}\n{_next_steps()}")  # noqa: T201
+                before = "" if dataset.made else "Nothing was missing: this is the newest report of those before.\n"
+                page = os.path.relpath(dataset.page)
+                print(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps()}")  # noqa: T201
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("\nStopped. The same command goes on.", err=True)
+        sys.exit(STOPPED)
+
+
+def _in_turn(pipeline: Any) -> Any:
+    """Return a pipeline with its nodes in their turns, having counted what is to be trained, for overall progress."""
+    from ktpfl_pipeline.pipelines.federated_training import nodes, progress
+    from ktpfl_pipeline.pipelines.template import turn
+
+    pipeline.nodes.sort(key=turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
+    functions = [node.func for node in pipeline.nodes]
+    progress.expect(sum((f.__module__, f.__name__) == (nodes.__name__, "train") for f in functions))
+    return pipeline
 
 
 def configure_tracking(loader: Any, project: Path) -> None:
@@ -101,7 +132,7 @@ def _next_steps() -> str:
     """Say how to look at what is tracked, and at the pipeline, in a clone of the repository and elsewhere."""
     from ktpfl_pipeline import tracking
 
-    clone = Path("Makefile").exists()
+    clone = Path("src/ktpfl_pipeline").is_dir() and Path("Makefile").exists()
     runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
     seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
     return seen + ("The pipeline in kedro-viz: make viz\n" if clone else "")

@@ -126,6 +126,11 @@ def _check(method: Method[Any], fed: Federation) -> None:
             f"adversaries.share is {fed.adversaries.share}; adversaries upload false predictions, and {method.title} "
             "exchanges models or prototypes, about which nobody lies: set it to 0, or run a method on predictions."
         )
+    if method.own_step and (changes := [*fed.training.beyond_plain()]):
+        raise InputError(
+            f"training.{changes[0]}, and {method.title} prescribes how a step goes, which that would change: leave it "
+            "out, or run another method."
+        )
     plain = Knowledge()
     for setting in sorted(method.own_knowledge):
         if getattr(fed.knowledge, setting) != getattr(plain, setting):

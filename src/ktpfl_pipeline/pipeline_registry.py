@@ -1,7 +1,8 @@
 """Every pipeline by name. An experiment is a section of conf/, and so is a sweep, a tuning, and what is compared."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
 from functools import partial
+from typing import Any
 
 from click import ClickException
 from kedro.config import MissingConfigException
@@ -18,35 +19,23 @@ from ktpfl_pipeline.pipelines.template import experiment_pipeline
 DEFAULT = "compare_hetero_digits"
 
 
-class Pipelines(Mapping[str, Pipeline]):
-    """Pipelines by name, each made when it is asked for."""
-
-    def __init__(self, makers: Mapping[str, Callable[[], Pipeline]]) -> None:
-        self.makers = makers
-        self.made: dict[str, Pipeline] = {}
+class Pipelines(UserDict[str, Any]):
+    """Pipelines by name, or what makes each, which is done when it is asked for."""
 
     def __getitem__(self, name: str) -> Pipeline:
         """Return a pipeline; for a name that does not exist, raise the error of the command, with the nearest one."""
-        if name not in self.makers:
+        if name not in self.data:
             hint = nearest(name, self, "`kedro registry list` names them all.")
             experiment = name.removeprefix(TUNE)
-            if name != experiment and experiment in self.makers:
+            if name != experiment and experiment in self.data:
                 hint = (
                     f"tune {experiment} with a section {name} in conf/, such as `{name}: {{like: tune_hetero_digits}}`."
                 )
             raise ClickException(f"There is no pipeline {name!r}; {hint}")
-        if name not in self.made:
-            self.made[name] = self.makers[name]()
-        return self.made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.makers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.makers)
-
-    def __len__(self) -> int:
-        return len(self.makers)
+        if not isinstance(self.data[name], Pipeline):
+            self.data[name] = self.data[name]()
+        made: Pipeline = self.data[name]
+        return made
 
 
 def register_pipelines() -> Pipelines:
@@ -64,18 +53,17 @@ def register_pipelines() -> Pipelines:
         experiments = {name: parsing.form(name, sections[name]) for name in parsing.experiments(sections)}
     except (InputError, MissingConfigException) as error:
         raise ClickException(str(error)) from error
-    makers: dict[str, Callable[[], Pipeline]] = {}
+    pipelines = Pipelines()
     for name, experiment in experiments.items():
         compare, tuning, methods = f"compare_{name}", f"{TUNE}{name}", methods_of(experiment)
         real = experiment.compute.flower is not None
-        makers[name] = partial(experiment_pipeline, name, name, methods[:1], real)
-        makers[compare] = partial(experiment_pipeline, compare, name, methods, real)
+        pipelines[name] = partial(experiment_pipeline, name, name, methods[:1], real)
+        pipelines[compare] = partial(experiment_pipeline, compare, name, methods, real)
         if tuning in sections:
-            makers[tuning] = partial(tune.create_pipeline, tuning, name, methods)
-    makers |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}
-    makers["overview"] = overview.create_pipeline
+            pipelines[tuning] = partial(tune.create_pipeline, tuning, name, methods)
+    pipelines |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}
+    pipelines["overview"] = overview.create_pipeline
     if PAPER in sections:
-        makers[PAPER] = paper.create_pipeline
-    pipelines = Pipelines(makers)
-    makers["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(makers))]
+        pipelines[PAPER] = paper.create_pipeline
+    pipelines["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(pipelines))]
     return pipelines

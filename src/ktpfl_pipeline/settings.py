@@ -7,12 +7,11 @@ from typing import Any
 from kedro.utils import find_kedro_project
 
 from ktpfl_pipeline.hooks import ProjectHooks
-from ktpfl_pipeline.terminal import TerminalHooks
 
 # The documentation says `--pipelines=NAME`. Kedro 1.7 takes `--pipeline` too, and would say so at every run.
 warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")
 
-HOOKS = (ProjectHooks(), TerminalHooks())
+HOOKS = (ProjectHooks(),)
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)  # outside a project it would take silence for consent
 
 _project = find_kedro_project(Path.cwd()) or Path.cwd()

@@ -21,28 +21,17 @@ PATIENCE = 60  # seconds for the server to come up
 
 def main() -> None:
     """Print the links to each experiment's comparison, open the first in a browser, and serve until stopped."""
+    project, env = Path.cwd(), os.environ.get("KEDRO_ENV")
+    loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
     try:
-        show(Path.cwd())
+        hooks.configure_tracking(loader, project)
+        tracker = tracking.current()
+        if not isinstance(tracker, tracking.MlflowTracker):
+            sys.exit("Tracking is off (conf/base/tracking.yml): there is nothing to show.")
+        port = free_port()
+        pages = links(tracker, f"http://{HOST}:{port}/#/experiments/")
     except (InputError, MissingConfigException) as error:
         sys.exit(f"Error: {error}")
-
-
-def show(project: Path) -> None:
-    """Do what `main` says for a project.
-
-    Raises:
-        InputError: if the settings of tracking cannot be read, or the store cannot be used; MissingConfigException: if
-            there are no settings.
-    """
-    loader = OmegaConfigLoader(
-        conf_source=str(project / settings.CONF_SOURCE), env="local", **settings.CONFIG_LOADER_ARGS
-    )
-    hooks.configure_tracking(loader, project)
-    tracker = tracking.current()
-    if not isinstance(tracker, tracking.MlflowTracker):
-        sys.exit("Tracking is off (conf/base/tracking.yml): there is nothing to show.")
-    port = free_port()
-    pages = links(tracker, f"http://{HOST}:{port}/#/experiments/")
     for name, page in pages.items():
         print(f"{name}: {page}")  # noqa: T201
     taken = f" (port {PORT} is taken)" if port != PORT else ""

@@ -95,9 +95,9 @@ class TestSweep:
         swept = {**SWEEP, "parameter": "hyperparameters", "values": ["configured", "tuned"]}
         for sections in ({"mine": tuned, "sweep_x": SWEEP}, {"mine": EXPERIMENT, "sweep_x": swept}):
             parsing.check(sections)
-            parsing.used(["mine"], sections)
+            assert [name for name, _ in parsing.used(["mine"], sections)] == ["mine"]
             with case(sections), pytest.raises(InputError) as refused:
-                parsing.used(["sweep_x"], sections)
+                list(parsing.used(["sweep_x"], sections))
             assert str(refused.value) == (
                 "mine.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for sweep_x."
             )

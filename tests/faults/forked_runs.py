@@ -28,7 +28,7 @@ IMPORTED = (
     *("torchvision", "sklearn.datasets", "scipy.stats", "scipy.optimize", "jinja2", "optuna", "rich.progress"),
     *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
     *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.comparison"),
-    *("ktpfl_pipeline.hooks", "ktpfl_pipeline.terminal", "ktpfl_pipeline.methods.kt_pfl", "ktpfl_pipeline.data.public"),
+    *("ktpfl_pipeline.hooks", "ktpfl_pipeline.methods.kt_pfl", "ktpfl_pipeline.data.public"),
     *("ktpfl_pipeline.tracking.personal_models", "mlflow.pyfunc", "kedro_viz.integrations.kedro.hooks"),
 )
 ABSENT = ("ibis",)

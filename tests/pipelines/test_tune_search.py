@@ -52,6 +52,11 @@ class TestLists:
 
 
 class TestRanges:
+    def test_whole_ends_around_a_configured_fraction_are_of_fractions(self) -> None:
+        found = search({"a": Range(low=0, high=1)}, {"a": 0.5}, 8, 0, lambda values: 1 - values["a"])
+        assert len(found) == 8
+        assert any(0 < values["a"] < 1 for values in found[1:])
+
     @pytest.mark.parametrize("start", [{"rho": 2.0}, {"rho": None}, {"rho": 50.0}], ids=str)
     def test_the_budget_is_spent_inside_the_range(self, start: dict[str, Any]) -> None:
         """Configured values may be outside, or no number at all."""

@@ -9,7 +9,7 @@ Arguments that all functions share:
     where: the path to a value in the configuration, for the message.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
@@ -72,22 +72,24 @@ def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
     return found
 
 
-def used(named: Collection[str], parameters: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Return the experiments among the sections `named`, and those that the sweeps or the paper among them run.
+def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tuple[str, Experiment]]:
+    """Yield the experiments among the sections `named`, by name, and those of each point of their sweeps or the paper.
 
     Raises:
         InputError: if a sweep among them comes to tuned hyperparameters.
     """
-    swept = set()
+    for name in experiments(parameters):
+        if name in named:
+            yield name, form(name, parameters[name])
     for name in [each for each in named if each.startswith(SWEEP)]:
         sweep = Sweep.model_validate(parameters[name])
-        swept.add(sweep.experiment)
         for point in points(name, sweep, parameters):
             checks.check_configured(sweep.experiment, point, name)
+            yield sweep.experiment, point
     if PAPER in named:
-        chosen = parse_paper(parameters[PAPER], parameters).chosen()
-        swept |= {each for part in chosen.values() for each in part.experiments}
-    return {name: form(name, parameters[name]) for name in experiments(parameters) if name in swept.union(named)}
+        paper = parse_paper(parameters[PAPER], parameters)
+        for part in paper.chosen():
+            yield from ((name, settings) for name, _, settings in paper_columns(part, paper, parameters))
 
 
 def form(name: str, values: Any) -> Experiment:

@@ -226,6 +226,11 @@ class ReportDataset(_Place):
     _shown = ""  # in this process, as wide as its terminal
 
     @property
+    def made(self) -> bool:
+        """Whether a report was saved in this process."""
+        return bool(self._shown)
+
+    @property
     def page(self) -> Path:
         """The page of the report that was saved last; where there is none, that of a report without a variant."""
         pages = [page for page in self.place.glob("**/report.html") if page.parent.suffix != PARTIAL]

@@ -42,7 +42,7 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(n_startup_trials=RANDOM, seed=seed % 2**32)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    distributions = {name: _distribution(tried) for name, tried in space.items()}
+    distributions = {name: _distribution(tried, start[name]) for name, tried in space.items()}
     found, accuracies, more = [start], [evaluate(start) or 0.0], trials - 1
     if all(_holds(tried, start[name]) for name, tried in space.items()):
         first = optuna.trial.create_trial(params=start, distributions=distributions, value=accuracies[0])
@@ -77,12 +77,13 @@ def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Val
     return others[:most]
 
 
-def _distribution(tried: list[Any] | Range) -> Any:
+def _distribution(tried: list[Any] | Range, configured: Any) -> Any:
+    """Return what Optuna draws from; whole ends are of whole numbers, unless the configured value is a fraction."""
     from optuna import distributions
 
     if isinstance(tried, list):
         return distributions.CategoricalDistribution(tried)
-    if isinstance(tried.low, int) and isinstance(tried.high, int):
+    if isinstance(tried.low, int) and isinstance(tried.high, int) and not isinstance(configured, float):
         return distributions.IntDistribution(tried.low, tried.high, log=tried.log)
     return distributions.FloatDistribution(tried.low, tried.high, log=tried.log)
 
