@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from experiment import changed
@@ -42,6 +43,17 @@ def test_a_scheme_that_deals_has_no_owners(tmp_path):
     data = join(asked, PRIVATE, PUBLIC, table, tmp_path)
     assert data.seeds[0].names == ()
     assert data.seeds[1].skew == ("noise", 3, 1)
+
+
+@pytest.mark.parametrize("scheme", ["iid", "natural"])
+def test_a_partition_comes_back_from_its_file_and_an_edited_one_is_refused(tmp_path, scheme):
+    asked = experiment(3, scheme=scheme, validation_share=0.0)
+    partition_clients(asked, PRIVATE, PUBLIC).to_csv(tmp_path / "partition.csv", index=False)
+    table = pd.read_csv(tmp_path / "partition.csv")
+    assert join(asked, PRIVATE, PUBLIC, table, tmp_path).seeds.keys() == {0, 1}
+    table.loc[0, "label"] += 1
+    with pytest.raises(InputError, match=r"partition\.csv .* is not what these settings draw"):
+        join(asked, PRIVATE, PUBLIC, table, tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"scheme": "two_labels"}, {"scheme": "iid", "test_share": 0.5}], ids=str)

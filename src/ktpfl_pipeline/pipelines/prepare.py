@@ -7,7 +7,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
-from ktpfl_pipeline.pipelines.partition.nodes import join, partition_clients
+from ktpfl_pipeline.pipelines.partition.nodes import federated
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 
 
@@ -33,6 +33,5 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     if other not in loaded:
         loaded[other] = load_public(experiment, raw_folder, loaded[own])
     public_set = sample_public_set(experiment, loaded[own], loaded[other])
-    table = partition_clients(experiment, loaded[own], public_set)
-    data: FederatedData = join(experiment, loaded[own], public_set, table, raw_folder)
+    data: FederatedData = federated(experiment, loaded[own], public_set, raw_folder)
     return data

@@ -14,36 +14,41 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
 
     With the scheme ``natural`` there is one more, owner: what the source calls the client.
     """
-    from ktpfl_pipeline.data.feature_skew import FeatureSkew
     from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.pipelines.partition.table import owners, partitions_of, to_table
 
-    settings = experiment.partition
-    if settings.feature_skew != "none":
-        FeatureSkew(settings.feature_skew, settings.feature_levels, 0).check(private.inputs)
     partitions = partitions_of(experiment, private, public_set)
-    return to_table(partitions, private.labels, owners(private, partitions) if settings.scheme == NATURAL else None)
+    natural = experiment.partition.scheme == NATURAL
+    return to_table(partitions, private.labels, owners(private, partitions) if natural else None)
 
 
 def join(experiment: Experiment, private: Any, public_set: Any, partition: Any, raw_folder: Path) -> Any:
-    """Return the `FederatedData` that every method is given, with the indices as they were saved.
+    """Return the `FederatedData` that every method is given.
 
     Raises:
-        InputError: if what was saved is not what these settings draw.
+        InputError: if the partition that was saved is not what these settings draw.
     """
     from ktpfl_pipeline.core.errors import InputError
-    from ktpfl_pipeline.data.federated import FederatedData
-    from ktpfl_pipeline.data.partition import NATURAL
-    from ktpfl_pipeline.pipelines.partition.table import alike, from_table, owners, partitions_of
+    from ktpfl_pipeline.pipelines.partition.table import to_table
 
-    partitions, asked = from_table(partition), experiment.partition
-    if not alike(partitions, partitions_of(experiment, private, public_set)):
+    made = federated(experiment, private, public_set, raw_folder)
+    if not to_table(made.partitions, private.labels).equals(partition.drop(columns="owner", errors="ignore")):
         raise InputError(
             "The partition.csv of this experiment below data/03_primary is not what these settings draw: it was saved "
             "with others, or another run of the experiment has just written its own. Run the whole pipeline, without "
             "--only-missing-outputs, which draws it anew; or set back what it was drawn with: seeds, clients, "
             "partition, or the private and public samples."
         )
+    return made
+
+
+def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
+    """Return the `FederatedData` that these settings draw."""
+    from ktpfl_pipeline.data.federated import FederatedData
+    from ktpfl_pipeline.data.partition import NATURAL
+    from ktpfl_pipeline.pipelines.partition.table import owners, partitions_of
+
+    partitions, asked = partitions_of(experiment, private, public_set), experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
     names = owners(private, partitions) if asked.scheme == NATURAL else {}
     return FederatedData(

@@ -1,4 +1,4 @@
-"""The partition as a table that a person can open, and back."""
+"""The partition, and the table of it that a person can open."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
@@ -19,16 +20,10 @@ Partition = dict[int, ClientIndices]
 
 def partitions_of(experiment: Experiment, private: LabelledDataset, public_set: PublicSet) -> dict[int, Partition]:
     """Return the partition of each seed of an experiment; samples of an open part are nobody's."""
+    asked = experiment.partition
+    if asked.feature_skew != "none":
+        FeatureSkew(asked.feature_skew, asked.feature_levels, 0).check(private.inputs)
     return {seed: _partition(experiment, private, public_set, seed) for seed in experiment.seeds}
-
-
-def alike(one: dict[int, Partition], other: dict[int, Partition]) -> bool:
-    """Say whether two partitions have the same seeds, the same clients, and give each the same samples."""
-    return one.keys() == other.keys() and all(
-        one[seed].keys() == other[seed].keys()
-        and all(all(map(torch.equal, own, other[seed][client])) for client, own in one[seed].items())
-        for seed in one
-    )
 
 
 def _partition(experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int) -> Partition:
@@ -72,13 +67,3 @@ def to_table(
         for indices in [owned.numpy()]
     ]
     return pd.concat(parts, ignore_index=True)
-
-
-def from_table(table: pd.DataFrame) -> dict[int, Partition]:
-    """Return the partition that `to_table` wrote, by seed and client."""
-    partitions: dict[int, Partition] = {}
-    for names, own in table.groupby(["seed", "client"]):
-        seed, client = cast("tuple[int, int]", names)
-        indices = (own.loc[own["split"] == split, "index"].to_numpy(copy=True) for split in ClientIndices._fields)
-        partitions.setdefault(seed, {})[client] = ClientIndices(*map(torch.from_numpy, indices))
-    return partitions
