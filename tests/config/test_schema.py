@@ -117,7 +117,7 @@ def test_a_wrong_part_of_a_list() -> None:
         ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
         ("seeds", "first", "mine.seeds.0 is 'first'; it should be a valid integer."),
         ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
-        ("seeds", [3, 0, 3], "mine.seeds has 3 twice; give each seed once."),
+        ("seeds", [3, 0, 3], "mine.seeds is [3, 0, 3]; it has 3 twice; give each once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
         ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it should be a valid string."),
     ):

@@ -64,11 +64,11 @@ class TestSweep:
                 "equal to 0.",
             ),
             ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it should"),
-            ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; give each value once."),
+            ({"values": [5, 1, 5]}, "sweep_x.values is [5, 1, 5]; it has 5 twice; give each once."),
             ({"values": []}, "sweep_x.values is []; it should have at least 1 item"),
             ({"values": None}, "sweep_x.values is None; it should be a valid list."),
             ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
-            ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; give each method once."),
+            ({"methods": ["local", "local"]}, "sweep_x.methods is ['local', 'local']; it has local twice; give"),
             ({"methods": []}, "sweep_x.methods is []; it should have at least 1 item"),
             (
                 {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},
@@ -115,7 +115,7 @@ class TestSweep:
         parsing.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
         with pytest.raises(InputError, match=r"^mine\.clients is 0; it should"):
             parsing.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
-        with pytest.raises(InputError, match=r"^sweep_x\.values has 1 twice"):
+        with pytest.raises(InputError, match=r"^sweep_x\.values is \[1, 1\]; it has 1 twice"):
             parsing.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
 
 
@@ -154,12 +154,15 @@ class TestTune:
     def test_what_cannot_be(self) -> None:
         for changes, message in (
             ({"trials": 0}, "tune_mine.trials is 0; it should be greater than or equal to 1."),
-            ({"seeds": [1, 1]}, "tune_mine.seeds has 1 twice; give each seed once."),
+            ({"seeds": [1, 1]}, "tune_mine.seeds is [1, 1]; it has 1 twice; give each once."),
             ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
             ({"spaces": {"kt_pfl": {"roh": [1.0]}}}, "tune_mine.spaces.kt_pfl.roh cannot be 1.0: There is no setting"),
             ({"spaces": {"kt_pfl": {"rho": [1.0, -1.0]}}}, "tune_mine.spaces.kt_pfl.rho cannot be -1.0: kt_pfl.rho is"),
             ({"spaces": {"kt_pfl": {"rho": None}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
-            ({"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}}, "tune_mine.spaces.kt_pfl.rho has 1.0 twice; give each value"),
+            (
+                {"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}},
+                "tune_mine.spaces.kt_pfl.rho is [1.0, 1.0]; it has 1.0 twice; give",
+            ),
             (
                 {"spaces": {"kt_pfl": {"rho": {"low": 2, "high": 2}}}},
                 "tune_mine.spaces.kt_pfl.rho goes from 2 to 2; low must be below high.",

@@ -15,6 +15,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
@@ -37,13 +38,6 @@ def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
     """Return how a message goes on after a name that does not exist: with the nearest known one, or `otherwise`."""
     near = difflib.get_close_matches(given, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
-
-
-def check_repeats(where: str, values: list[Any], kind: str) -> None:
-    """Check that a list has each value once; `kind` is what one of them is called in the message."""
-    for i, value in enumerate(values):
-        if value in values[:i]:
-            raise InputError(f"{where} has {value} twice; give each {kind} once.")
 
 
 def check_known(where: str, given: str, known: Collection[str]) -> None:
@@ -227,16 +221,8 @@ def check_real(name: str, experiment: Experiment) -> None:
             )
         return
     plain = Experiment.model_validate({"compute": {"flower": {}}})
-    theirs = ("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers")
-    asked: list[tuple[str, Any, Any]] = [
-        *((part, getattr(experiment, part), getattr(plain, part)) for part in (*theirs, "budgets", "newcomers")),
-        ("theorem_samples", experiment.theorem_samples, 0),
-        ("evaluation.global_samples", experiment.evaluation.global_samples, 0),
-        ("training.privacy", experiment.training.privacy, None),
-        *((f"compute.{part}", getattr(compute, part), getattr(plain.compute, part)) for part in LOCAL),
-    ]
-    for setting, given, needed in asked:
-        if given != needed:
+    for setting in THEIRS:
+        if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
             raise InputError(
                 f"{name}.{setting} is set, and {name}.compute.flower leaves to real clients whose samples, models and "
                 "faults these are; the server has none of them: leave it out."
@@ -257,8 +243,12 @@ def check_real(name: str, experiment: Experiment) -> None:
         raise InputError(f"{name}.clients is null; beside {name}.compute.flower say how many are waited for.")
 
 
-LOCAL = ("workers", "cluster", "stacked", "graphs")
-"""Compute settings of clients that are on the server's machine."""
+THEIRS = (
+    *("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers", "budgets"),
+    *("newcomers", "theorem_samples", "evaluation.global_samples", "training.privacy"),
+    *("compute.workers", "compute.cluster", "compute.stacked", "compute.graphs"),
+)
+"""Settings of what real clients have and the server has not; they are as by default."""
 
 
 def check_newcomers(name: str, experiment: Experiment) -> None:

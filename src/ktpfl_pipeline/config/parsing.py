@@ -100,8 +100,6 @@ def form(name: str, values: Any) -> Experiment:
 def parse(name: str, values: Any) -> Experiment:
     """Return an experiment from its section."""
     experiment = form(name, values)
-    checks.check_repeats(f"{name}.seeds", experiment.seeds, "seed")
-    checks.check_repeats(f"{name}.compare", experiment.compare, "method")
     checks.check_real(name, experiment)
     checks.check_names(name, experiment)
     checks.check_recipes(name, experiment)
@@ -120,8 +118,6 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
         checks.check_extension(f"{name}.methods", method, METHODS, find)
-    checks.check_repeats(f"{name}.methods", sweep.methods, "method")
-    checks.check_repeats(f"{name}.values", sweep.values, "value")
     for point in points(name, sweep, parameters):
         checks.check_methods(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
@@ -149,7 +145,6 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Exper
 def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
     """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
-    checks.check_repeats(f"{PAPER}.seeds", paper.seeds, "seed")
     parts = {name: part for name, part in paper.parts.items() if part is not None}
     for only in paper.only:
         checks.check_known(f"{PAPER}.only", only, [ALL, *parts])
@@ -158,7 +153,6 @@ def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
             checks.check_known(f"{PAPER}.parts.{name}.experiments", experiment, experiments(parameters))
         for method in part.methods:
             checks.check_extension(f"{PAPER}.parts.{name}.methods", method, METHODS, find)
-        checks.check_repeats(f"{PAPER}.parts.{name}.methods", part.methods, "method")
     return paper
 
 
@@ -181,7 +175,6 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
 def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
     """Return a tuning from its section, with every value that it may try checked."""
     tune = _section(Tune, name, values, "a tuning")
-    checks.check_repeats(f"{name}.seeds", tune.seeds, "seed")
     tuned = name.removeprefix(TUNE)
     checks.check_known(f"The experiment of {name}", tuned, experiments(parameters))
     configured = parse(tuned, parameters[tuned]).methods
@@ -206,7 +199,6 @@ def _tried(where: str, tried: Any) -> list[Any]:
         return [ends.low, ends.high]
     if not isinstance(tried, list) or not tried:
         raise InputError(f"{where} is {tried!r}; it must be a list of values, or a range {{low: ..., high: ...}}.")
-    checks.check_repeats(where, tried, "value")
     return tried
 
 

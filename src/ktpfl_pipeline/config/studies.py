@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ktpfl_pipeline.config.schema import ALL, Experiment
-from ktpfl_pipeline.config.values import Count, Names, OneOrMore, Seeds, Settings
+from ktpfl_pipeline.config.values import Count, EachOnce, Names, OneOrMore, Seeds, Settings
 from ktpfl_pipeline.methods import find
 
 SWEEP, TUNE = "sweep_", "tune_"
@@ -23,7 +23,7 @@ class Sweep(Settings):
 
     experiment: str
     parameter: str
-    values: Annotated[list[Any], OneOrMore, Field(min_length=1)]
+    values: Annotated[list[Any], OneOrMore, Field(min_length=1), EachOnce]
     methods: Names
 
     def label(self, value: Any) -> str:
@@ -62,7 +62,7 @@ class Tune(Settings):
 
     trials: Count
     seeds: Seeds
-    spaces: dict[str, dict[str, Annotated[Any, OneOrMore]]]
+    spaces: dict[str, dict[str, Annotated[Any, OneOrMore, EachOnce]]]
 
     def space(self, method: str) -> dict[str, list[Any] | Range]:
         """Return the method's hyperparameters with what is tried for them; none for a method without a space."""

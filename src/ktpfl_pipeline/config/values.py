@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=1e6)]  # far above, float32 overflows
@@ -38,10 +38,19 @@ def OrWord(group: str) -> BeforeValidator:
     return BeforeValidator(partial(spelt_out, group))
 
 
+def each_once(values: Any) -> Any:
+    """Return what is given, if it is no list with a value twice; values may be of any type."""
+    for place, value in enumerate(values if isinstance(values, list) else ()):
+        if value in values[:place]:
+            raise ValueError(f"has {value} twice; give each once")
+    return values
+
+
+EachOnce = AfterValidator(each_once)
 OneOrMore = BeforeValidator(as_list)
 """A single value stands for a list of one."""
-Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1)]
-Names = Annotated[list[str], BeforeValidator(as_names), Field(min_length=1)]
+Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1), EachOnce]
+Names = Annotated[list[str], BeforeValidator(as_names), Field(min_length=1), EachOnce]
 
 
 class Settings(BaseModel):
