@@ -1,6 +1,7 @@
 """The paper's tables beside its numbers, from results small enough to work by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,6 +84,15 @@ def test_two_readings_of_one_row_of_the_papers_have_no_order(cell: Made) -> None
     found = [row["Methods"] for row in entries(reproduction.orders(cells))]
     assert len(found) == 2
     assert all(row.endswith(" minus FedMD") for row in found)
+
+
+def test_two_experiments_on_the_same_data_have_a_column_each(cell: Made) -> None:
+    cells = [cell("kt_pfl", 0.7, 0.8, 0.9), replace(cell("kt_pfl", 0.4, 0.5, 0.6), experiment="homo_fashion_mnist")]
+    (row,) = entries(reproduction.accuracy_table("table1", cells))
+    data = "Fashion-MNIST, two labels"
+    found = {name.removeprefix(data): number for name, number in row.items() if name.endswith("(%)")}
+    assert found[", hetero_fashion_mnist (%)"] == "80.0 ± 10.0"
+    assert found[", homo_fashion_mnist (%)"] == "50.0 ± 10.0"
 
 
 def test_a_point_after_adaptation_is_named_by_its_epochs(cell: Made) -> None:

@@ -75,8 +75,6 @@ def read(loader: Any, name: str) -> dict[str, Any]:
         files.check(Path(loader.conf_source) / environment)
     try:
         return dict(loader[name])
-    except MissingConfigException:
-        raise
     except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
         raise InputError(
             f"The files {name}*.yml under conf/ must hold names with values, as in `rounds: 30`, and one has none at "

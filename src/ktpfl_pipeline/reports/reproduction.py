@@ -6,6 +6,7 @@ and never guessed.
 Arguments that the functions share: `cells`, all of them, in the order of the configuration.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby
@@ -285,8 +286,13 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     """Return the cells by column, with what it is called in its part."""
-    groups = groupby(cells, key=lambda cell: (cell.part, _column(cell)))
-    return [(column, list(own)) for (_, column), own in groups]
+    groups = [list(own) for _, own in groupby(cells, key=lambda cell: (cell.part, cell.experiment, _column(cell)))]
+    alike = Counter((own[0].part, _column(own[0])) for own in groups)
+    return [
+        (_column(first) if alike[first.part, _column(first)] == 1 else f"{_column(first)}, {first.experiment}", own)
+        for own in groups
+        for first in own[:1]
+    ]
 
 
 def _alike(cells: Sequence[Cell]) -> list[list[Cell]]:
