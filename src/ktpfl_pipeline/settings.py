@@ -6,6 +6,7 @@ from typing import Any
 
 from kedro.utils import find_kedro_project
 
+from ktpfl_pipeline.config.loader import InheritingConfigLoader
 from ktpfl_pipeline.hooks import ProjectHooks
 
 # The documentation says `--pipelines=NAME`. Kedro 1.7 takes `--pipeline` too, and would say so at every run.
@@ -16,6 +17,7 @@ DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)  # outside a project it would t
 
 _project = find_kedro_project(Path.cwd()) or Path.cwd()
 CONF_SOURCE = "conf" if (_project / "conf").is_dir() else str(Path(__file__).with_name("conf"))
+CONFIG_LOADER_CLASS = InheritingConfigLoader
 CONFIG_LOADER_ARGS: dict[str, Any] = {
     "base_env": "base",
     "default_run_env": "local",

@@ -40,6 +40,7 @@ def _sections_of(loader: Any, environment: str) -> dict[str, Any]:
     """Return what stands in one environment: Kedro would not put a mapping in the place of a list."""
     alone = copy.copy(loader)
     alone.base_env = alone.env = environment
+    alone.inherits, alone.data = False, {}
     alone.runtime_params = {}  # Kedro lets `--params` make sections that no file has
     return read(alone, "parameters")
 

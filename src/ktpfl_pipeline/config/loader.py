@@ -1,0 +1,23 @@
+"""Kedro's loader of conf/, for whoever asks it for parameters without the project's hooks, as ``kedro viz`` does."""
+
+from typing import Any
+
+from kedro.config import OmegaConfigLoader
+
+
+class InheritingConfigLoader(OmegaConfigLoader):
+    """A loader whose parameters are sections completed by what they inherit.
+
+    Attributes:
+        inherits: whether they are; not for the sections of one environment alone.
+    """
+
+    inherits = True
+
+    def __getitem__(self, key: str) -> Any:
+        """Return what the files of this key say together."""
+        if key == "parameters" and self.inherits and key not in self:
+            from ktpfl_pipeline.config import reading
+
+            self[key] = reading.sections(self)
+        return super().__getitem__(key)
