@@ -89,15 +89,12 @@ def learn_weights(
 ) -> Outcome[Params]:
     """Return W after steps along the loss of the aggregated model, W ← W - η ∇L ∘ (θ - θ_n), within 0 and 1 (Eq. 5).
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         own: θ_n, its model.
         common: θ.
         weights: W, by the names of the tensors that are aggregated.
         method: says share, rate and passes.
         first: whether the client learns W for the first time.
-        t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)

@@ -143,15 +143,11 @@ def train_client(
 
     Without `weight` this is LG-FedAvg's training, to the bit.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its model.
+    Arguments of its own:
         head: the common one.
         generator: weights of the generator, which stays as it is.
         labels: (K,) shares of the classes, on the host.
         weight: of the generated features' loss.
-        t: the round.
     """
     make, draws = rebuilt(generator), space.setting.stream("generated features", t, n)
     recipe, waiting = space.setting.training, deque[Drawn]()

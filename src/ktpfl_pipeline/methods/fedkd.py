@@ -111,15 +111,12 @@ def train_pair(
     both, the mentee the same with the roles changed. The divisor, how well both do, is a weight that has no gradient,
     nor has a teacher's prediction.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         own: weights of its mentor.
         own_map: its W^h.
         common: weights of the mentee.
         method: says F and the mentee's architecture.
         energy: of the singular values that are sent.
-        t: the round, which names the streams.
 
     Returns:
         The mentor, W^h, and the mentee's update as it is sent.

@@ -121,14 +121,10 @@ def train_client(
     With λ = 0 this is local training, to the bit. A sample of a class that has no prototype yet counts zero in the
     second term.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its weights.
+    Arguments of its own:
         prototypes: (K, F).
         known: (K,) bool, which classes have a prototype.
         weight: λ.
-        t: the round, which names the streams.
         epochs: in place of E.
     """
     setting, own = space.setting, PrivateSamples(space, n, t)

@@ -68,12 +68,9 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
     The model descends the balanced softmax loss, CE(g + log D_n,k, y) of its logits g, where D_n,k is how many training
     samples of class k the client has; the head h descends CE(g + h, y), of which the model feels nothing.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         model: the common model.
         head: the personal head, by the names of the model's.
-        t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, model).train()

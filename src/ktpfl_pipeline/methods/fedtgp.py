@@ -98,15 +98,11 @@ def train_generator(
 
     d are the Euclidean distances of an uploaded prototype, (M, F), from the generated ones.
 
-    Args:
-        space: the process's workspace.
-        name: of the model.
-        params: the generator's weights.
+    Arguments of its own:
         uploaded: (M, F) prototypes of the cohort's clients.
         labels: (M,) their classes.
         delta: δ.
         recipe: how the server descends.
-        t: the round.
     """
     setting = space.setting
     module = rebuilt(params)

@@ -65,14 +65,11 @@ def train_pair(
     The own model descends α·CE + (1 - α)·KL(common ‖ own), the common one β·CE + (1 - β)·KL(own ‖ common); neither
     gradient passes through the teacher. With α = 1 the own model trains as it would alone, to the bit.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         own: weights of its own model.
         common: weights of the common model.
         method: says α and β.
         architecture: of the common model.
-        t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
