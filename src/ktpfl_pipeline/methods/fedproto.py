@@ -75,12 +75,9 @@ class FedProto(Personal):
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
         """Return the state with each class's prototype the average of its owners' means, each counting alike.
 
-        Args:
-            state: of the round before.
+        Arguments of its own:
             means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
             owned: (|S|, K) bool, where it has one.
-            t: the round.
-            fed: the federation.
         """
         owners = owned.sum(dim=0)  # (K,)
         shown = owners > 0

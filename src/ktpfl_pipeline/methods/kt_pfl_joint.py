@@ -122,10 +122,7 @@ class KTpFLJoint(KTpFL):
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
         """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.
 
-        Args:
-            mixing: d of the round before, (N, N).
-            trained: w_n of the cohort.
-            fed: the federation.
+        `mixing` is d of the round before, (N, N), and `trained` the cohort's w_n.
         """
         mixed = dict(trained)
         matrix = replace(self, rho=self.rho_parameters)
