@@ -99,21 +99,12 @@ class KTpFLJoint(KTpFL):
         # 4. Each client goes from h_n to h_n + μ_n (u_n - h_n).
         models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
-        models_sent = exchange.both_ways(upload.models, late)
-        traffic = {n: self.traffic(one, there.traffic[n], models_sent[n]) for n, one in report.traffic.items()}
+        choice = Traffic(coefficients_up=stepping.TALLY_BYTES, coefficients_down=4)
+        traffic = {  # two exchanges on one public batch, models, and the choice
+            n: report.traffic[n] + replace(there.traffic[n], public_down=0) + models_sent + choice
+            for n, models_sent in exchange.both_ways(upload.models, late).items()
+        }
         return state, RoundReport(upload.models, traffic, coefficients)
-
-    def traffic(self, first: Traffic, second: Traffic, models: Traffic) -> Traffic:
-        """Return what a client sent and received: two exchanges on one public batch, models, and the choice."""
-        return replace(
-            first,
-            predictions_up=first.predictions_up + second.predictions_up,
-            predictions_down=first.predictions_down + second.predictions_down,
-            parameters_up=models.parameters_up,
-            parameters_down=models.parameters_down,
-            coefficients_up=stepping.TALLY_BYTES,
-            coefficients_down=4,
-        )
 
     def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
         """Return h_n + μ_n (u_n - h_n), μ_n as validation samples agree, and the tally that says so; see `stepping`."""
