@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import WEIGHS, Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, average, vector_of
+from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class FedALA(BesideCommon):
             check_finite("aggregation weights", {n: vector_of(w, names) for n, w in weights.items()})
         starts = {n: aggregated(state.models[n], state.common, w) for n, w in weights.items()}
         trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
-        common = average(list(trained.values()), fed.data_weights(cohort))
+        common = fed.average(trained)
         after = FedALAState({**state.models, **trained}, common, {**state.weights, **weights})
         return after, RoundReport(trained, exchange.both_ways(trained))
 

@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import on_host, sent
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, params_of, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class FedKD(SmallCommon, Personal):
         calls = {n: (*before[n][:2], state.common, self, energy, t) for n in cohort}
         found = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
         trained, maps, uploads = (dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True))
-        mean = average([decoded(uploads[n], state.common) for n in cohort], fed.data_weights(cohort))
+        mean = fed.average({n: decoded(update, state.common) for n, update in uploads.items()})
         update = encoded(mean, energy)
         applied = decoded(update, state.common)
         common = {name: value + applied[name] for name, value in state.common.items()}

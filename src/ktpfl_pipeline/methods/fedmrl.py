@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+from ktpfl_pipeline.core.weights import Models, Params, params_of
 from ktpfl_pipeline.methods.shared import common_head
 
 
@@ -70,12 +70,11 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         calls = {n: (*pair, t) for n, pair in before.items()}
         found = fed.run_training("train", train_client, calls, before, uses="trains two models as one")
         after_local: Models = {n: params for n, (params, _) in found.items()}
-        heads = [found[n][1] for n in cohort]
-        copies = [{name: after_local[n][name] for name in state.extractor} for n in cohort]
-        weights = fed.data_weights(cohort)
-        own = {n: {name: after_local[n][name] for name in state.models[n]} for n in cohort}
-        after = FedMRLState({**state.models, **own}, average(copies, weights), average(heads, weights))
-        sent: Models = {n: {**copy, **head} for n, copy, head in zip(cohort, copies, heads, strict=True)}
+        heads: Models = {n: head for n, (_, head) in found.items()}
+        copies: Models = {n: {name: params[name] for name in state.extractor} for n, params in after_local.items()}
+        own = {n: {name: params[name] for name in state.models[n]} for n, params in after_local.items()}
+        after = FedMRLState({**state.models, **own}, fed.average(copies), fed.average(heads))
+        sent: Models = {n: {**copy, **heads[n]} for n, copy in copies.items()}
         return after, RoundReport(after_local, exchange.both_ways(sent))
 
     def personal(self, state: FedMRLState, clients: Iterable[int], fed: Federation) -> Models:

@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+from ktpfl_pipeline.core.weights import Models, Params, params_of
 from ktpfl_pipeline.methods.shared.parts import head_names
 
 
@@ -48,7 +48,7 @@ class FedRoD(BesideCommon):
         pairs = fed.run_training("train", train_client, calls, before, uses="trains toward balanced classes")
         trained = {n: model for n, (model, _) in pairs.items()}
         heads = {n: head for n, (_, head) in pairs.items()}
-        common = average(list(trained.values()), fed.data_weights(cohort))
+        common = fed.average(trained)
         local = {n: with_head(trained[n], heads[n]) for n in cohort}
         return CommonState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
 

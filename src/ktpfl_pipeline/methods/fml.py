@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select
+from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class FML(SmallCommon, Personal):
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of samples."""
         trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
-        common = average([copies[n] for n in cohort], fed.data_weights(cohort))
-        return CommonState({**state.models, **trained}, common), RoundReport(trained, exchange.both_ways(copies))
+        after = CommonState({**state.models, **trained}, fed.average(copies))
+        return after, RoundReport(trained, exchange.both_ways(copies))
 
     def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
         """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""

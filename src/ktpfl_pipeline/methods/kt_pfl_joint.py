@@ -24,7 +24,6 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.joining import average_of
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.teachers import mix_confident
 from ktpfl_pipeline.core.method import RoundReport
@@ -142,5 +141,5 @@ class KTpFLJoint(KTpFL):
         groups, found = fed.of_one_architecture(there), dict[int, Params]()
         for architecture, asked in fed.of_one_architecture(newcomers).items():
             if group := groups.get(architecture):
-                found |= dict.fromkeys(asked, average_of(select(there, group), fed))
+                found |= dict.fromkeys(asked, fed.average(select(there, group)))
         return found
