@@ -5,7 +5,7 @@ and Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/
 FedProto's.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, cast
 
 import torch
@@ -57,8 +57,7 @@ class FedTGP(FedProto):
         with rng.seeded(rng.derive(fed.seed, "initialisation", "prototypes")):
             generator = generator_of(fed.classes, self.dimension)
         start = super().init(fed)
-        given = {entry.name: getattr(start, entry.name) for entry in fields(start)}
-        return FedTGPState(**given, generator=params_of(generator.to(fed.device)))
+        return FedTGPState(start.models, start.prototypes, start.known, params_of(generator.to(fed.device)))
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
         """Return the state with the prototypes that the generator, trained on the uploaded ones, makes."""
