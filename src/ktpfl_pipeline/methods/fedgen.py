@@ -50,7 +50,6 @@ class FedGen(LGFedAvg):
     """Key idea: features on which all heads agree are knowledge of classes that a client does not have.
 
     Attributes:
-        dimension: F, the common dimension of the features.
         weight: of the cross-entropy of generated features in the local loss; 1 in the paper (Eq. 5).
         noise: normal numbers that a feature is made from, beside its class.
         hidden: units of the generator.

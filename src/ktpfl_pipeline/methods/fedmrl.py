@@ -45,7 +45,6 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
     """Key idea: features of a common and an own extractor, fused so that their first part suffices a common head.
 
     Attributes:
-        common: architecture of the common model; None takes the smallest of the clients'.
         dimension: d₁, of the common features; no more than the narrowest architecture has.
     """
 

@@ -40,7 +40,6 @@ class FedTGP(FedProto):
 
     Attributes:
         weight: λ of the squared distance to the prototype in the local loss.
-        dimension: F, the common dimension of the features.
         threshold: τ, the largest margin.
         rate: the server's step size.
         steps: S, of the server in a round, each on all uploaded prototypes.

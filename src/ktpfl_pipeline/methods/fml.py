@@ -27,7 +27,6 @@ class FML(SmallCommon, Personal):
     """Key idea: a small model that everybody trains carries knowledge between models of any kind.
 
     Attributes:
-        common: architecture of the common model; None takes the smallest of the clients'.
         alpha: α, how much the own model listens to the labels; the rest to the common model. 0.5 is usual.
         beta: β, the same for the common model, which listens to the own one.
     """
