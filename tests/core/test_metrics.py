@@ -9,3 +9,4 @@ def test_ledgers_are_sums_of_kinds() -> None:
     assert sum(ledgers.values()) == sum(10**place for place in range(len(vars(Traffic()))))
     assert ledgers["knowledge_up"] == 10**0 + 10**2 + 10**4
     assert ledgers["knowledge_down"] == 10**1 + 10**3 + 10**5
+    assert vars(every + every) == {kind: 2 * size for kind, size in vars(every).items()}

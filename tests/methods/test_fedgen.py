@@ -9,7 +9,7 @@ from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear, one_
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.methods.fedgen import FedGen, drawn, generator_of, made
+from ktpfl_pipeline.methods.fedgen import FedGen, drawn, generator_of
 from ktpfl_pipeline.methods.lg_fedavg import LGFedAvg
 
 EVERYONE = list(toy.IDS)
@@ -81,7 +81,7 @@ def test_the_generator_learns_what_heads_take_for_a_class() -> None:
         module = generator_of(32 + 3, 256, 8)
         module.load_state_dict(state.generator)
         ((inputs, classes),) = drawn(module, state.labels, [300], torch.Generator().manual_seed(0))
-        features = made(module, inputs)
+        features = module(inputs)
         logits = linear(features, state.head["weight"], state.head["bias"])
         accuracy.append((logits.argmax(dim=1) == classes).double().mean().item())
         state, _ = method.round(state, EVERYONE, t, fed)

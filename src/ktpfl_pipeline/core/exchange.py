@@ -3,6 +3,10 @@
 A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`. Predictions travel as
 `knowledge` says (`knowledge/`): a method has what arrived, and bytes are those that were sent. Where models travel,
 `both_ways` counts their bytes.
+
+Arguments that these share: `fed`, the federation; `cohort`, who takes part; `models`, by client; `t`, the round;
+`batch`, (B,) indices of public samples, where they are not the round's; `chosen`, (|S|, B), which of them each client
+sends, where None leaves it to ``knowledge.select``.
 """
 
 from collections.abc import Collection
@@ -54,13 +58,8 @@ def train_and_predict(
 ) -> Upload:
     """Train the cohort's models locally, predict public samples with each, and upload the predictions.
 
-    Args:
-        fed: the federation.
+    Arguments of its own:
         models: of the round before, by client.
-        cohort: who takes part.
-        t: the round.
-        batch: (B,) indices of the samples, where they are not the round's public batch.
-        chosen: (|S|, B) which of them each client sends; None leaves it to ``knowledge.select``.
     """
     return predict(fed, models, fed.train(select(models, cohort), t), t, batch, chosen)
 
@@ -70,13 +69,8 @@ def predict(
 ) -> Upload:
     """Predict public samples with each of the cohort's models, and upload the predictions.
 
-    Args:
-        fed: the federation.
+    Arguments of its own:
         before: models of the round before, by client; a straggler predicts with its own until it has a late one.
-        models: the cohort's.
-        t: the round.
-        batch: as of `train_and_predict`, like
-        chosen: which of the samples each client sends.
     """
     batch = fed.public_batch(t) if batch is None else batch
     arriving = _arriving(fed, before, models)
@@ -121,12 +115,10 @@ def teach(
     A prediction of each sample goes up and one comes down per client, and the public batch comes down; which of its
     samples are taught comes too, a bit each, where not all are.
 
-    Args:
-        fed: the federation.
+    Arguments of its own:
         state: of the round before.
         upload: what the cohort has.
         teachers: (|S|, B, K) one for each client, or (B, K) one for all: probabilities.
-        t: the round.
         since: (B,) the round in which each teacher was made, where that is not this one: a client that has it from then
             on is not sent it again. None leaves that to ``knowledge.cache``.
     """
@@ -187,8 +179,7 @@ def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traf
 
     The download is counted whole; of a class of which the server has none yet, nothing travels.
 
-    Args:
-        cohort: who took part.
+    Arguments of its own:
         owned: (|S|, K) bool, of which classes each has one.
         numbers: that a prototype has.
     """

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, Params, average, select, wire_bytes
+from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 
 Teacher = Callable[[int, Tensor], Tensor]
 """Called with a newcomer and logits on the public batch, (n, B, K): returns what it is taught, (B, K) probabilities."""
@@ -34,11 +34,6 @@ def given(models: Models, sent: Models | None = None) -> Joined:
     """Return newcomers that begin with models of the server; `sent` is what travelled of them, None all of them."""
     sizes = {n: wire_bytes(params) for n, params in (models if sent is None else sent).items()}
     return Joined(models, {n: Traffic(parameters_down=size) for n, size in sizes.items()})
-
-
-def average_of(there: Models, fed: Federation) -> Params:
-    """Return the average of the clients' models by their numbers of samples: what a server with all of them has."""
-    return average(list(there.values()), fed.data_weights(list(there)))
 
 
 def taught(

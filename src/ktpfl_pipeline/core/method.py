@@ -115,7 +115,7 @@ class Method(ABC, Generic[State]):
         if "predictions" in self.exchanges:
             return joining.taught(there, newcomers, fed, lambda n, logits: self.consensus(logits, fed))
         if self.one_architecture and "parameters" in self.exchanges:
-            return joining.given(dict.fromkeys(newcomers, joining.average_of(there, fed)))
+            return joining.given(dict.fromkeys(newcomers, fed.average(there)))
         return Joined(select(fed.initial_models(), newcomers))
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:

@@ -43,6 +43,10 @@ class Traffic:
     parameters_down: int = 0
     public_down: int = 0
 
+    def __add__(self, other: "Traffic") -> "Traffic":
+        """Return the bytes of both, kind by kind."""
+        return Traffic(**{kind: size + getattr(other, kind) for kind, size in vars(self).items()})
+
     @property
     def knowledge_up(self) -> int:
         """What goes up that is neither a model nor public."""

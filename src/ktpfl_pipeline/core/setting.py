@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.training.augmentation import Augmentation
 from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible, load_opacus
 from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, Prototypes, params_of
+from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
 Split = Literal["train", "validation", "test"]
 PublicTransport = Literal["float32", "uint8", "indices"]
@@ -294,6 +294,10 @@ class Setting:
         """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
         sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64)
         return sent(sizes / sizes.sum(), self.device)
+
+    def average(self, models: Models) -> Params:
+        """Return the models' average with a_n = D_n / Σ D."""
+        return average(list(models.values()), self.data_weights(list(models)))
 
     def public_batch(self, t: int) -> Tensor:
         """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""

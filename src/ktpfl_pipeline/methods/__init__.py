@@ -169,11 +169,7 @@ def known(name: str) -> Preset | None:
 
 
 def compared(one_architecture: bool) -> tuple[str, ...]:
-    """Return the methods of a comparison in their order, KT-pFL first and last training alone, which all must beat.
-
-    Args:
-        one_architecture: whether all clients have the same architecture.
-    """
+    """Return the methods of a comparison in their order, KT-pFL first and last training alone, which all must beat."""
     registry = ONE_ARCHITECTURE if one_architecture else ANY_ARCHITECTURES
     others = [name for name, preset in registry.items() if preset.compared and name != "local"]
     return (*others, "local")

@@ -6,7 +6,7 @@ https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objecti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -27,27 +27,9 @@ class APPLEState(PersonalState):
     relations: Tensor
 
 
-class Held(NamedTuple):
-    """The vectors that client i holds while it trains.
-
-    Attributes:
-        core: (d,) its core model w_i.
-        p: (N,) its relations p_i to all cores.
-        prior: (N,) p₀, where they started.
-        own: (N,) e_i: one for itself, zero for the others.
-        cores: (N, d) everybody's core models, as they were downloaded.
-    """
-
-    core: Tensor
-    p: Tensor
-    prior: Tensor
-    own: Tensor
-    cores: Tensor
-
-
 @dataclass(frozen=True)
 class Mixing:
-    """How a step goes; the vectors are those of `Held`.
+    """How a step goes.
 
     Attributes:
         core: step size of the own core, in units of η₁.
@@ -61,14 +43,18 @@ class Mixing:
     batches: int = 1
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j."""
-        v = Held(*vectors)
-        share = v.p @ v.own  # p_ii
-        change = v.core - v.own @ v.cores  # what training has made of w_i so far
-        slope = gradient(v.p @ v.cores + share * change, group[0])  # at the personal model
-        by_relation = v.cores @ slope + v.own * (change @ slope)  # (N,), the loss's slope along each p_ij
-        p = sgd(v.p, self.relation * (by_relation + self.pull * (v.p - v.prior)), rate)
-        return tuple(v._replace(core=sgd(v.core, self.core * share * slope, rate), p=p))
+        """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j.
+
+        Vectors are w_i, (d,); p_i, p₀ where it started, and e_i, one for itself and zero for the others, (N,) each; and
+        all cores as they were downloaded, (N, d).
+        """
+        w, p, prior, own, cores = vectors
+        share = p @ own  # p_ii
+        change = w - own @ cores  # what training has made of w_i so far
+        slope = gradient(p @ cores + share * change, group[0])  # at the personal model
+        by_relation = cores @ slope + own * (change @ slope)  # (N,), the loss's slope along each p_ij
+        p = sgd(p, self.relation * (by_relation + self.pull * (p - prior)), rate)
+        return sgd(w, self.core * share * slope, rate), p, prior, own, cores
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
-from ktpfl_pipeline.core.weights import average, select, vector_of
+from ktpfl_pipeline.core.weights import select, vector_of
 
 
 @dataclass(frozen=True)
@@ -36,5 +36,5 @@ class Ditto(BesideCommon):
         own = select({**fed.common_models(), **state.models}, cohort)
         own, _ = fed.train_by(Proximal(self.coupling), own, t, dict.fromkeys(cohort, anchor))
         trained = fed.train(dict.fromkeys(cohort, state.common), t)
-        common = average(list(trained.values()), fed.data_weights(cohort))
+        common = fed.average(trained)
         return CommonState({**state.models, **own}, common), RoundReport(own, exchange.both_ways(trained))

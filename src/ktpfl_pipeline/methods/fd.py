@@ -81,14 +81,10 @@ def train_client(
 
     With γ = 0 this is local training, to the bit. A sample whose class nobody else has counts zero in the second term.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its weights.
+    Arguments of its own:
         teacher: (K, K) probabilities, a row for each class.
         known: (K,) bool, which classes others have.
         weight: γ.
-        t: the round, which names the streams.
 
     Returns:
         The trained model; its mean probabilities by class, (K, K) float64, over all forward passes of this training;

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import WEIGHS, Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, average, vector_of
+from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class FedALA(BesideCommon):
             check_finite("aggregation weights", {n: vector_of(w, names) for n, w in weights.items()})
         starts = {n: aggregated(state.models[n], state.common, w) for n, w in weights.items()}
         trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
-        common = average(list(trained.values()), fed.data_weights(cohort))
+        common = fed.average(trained)
         after = FedALAState({**state.models, **trained}, common, {**state.weights, **weights})
         return after, RoundReport(trained, exchange.both_ways(trained))
 
@@ -89,15 +89,12 @@ def learn_weights(
 ) -> Outcome[Params]:
     """Return W after steps along the loss of the aggregated model, W ← W - η ∇L ∘ (θ - θ_n), within 0 and 1 (Eq. 5).
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         own: θ_n, its model.
         common: θ.
         weights: W, by the names of the tensors that are aggregated.
         method: says share, rate and passes.
         first: whether the client learns W for the first time.
-        t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import FineTuned, RoundReport, Shared, SharedState
-from ktpfl_pipeline.core.weights import average
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,7 @@ class FedAvg(Shared):
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
         """Send the model, train it locally, average by the clients' numbers of samples."""
         trained = fed.train(dict.fromkeys(cohort, state.model), t)
-        model = average(list(trained.values()), fed.data_weights(cohort))
-        return SharedState(model), RoundReport(trained, exchange.both_ways(trained))
+        return SharedState(fed.average(trained)), RoundReport(trained, exchange.both_ways(trained))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.client.rules import Masked
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
-from ktpfl_pipeline.core.weights import Models, average
+from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods.shared.parts import head_names, mask
 
 
@@ -34,7 +34,7 @@ class FedBABU(Shared):
         moves = 1.0 - mask(fed, head)
         trained, _ = fed.train_by(Masked(), dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, (moves,)))
         bodies: Models = {n: {name: trained[n][name] for name in state.model if name not in head} for n in cohort}
-        model = {**state.model, **average(list(bodies.values()), fed.data_weights(cohort))}
+        model = {**state.model, **fed.average(bodies)}
         return SharedState(model), RoundReport(trained, exchange.both_ways(bodies))
 
     def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:

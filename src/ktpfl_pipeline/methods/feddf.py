@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import FineTuned, Method, Personal, PersonalRound, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Prototypes, average
+from ktpfl_pipeline.core.weights import Models, Prototypes, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +44,8 @@ class FedDF(Method[FedDFState]):
     def round(self, state: FedDFState, cohort: list[int], t: int, fed: Federation) -> tuple[FedDFState, RoundReport]:
         """Train from the prototypes, average within each architecture, distil the ensemble into each average."""
         trained = fed.train(FedDF.personal(self, state, cohort, fed), t)
-        averages: Prototypes = {}
-        for name in sorted({fed.by_id[n].architecture for n in cohort}):
-            group = [n for n in cohort if fed.by_id[n].architecture == name]
-            averages[name] = average([trained[n] for n in group], fed.data_weights(group))
+        groups = fed.of_one_architecture(cohort).items()
+        averages: Prototypes = {name: fed.average(select(trained, group)) for name, group in groups}
         batch = fed.public_batch(t)
         ensemble = fed.logits(trained, batch, t).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
         teacher = soft_predictions(ensemble, fed.distillation.temperature)

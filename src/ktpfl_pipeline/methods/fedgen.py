@@ -29,7 +29,7 @@ from ktpfl_pipeline.core.weights import Models, Params, average, loaded, params_
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
 
 Drawn = tuple[Tensor, Tensor]
-"""What features are made of, noise and classes as one-hot vectors, (b, noise + K) float64; and the classes, (b,)."""
+"""What features are made of, noise and classes as one-hot vectors, (b, noise + K); and the classes, (b,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,6 @@ class FedGen(LGFedAvg):
     """Key idea: features on which all heads agree are knowledge of classes that a client does not have.
 
     Attributes:
-        dimension: F, the common dimension of the features.
         weight: of the cross-entropy of generated features in the local loss; 1 in the paper (Eq. 5).
         noise: normal numbers that a feature is made from, beside its class.
         hidden: units of the generator.
@@ -117,7 +116,7 @@ def rebuilt(params: Params) -> nn.Module:
 def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.Generator) -> list[Drawn]:
     """Return noise and classes of so many batches of features, drawn with the shares `labels`, (K,), on the host.
 
-    They go to the device of `module` all at once.
+    They go to the device of `module` all at once, and what features are made of comes in the dtype of its weights.
     """
     weight = next(module.parameters())  # (hidden, noise + K)
     classes, noise = [], []
@@ -127,13 +126,7 @@ def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.
     there = sent(torch.cat(classes), weight.device)
     inputs = torch.cat([sent(torch.cat(noise), weight.device), F.one_hot(there, len(labels)).double()], dim=1)
     parts = [torch.split(tensor, list(sizes)) for tensor in (inputs, there)]
-    return list(zip(*parts, strict=True))
-
-
-def made(module: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the features, (b, F), that a generator makes of these inputs."""
-    features: Tensor = module(inputs.to(next(module.parameters())))
-    return features
+    return [(part.to(weight.dtype), own) for part, own in zip(*parts, strict=True)]
 
 
 def train_client(
@@ -143,15 +136,11 @@ def train_client(
 
     Without `weight` this is LG-FedAvg's training, to the bit.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its model.
+    Arguments of its own:
         head: the common one.
         generator: weights of the generator, which stays as it is.
         labels: (K,) shares of the classes, on the host.
         weight: of the generated features' loss.
-        t: the round.
     """
     make, draws = rebuilt(generator), space.setting.stream("generated features", t, n)
     recipe, waiting = space.setting.training, deque[Drawn]()
@@ -162,7 +151,7 @@ def train_client(
         if not waiting:  # an epoch begins
             waiting.extend(drawn(make, labels, sizes, draws))
         inputs, classes = waiting.popleft()
-        return made(make, inputs), classes
+        return make(inputs), classes
 
     return train_wearing(space, n, params, head, t, weight, generate)
 
@@ -180,7 +169,7 @@ def train_generator(
 
     def loss(batch: Tensor) -> Tensor:
         inputs, classes = next(batches)
-        return F.cross_entropy(F.linear(made(module, inputs), weight, bias), classes)
+        return F.cross_entropy(F.linear(module(inputs), weight, bias), classes)
 
     value = descend(space, module, loss, recipe.batch_size, recipe, t, space.setting.stream("generator order", t))
     return Outcome(params_of(module), value)

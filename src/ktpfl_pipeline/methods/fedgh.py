@@ -29,7 +29,6 @@ class FedGH(LGFedAvg):
     """Key idea: a head that has seen every client's classes generalises where the own one knows a few.
 
     Attributes:
-        dimension: F, the common dimension of the features.
         rate: the server's step size.
         steps: of the server in a round, each on all uploaded means.
     """

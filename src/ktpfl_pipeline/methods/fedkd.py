@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import on_host, sent
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, params_of, wire_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +76,12 @@ class FedKD(SmallCommon, Personal):
     def round(self, state: FedKDState, cohort: list[int], t: int, fed: Federation) -> tuple[FedKDState, RoundReport]:
         """Send the mentee, train both on each other, upload, average and apply compressed updates of the mentee."""
         energy = self.start + (self.end - self.start) * min(1.0, t / fed.rounds)
-        before = {n: (state.models[n], state.maps[n], empty(state.common)) for n in cohort}
+        nothing: Params = {name: torch.zeros_like(tensor) for name, tensor in state.common.items()}
+        before = {n: (state.models[n], state.maps[n], nothing) for n in cohort}
         calls = {n: (*before[n][:2], state.common, self, energy, t) for n in cohort}
         found = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
-        trained = {n: own for n, (own, _, _) in found.items()}
-        uploads = {n: update for n, (_, _, update) in found.items()}
-        mean = average([decoded(uploads[n], state.common) for n in cohort], fed.data_weights(cohort))
+        trained, maps, uploads = (dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True))
+        mean = fed.average({n: decoded(update, state.common) for n, update in uploads.items()})
         update = encoded(mean, energy)
         applied = decoded(update, state.common)
         common = {name: value + applied[name] for name, value in state.common.items()}
@@ -95,7 +95,7 @@ class FedKD(SmallCommon, Personal):
         after = FedKDState(
             {**state.models, **trained},
             common,
-            {**state.maps, **{n: own for n, (_, own, _) in found.items()}},
+            {**state.maps, **maps},
             state.last.index_fill(0, rows, t),
             sent(torch.tensor(wire_bytes(update)), fed.device),
         )
@@ -111,15 +111,12 @@ def train_pair(
     both, the mentee the same with the roles changed. The divisor, how well both do, is a weight that has no gradient,
     nor has a teacher's prediction.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         own: weights of its mentor.
         own_map: its W^h.
         common: weights of the mentee.
         method: says F and the mentee's architecture.
         energy: of the singular values that are sent.
-        t: the round, which names the streams.
 
     Returns:
         The mentor, W^h, and the mentee's update as it is sent.
@@ -127,9 +124,7 @@ def train_pair(
     setting, samples = space.setting, PrivateSamples(space, n, t)
     mentor = space.module(n, own).train()
     mentee = space.module(method.architecture(setting), common, "common").train()
-    between, weight = nn.Module(), nn.Parameter(own_map["weight"].clone())
-    between.register_parameter("weight", weight)
-    step = count()
+    between, step = space.linear(own_map), count()
 
     with features(mentor, method.dimension) as large, features(mentee, method.dimension) as small:
 
@@ -142,7 +137,7 @@ def train_pair(
             learned = (
                 distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
                 + distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
-                + F.mse_loss(large.pop(), F.linear(small.pop(), weight))
+                + F.mse_loss(large.pop(), between(small.pop()))
             )
             return fits[0] + fits[1] + learned / (fits[0] + fits[1]).detach()
 
@@ -186,8 +181,3 @@ def decoded(update: Params, like: Params) -> Params:
 
 def _product(update: Params, name: str) -> Tensor:
     return (update[f"{name}/u"] * update[f"{name}/s"]) @ update[f"{name}/v"]
-
-
-def empty(common: Params) -> Params:
-    """Return the update that changes nothing."""
-    return {name: torch.zeros_like(tensor) for name, tensor in common.items()}

@@ -5,7 +5,7 @@ https://arxiv.org/abs/2406.00488
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch.nn.functional as F
@@ -16,15 +16,14 @@ from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective
 from ktpfl_pipeline.core.client.head import head_of
-from ktpfl_pipeline.core.client.joint import projector_name
+from ktpfl_pipeline.core.client.joint import common_of, projector_name
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
-from ktpfl_pipeline.core.setting import Setting
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+from ktpfl_pipeline.core.weights import Models, Params, params_of
 from ktpfl_pipeline.methods.shared import common_head
 
 
@@ -46,7 +45,6 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
     """Key idea: features of a common and an own extractor, fused so that their first part suffices a common head.
 
     Attributes:
-        common: architecture of the common model; None takes the smallest of the clients'.
         dimension: d₁, of the common features; no more than the narrowest architecture has.
     """
 
@@ -58,37 +56,12 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     def init(self, fed: Federation) -> FedMRLState:
         """Start from the common initial models, with a projector for each architecture."""
-        models = self.initial(fed, list(fed.by_id), fed)
-        architecture = self.architecture(fed)
+        architecture, names = self.architecture(fed), {client.architecture for client in fed.clients}
+        dimension = min(self.dimension, *(head_of(fed.outline(name))[1].in_features for name in names))  # d₁
         own, (name, _) = fed.initial_model(architecture), head_of(fed.outline(architecture))
         extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
-        return FedMRLState(models, extractor, common_head.initial(fed, self.narrowest(fed)))
-
-    def narrowest(self, setting: Setting) -> int:
-        """Return d₁: `dimension`, or the features of the narrowest architecture, if these are fewer."""
-        names = {client.architecture for client in setting.clients}
-        return min(self.dimension, *(head_of(setting.outline(name))[1].in_features for name in names))
-
-    def initial(self, fed: Federation, clients: Sequence[int], common: Setting) -> Models:
-        """Return the clients' own parts before the first round: those of one architecture start alike.
-
-        Args:
-            fed: the federation.
-            clients: their ids.
-            common: the setting whose clients decide what the common model is.
-        """
-        made, place = {}, projector_name(self.architecture(common))
-        for architecture in sorted({fed.by_id[n].architecture for n in clients}):
-            own, (name, layer) = fed.initial_model(architecture), head_of(fed.outline(architecture))
-            with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
-                projector = nn.Linear(self.narrowest(common) + layer.in_features, layer.in_features)
-            parts = fed.placed(projector)
-            renamed = {
-                f"head.{key[len(name) + 1 :]}" if key.startswith(f"{name}.") else f"own.{key}": value
-                for key, value in own.items()
-            }
-            made[architecture] = {**renamed, **{f"{place}.{key}": value for key, value in parts.items()}}
-        return {n: made[fed.by_id[n].architecture] for n in clients}
+        models = initial(fed, list(fed.by_id), architecture, dimension)
+        return FedMRLState(models, extractor, common_head.initial(fed, dimension))
 
     def round(self, state: FedMRLState, cohort: list[int], t: int, fed: Federation) -> tuple[FedMRLState, RoundReport]:
         """Send the common model, train it inside each client's, average the copies by the numbers of samples."""
@@ -96,12 +69,11 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         calls = {n: (*pair, t) for n, pair in before.items()}
         found = fed.run_training("train", train_client, calls, before, uses="trains two models as one")
         after_local: Models = {n: params for n, (params, _) in found.items()}
-        heads = [found[n][1] for n in cohort]
-        copies = [{name: after_local[n][name] for name in state.extractor} for n in cohort]
-        weights = fed.data_weights(cohort)
-        own = {n: {name: after_local[n][name] for name in state.models[n]} for n in cohort}
-        after = FedMRLState({**state.models, **own}, average(copies, weights), average(heads, weights))
-        sent: Models = {n: {**copy, **head} for n, copy, head in zip(cohort, copies, heads, strict=True)}
+        heads: Models = {n: head for n, (_, head) in found.items()}
+        copies: Models = {n: {name: params[name] for name in state.extractor} for n, params in after_local.items()}
+        own = {n: {name: params[name] for name in state.models[n]} for n, params in after_local.items()}
+        after = FedMRLState({**state.models, **own}, fed.average(copies), fed.average(heads))
+        sent: Models = {n: {**copy, **heads[n]} for n, copy in copies.items()}
         return after, RoundReport(after_local, exchange.both_ways(sent))
 
     def personal(self, state: FedMRLState, clients: Iterable[int], fed: Federation) -> Models:
@@ -110,9 +82,29 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     def join(self, state: FedMRLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers the common extractor, in models that are otherwise the initial ones."""
-        was = replace(fed, clients=tuple(client for client in fed.clients if client.id in there))  # its common model
-        models: Models = {n: {**own, **state.extractor} for n, own in self.initial(fed, newcomers, was).items()}
+        common, dimension = common_of(next(iter(state.models.values()))), state.head["weight"].shape[1]
+        own_parts = initial(fed, newcomers, common, dimension).items()
+        models: Models = {n: {**own, **state.extractor} for n, own in own_parts}
         return given(models, dict.fromkeys(newcomers, state.extractor))
+
+
+def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int) -> Models:
+    """Return the clients' own parts before the first round: those of one architecture start alike.
+
+    The common model's architecture is `common`, and `dimension` is d₁.
+    """
+    made, place = {}, projector_name(common)
+    for architecture in sorted({fed.by_id[n].architecture for n in clients}):
+        own, (name, layer) = fed.initial_model(architecture), head_of(fed.outline(architecture))
+        with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
+            projector = nn.Linear(dimension + layer.in_features, layer.in_features)
+        parts = fed.placed(projector)
+        renamed = {
+            f"head.{key[len(name) + 1 :]}" if key.startswith(f"{name}.") else f"own.{key}": value
+            for key, value in own.items()
+        }
+        made[architecture] = {**renamed, **{f"{place}.{key}": value for key, value in parts.items()}}
+    return {n: made[fed.by_id[n].architecture] for n in clients}
 
 
 def train_client(space: Workspace, n: int, params: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:

@@ -75,12 +75,9 @@ class FedProto(Personal):
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
         """Return the state with each class's prototype the average of its owners' means, each counting alike.
 
-        Args:
-            state: of the round before.
+        Arguments of its own:
             means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
             owned: (|S|, K) bool, where it has one.
-            t: the round.
-            fed: the federation.
         """
         owners = owned.sum(dim=0)  # (K,)
         shown = owners > 0
@@ -121,14 +118,10 @@ def train_client(
     With λ = 0 this is local training, to the bit. A sample of a class that has no prototype yet counts zero in the
     second term.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
-        params: its weights.
+    Arguments of its own:
         prototypes: (K, F).
         known: (K,) bool, which classes have a prototype.
         weight: λ.
-        t: the round, which names the streams.
         epochs: in place of E.
     """
     setting, own = space.setting, PrivateSamples(space, n, t)

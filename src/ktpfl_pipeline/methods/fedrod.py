@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of
+from ktpfl_pipeline.core.weights import Models, Params, params_of
 from ktpfl_pipeline.methods.shared.parts import head_names
 
 
@@ -48,7 +48,7 @@ class FedRoD(BesideCommon):
         pairs = fed.run_training("train", train_client, calls, before, uses="trains toward balanced classes")
         trained = {n: model for n, (model, _) in pairs.items()}
         heads = {n: head for n, (_, head) in pairs.items()}
-        common = average(list(trained.values()), fed.data_weights(cohort))
+        common = fed.average(trained)
         local = {n: with_head(trained[n], heads[n]) for n in cohort}
         return CommonState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
 
@@ -68,12 +68,9 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
     The model descends the balanced softmax loss, CE(g + log D_n,k, y) of its logits g, where D_n,k is how many training
     samples of class k the client has; the head h descends CE(g + h, y), of which the model feels nothing.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         model: the common model.
         head: the personal head, by the names of the model's.
-        t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, model).train()

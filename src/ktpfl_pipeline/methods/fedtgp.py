@@ -5,7 +5,7 @@ and Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/
 FedProto's.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, cast
 
 import torch
@@ -40,7 +40,6 @@ class FedTGP(FedProto):
 
     Attributes:
         weight: λ of the squared distance to the prototype in the local loss.
-        dimension: F, the common dimension of the features.
         threshold: τ, the largest margin.
         rate: the server's step size.
         steps: S, of the server in a round, each on all uploaded prototypes.
@@ -57,8 +56,7 @@ class FedTGP(FedProto):
         with rng.seeded(rng.derive(fed.seed, "initialisation", "prototypes")):
             generator = generator_of(fed.classes, self.dimension)
         start = super().init(fed)
-        given = {entry.name: getattr(start, entry.name) for entry in fields(start)}
-        return FedTGPState(**given, generator=params_of(generator.to(fed.device)))
+        return FedTGPState(start.models, start.prototypes, start.known, params_of(generator.to(fed.device)))
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
         """Return the state with the prototypes that the generator, trained on the uploaded ones, makes."""
@@ -98,15 +96,11 @@ def train_generator(
 
     d are the Euclidean distances of an uploaded prototype, (M, F), from the generated ones.
 
-    Args:
-        space: the process's workspace.
-        name: of the model.
-        params: the generator's weights.
+    Arguments of its own:
         uploaded: (M, F) prototypes of the cohort's clients.
         labels: (M,) their classes.
         delta: δ.
         recipe: how the server descends.
-        t: the round.
     """
     setting = space.setting
     module = rebuilt(params)

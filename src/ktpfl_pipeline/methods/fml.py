@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
-from ktpfl_pipeline.core.weights import Models, Params, average, params_of, select
+from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class FML(SmallCommon, Personal):
     """Key idea: a small model that everybody trains carries knowledge between models of any kind.
 
     Attributes:
-        common: architecture of the common model; None takes the smallest of the clients'.
         alpha: α, how much the own model listens to the labels; the rest to the common model. 0.5 is usual.
         beta: β, the same for the common model, which listens to the own one.
     """
@@ -46,8 +45,8 @@ class FML(SmallCommon, Personal):
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common model, train both on each other, average the copies by the clients' numbers of samples."""
         trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
-        common = average([copies[n] for n in cohort], fed.data_weights(cohort))
-        return CommonState({**state.models, **trained}, common), RoundReport(trained, exchange.both_ways(copies))
+        after = CommonState({**state.models, **trained}, fed.average(copies))
+        return after, RoundReport(trained, exchange.both_ways(copies))
 
     def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
         """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""
@@ -65,14 +64,11 @@ def train_pair(
     The own model descends α·CE + (1 - α)·KL(common ‖ own), the common one β·CE + (1 - β)·KL(own ‖ common); neither
     gradient passes through the teacher. With α = 1 the own model trains as it would alone, to the bit.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         own: weights of its own model.
         common: weights of the common model.
         method: says α and β.
         architecture: of the common model.
-        t: the round, which names the streams.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()

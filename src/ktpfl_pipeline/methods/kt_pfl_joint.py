@@ -24,7 +24,6 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.joining import average_of
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.teachers import mix_confident
 from ktpfl_pipeline.core.method import RoundReport
@@ -99,21 +98,12 @@ class KTpFLJoint(KTpFL):
         # 4. Each client goes from h_n to h_n + μ_n (u_n - h_n).
         models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
-        models_sent = exchange.both_ways(upload.models, late)
-        traffic = {n: self.traffic(one, there.traffic[n], models_sent[n]) for n, one in report.traffic.items()}
+        choice = Traffic(coefficients_up=stepping.TALLY_BYTES, coefficients_down=4)
+        traffic = {  # two exchanges on one public batch, models, and the choice
+            n: report.traffic[n] + replace(there.traffic[n], public_down=0) + models_sent + choice
+            for n, models_sent in exchange.both_ways(upload.models, late).items()
+        }
         return state, RoundReport(upload.models, traffic, coefficients)
-
-    def traffic(self, first: Traffic, second: Traffic, models: Traffic) -> Traffic:
-        """Return what a client sent and received: two exchanges on one public batch, models, and the choice."""
-        return replace(
-            first,
-            predictions_up=first.predictions_up + second.predictions_up,
-            predictions_down=first.predictions_down + second.predictions_down,
-            parameters_up=models.parameters_up,
-            parameters_down=models.parameters_down,
-            coefficients_up=stepping.TALLY_BYTES,
-            coefficients_down=4,
-        )
 
     def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
         """Return h_n + μ_n (u_n - h_n), μ_n as validation samples agree, and the tally that says so; see `stepping`."""
@@ -122,10 +112,7 @@ class KTpFLJoint(KTpFL):
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
         """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.
 
-        Args:
-            mixing: d of the round before, (N, N).
-            trained: w_n of the cohort.
-            fed: the federation.
+        `mixing` is d of the round before, (N, N), and `trained` the cohort's w_n.
         """
         mixed = dict(trained)
         matrix = replace(self, rho=self.rho_parameters)
@@ -154,5 +141,5 @@ class KTpFLJoint(KTpFL):
         groups, found = fed.of_one_architecture(there), dict[int, Params]()
         for architecture, asked in fed.of_one_architecture(newcomers).items():
             if group := groups.get(architecture):
-                found |= dict.fromkeys(asked, average_of(select(there, group), fed))
+                found |= dict.fromkeys(asked, fed.average(select(there, group)))
         return found

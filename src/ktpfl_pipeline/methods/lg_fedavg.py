@@ -15,7 +15,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, Params, average, select
+from ktpfl_pipeline.core.weights import Models, Params, select
 from ktpfl_pipeline.methods.shared import common_head
 
 
@@ -49,8 +49,8 @@ class LGFedAvg(Method[CommonHeadState]):
     ) -> tuple[CommonHeadState, RoundReport]:
         """Send the head, train it together with the own extractors, average it by the clients' numbers of samples."""
         trained, heads = common_head.train(fed, select(state.models, cohort), state.head, t)
-        head = average([heads[n] for n in cohort], fed.data_weights(cohort))
-        return CommonHeadState({**state.models, **trained}, head), RoundReport(trained, exchange.both_ways(heads))
+        after = CommonHeadState({**state.models, **trained}, fed.average(heads))
+        return after, RoundReport(trained, exchange.both_ways(heads))
 
     def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own extractors with the common head."""

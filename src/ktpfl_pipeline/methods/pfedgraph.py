@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.updates import project
 from ktpfl_pipeline.core.method import PersonalParameters, PersonalRound, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, average, matrix_of, mix, vector_of
+from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_of
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,4 @@ class PFedGraph(PersonalParameters):
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)
-        return dict.fromkeys(clients, average([state.models[n] for n in seen], fed.data_weights(seen)))
+        return dict.fromkeys(clients, fed.average(select(state.models, seen)))

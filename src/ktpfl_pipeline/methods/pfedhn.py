@@ -115,8 +115,9 @@ class PFedHN(Method[PFedHNState]):
         server.embeddings[row] -= self.rate * server.embedding_velocity[row]
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
-        """Return client n's model with the weights `theta`, (d,)."""
-        return with_vector({**fed.initial_model(fed.architecture), **state.untrained[n]}, fed.trained_names, theta)
+        """Return client n's model with the weights `theta`, (d,); a newcomer's rest is the initial model's."""
+        model = {**fed.initial_model(fed.architecture), **state.untrained.get(n, {})}
+        return with_vector(model, fed.trained_names, theta)
 
     def personal(self, state: PFedHNState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the model that the hypernetwork makes for each client, with no local step."""
@@ -127,8 +128,7 @@ class PFedHN(Method[PFedHNState]):
     def join(self, state: PFedHNState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers what the hypernetwork makes of the mean embedding; nobody has learned theirs."""
         theta = generate(state.weights, state.embeddings.mean(dim=0))
-        model = with_vector(fed.initial_model(fed.architecture), fed.trained_names, theta)
-        return given(dict.fromkeys(newcomers, model))
+        return given({n: self.assemble(state, n, theta, fed) for n in newcomers})
 
 
 def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) -> Tensor:

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
-from ktpfl_pipeline.core.weights import average, vector_of, with_vector
+from ktpfl_pipeline.core.weights import Models, average, vector_of, with_vector
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class PFedMe(BesideCommon):
         """Send w, alternate between θ and w locally, upload w, average."""
         w = (vector_of(state.common, fed.trained_names),)
         theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, dict.fromkeys(cohort, w))
-        uploads = [with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort]
-        common = average(uploads, fed.data_weights(cohort))
+        uploads: Models = {n: with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort}
+        common = fed.average(uploads)
         if self.server_rate != 1:
             rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
             common = average([state.common, common], rates)

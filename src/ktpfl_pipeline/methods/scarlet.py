@@ -15,6 +15,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import sent
 
 
@@ -66,10 +67,8 @@ class SCARLET(Personal):
         known = batch[(made[batch] > 0) & (made[batch] >= t - self.duration)]  # none expired that nobody has sent anew
         taught, teachers = replace(upload, batch=known), labels[sent(known, fed.device)]
         after, report = exchange.teach(fed, state, taught, teachers, t, since=made[known])
-        request = len(pack(asked))
-        traffic = {
-            n: replace(own, predictions_down=own.predictions_down + request) for n, own in report.traffic.items()
-        }
+        request = Traffic(predictions_down=len(pack(asked)))
+        traffic = {n: own + request for n, own in report.traffic.items()}
         return ScarletState(after.models, labels, sent(made, fed.device)), replace(report, traffic=traffic)
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:

@@ -13,6 +13,7 @@ from torch import nn
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
+from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.models import pretrained, zoo
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
@@ -73,7 +74,7 @@ def module_of(name: str) -> str:
     return zoo.__name__ if is_family(name) else name.partition(":")[0]
 
 
-def build(name: str, shape: Shape, classes: int, weights: Mapping[str, pretrained.Weights] | None = None) -> nn.Module:
+def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] | None = None) -> nn.Module:
     """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
 
     Args:

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.errors import InputError
-
-Weights = Mapping[str, Tensor]
-"""A module's parameters and buffers by name."""
+from ktpfl_pipeline.core.weights import Params
 
 
 def read(file: Path) -> dict[str, Tensor]:
@@ -56,7 +54,7 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
     return found
 
 
-def load(name: str, module: nn.Module, weights: Weights) -> int:
+def load(name: str, module: nn.Module, weights: Params) -> int:
     """Give a module those of the `weights` whose names and shapes are its own, and return how many parameters had one.
 
     The others keep their values: the output layer, and a first convolution that was fitted to other channels.
@@ -78,7 +76,7 @@ def load(name: str, module: nn.Module, weights: Weights) -> int:
     return len(taken)
 
 
-def fingerprint(weights: Mapping[str, Weights]) -> str:
+def fingerprint(weights: Mapping[str, Params]) -> str:
     """Return a hash of the weights of several architectures."""
     digest = hashlib.sha256()
     for name, own in sorted(weights.items()):

@@ -79,12 +79,9 @@ def train_wearing(
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
 
-    Args:
-        space: the process's workspace.
-        n: the client.
+    Arguments of its own:
         params: its model, whose own head waits.
         head: ``weight`` (K, F) and ``bias`` (K,).
-        t: the round, which names the streams.
         weight: of the common head's cross-entropy on generated features.
         generate: returns so many features, (b, F), and their classes, (b,).
 

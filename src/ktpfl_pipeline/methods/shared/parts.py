@@ -11,7 +11,7 @@ from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import CommonState, PersonalParameters, RoundReport
-from ktpfl_pipeline.core.weights import Models, average
+from ktpfl_pipeline.core.weights import Models
 
 
 def head_names(fed: Federation) -> list[str]:
@@ -50,7 +50,7 @@ class PartlyShared(PersonalParameters):
         """Send the common part, train, upload and average it."""
         trained = self.train(self.personal(state, cohort, fed), t, fed)
         parts: Models = {n: {name: trained[n][name] for name in state.common} for n in cohort}
-        after = CommonState({**state.models, **trained}, average(list(parts.values()), fed.data_weights(cohort)))
+        after = CommonState({**state.models, **trained}, fed.average(parts))
         return after, RoundReport(trained, exchange.both_ways(parts))
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:

@@ -42,12 +42,11 @@ def between(own: Params, taught: Params, length: float) -> Params:
 def step(own: Models, taught: Models, tally: Tensor, pooling: float, fed: Federation) -> tuple[Models, Tensor]:
     """Let each client of the cohort choose a length, and return its model there and the tally after this round.
 
-    Args:
+    Arguments of its own:
         own: the models that the cohort's clients have where they go nowhere.
         taught: those that they go toward.
         tally: of the rounds before; see `none_yet`.
         pooling: how much everybody's samples count beside a client's own.
-        fed: the federation.
 
     Raises:
         InputError: if nobody has a validation sample.
