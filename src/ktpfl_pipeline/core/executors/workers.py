@@ -267,8 +267,9 @@ def _work(
             answer = error
         try:
             rest = answers.dump(answer)
-        except Exception:  # an exception that holds what cannot be pickled
-            rest = answers.dump(RuntimeError("".join(traceback.format_exception(answer))))
+        except Exception as error:  # a value, or an exception, that holds what cannot be pickled
+            shown = answer if isinstance(answer, BaseException) else error
+            rest = answers.dump(RuntimeError("".join(traceback.format_exception(shown))))
         try:
             near.send_bytes(rest)
         except OSError:
