@@ -170,6 +170,14 @@ class TestErrors:
             run(fed, answer_what_cannot_travel)
         assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
 
+    def test_after_an_interruption_nobody_is_given_an_old_answer(self, fed: Federation) -> None:
+        def interrupt(phase: str, done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            fed.executor.run(fed, "phase", double, dict.fromkeys(toy.IDS, (4,)), interrupt)
+        assert run(fed, double, 5) == dict.fromkeys(toy.IDS, 10)
+
 
 class TestBesideGPUs:
     """Where torch finds a GPU no worker is forked; the CPU stands in for it, so that all but the kernels is seen."""
