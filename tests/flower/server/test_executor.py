@@ -89,6 +89,11 @@ def test_predictions_travel_in_the_bytes_that_the_ledger_counts(tmp_path, encodi
     assert bytes_of["distill_encoded"] == sum(sum(record.traffic["knowledge_down"]) for record in done.history)
 
 
+def test_a_k_beyond_the_classes_is_top_k_s_alone(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "float16", "k": 11})
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", NoLink(files)))
+
+
 def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
     recipe = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
     link = NoLink(deal_out(tmp_path, "kt_pfl", rounds=2, training=recipe), anew=True)
