@@ -359,7 +359,7 @@ class Federation(Setting):
         for who, what in found.items():
             logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
             self.log.restored.add(int(who))
-            del self.log.losses[phase][who]
+            self.log.losses.get(phase, {}).pop(who, None)  # a real client may have told of none
         return {n: before[n] if n in found else value for n, value in result.values.items()}
 
 

@@ -236,6 +236,16 @@ def test_encoded_predictions_that_are_not_finite_are_a_divergence(tmp_path, monk
         assert (record.cohort, record.diverged) == ([0, 2], [1])
 
 
+def test_who_says_that_it_diverged_and_gives_no_loss_is_restored(tmp_path):
+    def changes(kind, n, answer):
+        found = n == 1 and answer.values.get("finite") is not None
+        return Packet({**answer.values, "finite": False, "loss": None}, answer.tensors) if found else answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, on_divergence="restore"), changes=changes)
+    (record,) = serve.run(tmp_path / "federation.yml", link).history
+    assert (record.cohort, record.diverged) == ([0, 1], [1])
+
+
 def test_what_asks_for_private_samples_is_refused(tmp_path):
     link = NoLink(deal_out(tmp_path, "feddf", ("mlp",) * 2, 1))
     fed = met_federation(tmp_path, link)
