@@ -84,7 +84,7 @@ def assert_same_run(one: Run, other: Run) -> None:
     assert toy.same(one.state, other.state)
 
 
-def run(file: Path | None = None, observer: Observer | None = None, fed: Federation | None = None) -> Run:
+def run(file: Path | None = None, observer: Observer = toy.SILENT, fed: Federation | None = None) -> Run:
     fed = fed or toy.federation()
     return engine.run(KTpFL(), fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
 

@@ -40,7 +40,7 @@ def federation(recipe: dict[str, Any], augmentation: Any = AUGMENTED, **settings
     return toy.federation(**{"rounds": 3, "training": training, "distillation": distillation, **settings})
 
 
-def run(fed: Federation, method: str = "kt_pfl", file: Path | None = None, observer: Any = None) -> Run:
+def run(fed: Federation, method: str = "kt_pfl", file: Path | None = None, observer: Any = toy.SILENT) -> Run:
     made = create(method, {"common": "linear"} if method in ("fml", "fedkd", "fedmrl") else {})
     with closing(fed.executor):
         return engine.run(made, fed, SCHEDULE, settings={}, checkpoint_file=file, observer=observer)

@@ -151,7 +151,7 @@ def assert_same_run(one: Run, other: Run) -> None:
     assert toy.same(one.state, other.state)
 
 
-def resumed(method: Method[Any], fed: Federation, kept: Path, t: int, folder: Path, observer: Any = None) -> Run:
+def resumed(method: Method[Any], fed: Federation, kept: Path, t: int, folder: Path, observer: Any = toy.SILENT) -> Run:
     """Go on from the straight run's checkpoint of round t."""
     file = folder / f"{t}.ckpt"
     shutil.copy(kept / f"{t}.ckpt", file)

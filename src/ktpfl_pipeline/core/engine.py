@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
@@ -41,10 +40,6 @@ class Schedule:
     adapt_epochs: tuple[int, ...] = ()  # further epochs after which models are evaluated too, in the last evaluations
     global_samples: int = 0  # of all clients' test samples, at most so many on which models are evaluated at the end
     closing_round: bool = False  # whether all clients take part in the last round
-
-    def share(self, t: int) -> float:
-        """Return the share of clients in round t's cohort."""
-        return 1.0 if self.closing_round and t == self.rounds else self.participation
 
     @property
     def evaluations(self) -> list[int]:
@@ -82,7 +77,7 @@ def run(
     *,
     settings: dict[str, Any] | None = None,
     checkpoint_file: Path | None = None,
-    observer: Observer | None = None,
+    observer: Observer = Observer(),
 ) -> Run:
     """Run `method` on `fed` for all rounds, from the last checkpoint where there is one.
 
@@ -101,7 +96,6 @@ def run(
         InputError: if the checkpoint belongs to another run, if the memory does not suffice, or if one round lost
             models with their workers again and again.
     """
-    observer = observer or Observer()
     fed.claim()  # what the server does before any client is in this precision too
     fed.log.progress = observer.progress
     fed.log.late_predictions = bool(fed.straggler_ids) and takes_late(method)
@@ -147,7 +141,8 @@ def _run(
         fed.log.start_round()
         start = time.perf_counter()
         before, last = state, t == schedule.rounds
-        cohort, absent, late = turnout(method, sample(fed, schedule.share(t), t), t, fed, [r.cohort for r in history])
+        sampled = sample(fed, 1.0 if last and schedule.closing_round else schedule.participation, t)
+        cohort, absent, late = turnout(method, sampled, t, fed, [r.cohort for r in history])
         if cohort:
             state, report, cohort, out = _round(method, before, cohort, t, fed)
         else:
@@ -168,7 +163,14 @@ def _run(
             matrices = [*matrices, *[now] * (t - len(matrices))]  # nobody may have shown up in the first rounds
         fed.client_states.end_round()
         if checkpoint_file is not None:
-            _save(checkpoint_file, settings, state, history, matrices, fed.client_states)
+            content = {
+                "settings": settings,
+                "state": _entries(state, stored),
+                "history": [asdict(each) for each in history],
+                "coefficients": matrices,
+                "client_states": opened(fed.client_states.kept, stored),
+            }
+            checkpoint.save(checkpoint_file, content)
         tell(history[-1])
     state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
@@ -323,24 +325,6 @@ def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
     """Return the cohort's losses in cohort order; those of the server's models by their names."""
     ours = [losses[n] for n in cohort if n in losses]  # one that was restored has none
     return ours or [losses[name] for name in sorted(losses, key=str)]
-
-
-def _save(
-    file: Path,
-    settings: dict[str, Any],
-    state: Any,
-    history: list[RoundRecord],
-    matrices: list[Tensor],
-    client_states: ClientStates,
-) -> None:
-    content = {
-        "settings": settings,
-        "state": _entries(state, stored),
-        "history": [asdict(record) for record in history],
-        "coefficients": matrices,
-        "client_states": opened(client_states.kept, stored),
-    }
-    checkpoint.save(file, content)
 
 
 def _entries(state: Any, of: Callable[[Handle], Any] = kept) -> dict[str, Any]:

@@ -325,42 +325,28 @@ class Federation(Setting):
         Raises:
             DivergedError: if somebody diverged, unless all of them are restored.
         """
-        if (recipe or self.training).keeps and not thrown_away:
-            states = {n: self.client_states.before(phase, n) for n in calls}
-            given: Calls[Key] = {n: (states[n], calls[n]) for n in calls}
-            old = {n: (value, states[n]) for n, value in before.items()}
-            pairs = self._trained(phase, Remembering(operation), given, old, uses, thrown_away)
-            self.client_states.add(phase, {n: state for n, (_, state) in pairs.items()})
-            return {n: value for n, (value, _) in pairs.items()}
-        return self._trained(phase, operation, calls, before, uses, thrown_away)
-
-    def _trained(
-        self,
-        phase: str,
-        operation: Operation[Value],
-        calls: Calls[Key],
-        before: Mapping[Key, Value],
-        uses: str,
-        thrown_away: bool,
-    ) -> dict[Key, Value]:
-        """Do what `run_training` says, with no thought of optimizers."""
-        result = self._result(phase, operation, calls, uses)
+        keeps = (recipe or self.training).keeps and not thrown_away
+        states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}
+        given: Calls[Key] = {n: (states[n], calls[n]) for n in calls} if keeps else calls
+        result: PhaseResult[Key, Any] = self._result(phase, Remembering(operation) if keeps else operation, given, uses)
         found: dict[int | str, str] = {}
         for n in calls:
             if not math.isfinite(result.losses.get(n, 0.0)):
                 found[n] = f"its {phase} loss is {result.losses[n]}"
             elif n in result.diverged:
                 found[n] = f"its weights after {phase} are not finite"
-        if not found:
-            return result.values
         restores = self.on_divergence == "restore" or (thrown_away and self.on_divergence == "skip")
-        if not restores or any(isinstance(n, str) for n in found):
+        if found and (not restores or any(isinstance(n, str) for n in found)):
             raise diverged(found)
         for who, what in found.items():
             logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
             self.log.restored.add(int(who))
-            del self.log.losses[phase][who]
-        return {n: before[n] if n in found else value for n, value in result.values.items()}
+            self.log.losses.get(phase, {}).pop(who, None)  # a real client may have told of none
+        values = result.values
+        if keeps:
+            self.client_states.add(phase, {n: states[n] if n in found else left for n, (_, left) in values.items()})
+            values = {n: value for n, (value, _) in values.items()}
+        return {n: before[n] if n in found else value for n, value in values.items()}
 
 
 def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:

@@ -23,7 +23,7 @@ from ktpfl_pipeline.methods import METHODS, fedproto
 
 Gives = Literal["model", "predictions", "prototypes", "numbers"]
 MANY = 2**31
-"""More epochs, or wider features, than anyone asks for."""
+"""More epochs, wider features, or more classes than anyone asks for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,8 @@ SHOWN = Kind("a flag a class", lambda value, known: _tensor(value, (known.settin
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < MANY)
 STATE = Kind("what it kept", lambda value, known: isinstance(value, Mapping))
 ENCODING = Kind("an encoding", lambda value, known: value in ("float16", "uint8", "sign", "top_k"))
-LIKELIEST = Kind("a number of classes", lambda value, known: _whole(value, known.setting.classes) and value > 0)
+# of top_k; the others are told of it too, and it may be beyond their classes
+LIKELIEST = Kind("a number of classes", lambda value, known: _whole(value, MANY) and value > 0)
 BYTES = Kind("encoded probabilities", lambda value, known: _bytes(value))
 
 OPERATIONS = {

@@ -60,6 +60,10 @@ def raise_what_cannot_travel(space: Any, n: int) -> Outcome[None]:
     raise error
 
 
+def answer_what_cannot_travel(space: Any, n: int) -> Outcome[Any]:
+    return Outcome(lambda: n)
+
+
 def die_once(space: Any, n: int, trace: str) -> Outcome[int]:
     """End the process that is first to work for the second client."""
     if n == toy.IDS[1]:
@@ -160,6 +164,19 @@ class TestErrors:
         with pytest.raises(RuntimeError, match="ValueError: odd"):  # one that cannot travel says what it said
             run(fed, raise_what_cannot_travel)
         assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+
+    def test_a_value_that_cannot_travel_is_one(self, fed: Federation) -> None:
+        with pytest.raises(RuntimeError, match=r"(?i)pickle.*lambda"):
+            run(fed, answer_what_cannot_travel)
+        assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
+
+    def test_after_an_interruption_nobody_is_given_an_old_answer(self, fed: Federation) -> None:
+        def interrupt(phase: str, done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            fed.executor.run(fed, "phase", double, dict.fromkeys(toy.IDS, (4,)), interrupt)
+        assert run(fed, double, 5) == dict.fromkeys(toy.IDS, 10)
 
 
 class TestBesideGPUs:

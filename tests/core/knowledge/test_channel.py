@@ -158,6 +158,10 @@ class TestSelection:
         due = torch.tensor([True, False, True, True, False])
         assert most_confident(given, due, 0.5).tolist() == [False, False, True, True, False]
 
+    def test_a_share_of_a_whole_number_is_no_sample_more(self) -> None:
+        """In floating point 0.55 of 100 is 55.00000000000001."""
+        assert int(most_confident(logits(100), torch.ones(100, dtype=torch.bool), 0.55).sum()) == 55
+
     def test_the_rest_is_not_known_and_a_bit_says_so(self) -> None:
         found = deliver(Knowledge(select=0.5), message(logits(10)), {})
         assert int(found.known.sum()) == 5

@@ -89,6 +89,11 @@ def test_predictions_travel_in_the_bytes_that_the_ledger_counts(tmp_path, encodi
     assert bytes_of["distill_encoded"] == sum(sum(record.traffic["knowledge_down"]) for record in done.history)
 
 
+def test_a_k_beyond_the_classes_is_top_k_s_alone(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "float16", "k": 11})
+    check_same(tmp_path, serve.run(tmp_path / "federation.yml", NoLink(files)))
+
+
 def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
     recipe = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
     link = NoLink(deal_out(tmp_path, "kt_pfl", rounds=2, training=recipe), anew=True)
@@ -229,6 +234,16 @@ def test_encoded_predictions_that_are_not_finite_are_a_divergence(tmp_path, monk
     else:
         (record,) = serve.run(tmp_path / "federation.yml", link).history
         assert (record.cohort, record.diverged) == ([0, 2], [1])
+
+
+def test_who_says_that_it_diverged_and_gives_no_loss_is_restored(tmp_path):
+    def changes(kind, n, answer):
+        found = n == 1 and answer.values.get("finite") is not None
+        return Packet({**answer.values, "finite": False, "loss": None}, answer.tensors) if found else answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, on_divergence="restore"), changes=changes)
+    (record,) = serve.run(tmp_path / "federation.yml", link).history
+    assert (record.cohort, record.diverged) == ([0, 1], [1])
 
 
 def test_what_asks_for_private_samples_is_refused(tmp_path):

@@ -70,7 +70,7 @@ def train(
         rule: how a step goes.
         others: what the rule needs beside the model.
         epochs: passes over the training split.
-        steps: at most so many in each of them.
+        steps: at most so many in all.
         part: names the streams of a second training in one round.
 
     Returns:

@@ -73,7 +73,27 @@ class WorkersExecutor(SerialExecutor):
         """
         if len(calls) < 2:
             return super().outcomes(setting, phase, operation, calls, progress)
-        self._start(setting)
+        try:
+            self._start(setting)
+            return self._collect(phase, operation, calls, progress)
+        except BaseException:
+            self.close()  # others are at work still, for nobody
+            raise
+
+    def close(self) -> None:
+        """End the workers; the next phase starts others."""
+        super().close()
+        for worker in self._pool:
+            worker.end()
+        if self._parcel is not None:
+            self._parcel.close()
+        self._pool, self._setting, self._parcel = [], None, None
+        self._homes.clear()
+
+    def _collect(
+        self, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
+    ) -> dict[Key, Outcome[Value]]:
+        """Give the workers the calls, one at a time each, and collect the answers as they come."""
         waiting = sorted(calls, key=lambda n: self._cost(phase, n, calls[n]))  # the last is the next
         busy: dict[_Worker, Key] = {}
         begun: dict[Key, float] = {}
@@ -98,23 +118,12 @@ class WorkersExecutor(SerialExecutor):
                     self._replace(self._pool.index(worker), phase, n, attempts[n])
                     waiting.append(n)
                 elif isinstance(answer, BaseException):
-                    self.close()  # others are at work still, for nobody
                     raise answer
                 else:
                     outcomes[n] = answer
                     self._took[phase, n] = time.perf_counter() - begun[n]
                     progress(phase, len(outcomes), len(calls))
         return outcomes
-
-    def close(self) -> None:
-        """End the workers; the next phase starts others."""
-        super().close()
-        for worker in self._pool:
-            worker.end()
-        if self._parcel is not None:
-            self._parcel.close()
-        self._pool, self._setting, self._parcel = [], None, None
-        self._homes.clear()
 
     def _cost(self, phase: str, n: Any, arguments: tuple[Any, ...]) -> tuple[float, int]:
         """Return how long the call took the last time, and how large its models are."""
@@ -143,7 +152,6 @@ class WorkersExecutor(SerialExecutor):
         dead = self._pool[position]
         how = dead.end()
         if attempts >= ATTEMPTS:
-            self.close()
             raise starved(n, phase, "workers", how)
         self._homes = {n: worker for n, worker in self._homes.items() if worker is not dead}
         self._pool[position] = self._worker(position, [worker for worker in self._pool if worker is not dead])
@@ -267,8 +275,9 @@ def _work(
             answer = error
         try:
             rest = answers.dump(answer)
-        except Exception:  # an exception that holds what cannot be pickled
-            rest = answers.dump(RuntimeError("".join(traceback.format_exception(answer))))
+        except Exception as error:  # a value, or an exception, that holds what cannot be pickled
+            shown = answer if isinstance(answer, BaseException) else error
+            rest = answers.dump(RuntimeError("".join(traceback.format_exception(shown))))
         try:
             near.send_bytes(rest)
         except OSError:

@@ -91,7 +91,7 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
     """Return the `share` of the samples `due`, at least one, with the largest probability, (B,) bool; ties in order."""
     confidence = torch.softmax(logits.double(), dim=1).amax(dim=1).masked_fill(~due, -1.0)
-    first = confidence.sort(descending=True, stable=True).indices[: math.ceil(share * int(due.sum()))]
+    first = confidence.sort(descending=True, stable=True).indices[: math.ceil(round(share * int(due.sum()), 9))]
     return torch.zeros_like(due).index_fill(0, first, True)
 
 
