@@ -171,7 +171,7 @@ class Setting:
     @cached_property
     def adversary_ids(self) -> list[int]:
         """Ids of the clients that upload false predictions, ascending."""
-        return self.adversaries.among(self.by_id, self.seed)
+        return drawn("adversaries", self.adversaries.share, self.by_id, self.seed)
 
     @cached_property
     def straggler_ids(self) -> list[int]:
