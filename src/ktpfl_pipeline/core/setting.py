@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.simulation.adversaries import Adversaries
 from ktpfl_pipeline.core.simulation.reliability import Reliability, drawn
 from ktpfl_pipeline.core.training import augmentation
 from ktpfl_pipeline.core.training.augmentation import Augmentation
-from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible, load_opacus
+from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible
 from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
@@ -160,7 +160,6 @@ class Setting:
         if self.training.privacy is not None:
             architectures = [client.architecture for client in self.clients]
             check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)
-            load_opacus()
             check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
 
     @cached_property
@@ -171,7 +170,7 @@ class Setting:
     @cached_property
     def adversary_ids(self) -> list[int]:
         """Ids of the clients that upload false predictions, ascending."""
-        return self.adversaries.among(self.by_id, self.seed)
+        return drawn("adversaries", self.adversaries.share, self.by_id, self.seed)
 
     @cached_property
     def straggler_ids(self) -> list[int]:

@@ -8,6 +8,8 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.rounds import cohort
+from ktpfl_pipeline.core.simulation.reliability import Reliability, Stragglers
+from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
 
@@ -55,5 +57,9 @@ def test_the_same_for_every_method() -> None:
 
 
 def test_stragglers_wait_for_their_last_upload() -> None:
-    assert cohort.waiting([1, 2], 2, [[1, 2], [1], [3]]) == [1]
-    assert cohort.waiting([1, 2], 1, []) == []
+    feds = {delay: toy.federation(reliability=Reliability(stragglers=Stragglers(0.4, delay))) for delay in (1, 2)}
+    one, two = feds[2].straggler_ids
+    rest = [n for n in toy.IDS if n != one]
+    before = [[one, two], [one], rest[:1]]
+    assert cohort.turnout(FedAvg(), list(toy.IDS), 4, feds[2], before) == (rest, [], [one])
+    assert cohort.turnout(FedAvg(), list(toy.IDS), 1, feds[1], []) == (list(toy.IDS), [], [])

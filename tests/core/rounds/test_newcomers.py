@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.core.rounds.newcomers import held_out, judge
 from ktpfl_pipeline.core.setting import Distillation
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.weights import select, wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 
@@ -53,7 +53,7 @@ class TestWho:
     def test_are_drawn_by_seed_and_not_by_order_and_not_as_adversaries_are(self) -> None:
         found = [held_out(range(20), 0.2, seed) for seed in range(5)]
         assert len(set(map(tuple, found))) == 5
-        assert held_out(reversed(range(20)), 0.2, 0) == found[0] != Adversaries(0.2).among(range(20), 0)
+        assert held_out(reversed(range(20)), 0.2, 0) == found[0] != drawn("adversaries", 0.2, range(20), 0)
         assert set(found[0]) < set(held_out(range(20), 0.4, 0))
 
     @pytest.mark.parametrize(("share", "number"), [(0.01, 0), (0.99, 20)])

@@ -10,6 +10,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
@@ -28,15 +29,15 @@ def lying(kind: str = "flipped", share: float = 0.4, **settings: Any) -> Federat
 class TestWho:
     def test_round_share_of_them(self) -> None:
         expected = {0.0: 0, 0.02: 0, 0.1: 2, 0.2: 4, 0.13: 3, 0.99: 20}
-        assert {share: len(set(Adversaries(share).among(range(20), 0))) for share in expected} == expected
+        assert {share: len(set(drawn("adversaries", share, range(20), 0))) for share in expected} == expected
 
     def test_are_drawn_by_seed_and_not_by_order(self) -> None:
-        found = [Adversaries(0.2).among(range(20), seed) for seed in range(5)]
+        found = [drawn("adversaries", 0.2, range(20), seed) for seed in range(5)]
         assert len({tuple(ids) for ids in found}) == 5
-        assert Adversaries(0.2, "random").among(reversed(range(20)), 0) == found[0] == sorted(found[0])
+        assert drawn("adversaries", 0.2, reversed(range(20)), 0) == found[0] == sorted(found[0])
 
     def test_a_larger_share_has_those_of_a_smaller_one(self) -> None:
-        few, many = (set(Adversaries(share).among(range(20), 3)) for share in (0.1, 0.3))
+        few, many = (set(drawn("adversaries", share, range(20), 3)) for share in (0.1, 0.3))
         assert few < many
 
 

@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
     """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
-    own, module = PrivateSamples(space, n, t), switched(space.module(n, params), training=True)
+    own, module = PrivateSamples(space, n, t), space.module(n, params).train()
     value = own.descend(module, own.objective(module), epochs)
     return Outcome(params_of(module), value)
 
@@ -29,7 +29,7 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
     """Train R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
     settings, inputs = space.setting.distillation, space.public(batch)
-    module = switched(space.module(n, params), training=settings.batch_norm == "train")
+    module = space.module(n, params).train(settings.batch_norm == "train")
     target = teacher.to(space.device, space.dtype)
 
     def read(batch: Tensor) -> Tensors:
@@ -78,12 +78,7 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train
 def predict(space: Workspace, module: nn.Module, inputs: Tensor) -> Tensor:
     """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, some at a time."""
-    switched(module, training=False)
+    module.eval()
     return torch.cat(
         [module(space.numbers(part)) for part in torch.split(inputs, space.setting.compute.prediction_batch)]
     )
-
-
-def switched(module: nn.Module, *, training: bool) -> nn.Module:
-    """Return the module in training or in eval mode; where it is there already, its parts are not visited."""
-    return module if module.training == training else module.train(training)

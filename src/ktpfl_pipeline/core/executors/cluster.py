@@ -63,8 +63,8 @@ class ClusterExecutor(SerialExecutor):
         """
         if not calls:
             return {}
-        self._start(setting)
         try:
+            self._start(setting)
             return self._collect(phase, operation, calls, progress)
         except LostError:
             raise  # the workers are well: they finish what they were given, and are asked anew
@@ -138,20 +138,17 @@ class ClusterExecutor(SerialExecutor):
         import ray
 
         if not self._pool:
-            self._pool = _started(min(self._session.workers, len(setting.clients)))
+            self._pool = [_actor(cpus=1) for _ in range(min(self._session.workers, len(setting.clients)))]
+            _check_started(self._pool)
         self._setting, self._homes = setting, share_out(setting, len(self._pool))
         self._public = ray.put(setting.public)
-        try:
-            for position, ready_to_work in enumerate([self._set_up(position) for position in range(len(self._pool))]):
-                try:
-                    ray.get(ready_to_work)
-                except ray.exceptions.RayTaskError:  # what was sent cannot be read there
-                    raise
-                except ray.exceptions.RayError:  # it has died since it worked for another federation
-                    ray.get(self._renew(position))
-        except BaseException:
-            self._stop()
-            raise
+        for position, ready_to_work in enumerate([self._set_up(position) for position in range(len(self._pool))]):
+            try:
+                ray.get(ready_to_work)
+            except ray.exceptions.RayTaskError:  # what was sent cannot be read there
+                raise
+            except ray.exceptions.RayError:  # it has died since it worked for another federation
+                ray.get(self._renew(position))
 
     def _set_up(self, position: int) -> Any:
         """Send a worker the settings, the public set, and the data of its clients alone."""
@@ -315,30 +312,23 @@ def _that_travels(error: Exception) -> Exception:
     return error
 
 
-def _started(number: int) -> list[Any]:
-    """Start actors, each on a CPU of its own, with identical versions of torch and of this package."""
+def _check_started(pool: list[Any]) -> None:
+    """Check that actors start, each on a CPU of its own, with identical versions of torch and of this package."""
     import ray
 
-    pool = [_actor(cpus=1) for _ in range(number)]
     try:
-        found = ray.get([worker.about.remote() for worker in pool], timeout=PATIENCE)
-        check_versions(found)
-    except BaseException as error:
-        for worker in pool:
-            _end(worker)
-        if isinstance(error, ray.exceptions.GetTimeoutError):
-            raise InputError(
-                f"Within {PATIENCE} s the cluster had no CPU free for each of {number} workers; set compute.workers "
-                "lower, or wait until others are done."
-            ) from None
-        if isinstance(error, ray.exceptions.RayError):
-            reason = str(error).strip().splitlines()[-1]
-            raise InputError(
-                f"A worker of the cluster did not start ({reason}); every machine needs the same ktpfl_pipeline, "
-                "torch and Ray as this one."
-            ) from error
-        raise
-    return pool
+        check_versions(ray.get([worker.about.remote() for worker in pool], timeout=PATIENCE))
+    except ray.exceptions.GetTimeoutError:
+        raise InputError(
+            f"Within {PATIENCE} s the cluster had no CPU free for each of {len(pool)} workers; set compute.workers "
+            "lower, or wait until others are done."
+        ) from None
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise InputError(
+            f"A worker of the cluster did not start ({reason}); every machine needs the same ktpfl_pipeline, "
+            "torch and Ray as this one."
+        ) from error
 
 
 def _actor(cpus: int) -> Any:

@@ -143,7 +143,8 @@ class WorkersExecutor(SerialExecutor):
             )
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
         self._setting = setting
-        self._parcel = None if forkable(setting.device) else _Parcel(setting)
+        forkable = setting.device.type == "cpu" and torch.accelerator.device_count() == 0  # also of those not used
+        self._parcel = None if forkable else _Parcel(setting)
         for position in range(min(self.workers, len(setting.clients))):
             self._pool.append(self._worker(position, self._pool))
 
@@ -173,11 +174,6 @@ def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
     n = (own or waiting)[-1]
     homes.setdefault(n, worker)
     return n
-
-
-def forkable(device: torch.device) -> bool:
-    """Say whether this process may be forked for workers that compute on `device`: no GPU is in its reach."""
-    return device.type == "cpu" and resources.accelerators() == 0
 
 
 class _Parcel:

@@ -23,16 +23,11 @@ def default_workers(root: Path = CGROUP) -> int:
     return max(1, min(cores(root), free_memory(root) // PER_WORKER))
 
 
-def accelerators() -> int:
-    """Return how many devices beside the CPU torch finds here, 0 where they are hidden."""
-    return torch.accelerator.device_count()
-
-
 def reachable(device: torch.device) -> list[torch.device]:
     """Return what workers may compute on: every GPU of this machine for ``cuda``, else the one device that is named."""
     if device.type == "cpu" or device.index is not None:
         return [device]
-    return [torch.device(device.type, number) for number in range(accelerators())] or [device]
+    return [torch.device(device.type, number) for number in range(torch.accelerator.device_count())] or [device]
 
 
 def cores(root: Path = CGROUP) -> int:

@@ -40,16 +40,11 @@ def turnout(
         return here, absent, late
     if not method.exchanges:
         return here, absent, []
-    late = waiting(late, fed.reliability.stragglers.delay, cohorts)
+    recent = {n for cohort in cohorts[-fed.reliability.stragglers.delay :] for n in cohort}
+    late = [n for n in late if n in recent]  # the others' last uploads have arrived
     return [n for n in here if n not in late], absent, late
 
 
 def takes_late(method: Method[Any]) -> bool:
     """Say whether late uploads are used as they are: predictions are, and models would have to be waited for."""
     return "predictions" in method.exchanges and "parameters" not in method.exchanges
-
-
-def waiting(stragglers: Sequence[int], delay: int, cohorts: Sequence[Sequence[int]]) -> list[int]:
-    """Return the stragglers whose last upload is still on its way, given the cohorts of all rounds before."""
-    recent = {n for cohort in cohorts[-delay:] for n in cohort}
-    return [n for n in stragglers if n in recent]

@@ -86,12 +86,7 @@ def evaluate(
     earlier = history[-1].accuracy.get("after_transfer", []) if history else []
     stands = dict(zip(ids, earlier, strict=bool(earlier)))
     validated = all(len(client.validation) for client in fed.clients)
-    points = (
-        "after_local",
-        "after_transfer",
-        *(("validation",) if validated else ()),
-        *(f"{ADAPTED}{e}" for e in adapt),
-    )
+    points = ["after_local", "after_transfer", *["validation"] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
     accuracy: dict[str, list[float]] = {point: [] for point in points}
     measured: dict[str, list[float]] = {name: [] for name in MEASURES}
     loss: list[float] = []

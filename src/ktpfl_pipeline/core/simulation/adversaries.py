@@ -6,14 +6,12 @@ the prediction's counterpart of attacks on uploaded models: `random` of the Gaus
 larger size (Li et al., RSA, AAAI 2019).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.transfer import sent
 
 FACTOR = -10.0
@@ -32,10 +30,6 @@ class Adversaries:
 
     share: float = 0.0
     kind: Literal["random", "flipped", "scaled"] = "flipped"
-
-    def among(self, clients: Iterable[int], seed: int) -> list[int]:
-        """Return the ids of the adversaries, ascending; with a larger share, those of a smaller one are among them."""
-        return drawn("adversaries", self.share, clients, seed)
 
     def uploaded(self, logits: Tensor, stream: torch.Generator) -> Tensor:
         """Return what an adversary uploads in the place of its logits, (B, K); noise is drawn from `stream`."""

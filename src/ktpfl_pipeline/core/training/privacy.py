@@ -72,13 +72,10 @@ def check_possible(
             raise InputError(f"{reason}, or set training.privacy to null.")
 
 
-def load_opacus() -> None:
-    """Import Opacus now, which takes seconds, so that workers that are forked later have it."""
-    import opacus  # noqa: F401
-
-
 def check_delta(privacy: Privacy, samples: int) -> None:
     """Check that δ is below 1 / samples, of the largest client's training samples; else raise InputError."""
+    import opacus  # noqa: F401  # now, as it takes seconds, so that workers that are forked later have it
+
     if privacy.delta >= 1 / samples:
         raise InputError(
             f"training.privacy.delta is {privacy.delta} and a client has {samples} training samples; at 1/{samples} a "
