@@ -1,6 +1,7 @@
 """From settings and data to one run: its federation, what identifies it, and what is said of it meanwhile."""
 
 import importlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -225,8 +226,9 @@ class TestIdentity:
         assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]
 
 
-def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None:
-    """What is kept are means over the clients that do not lie; the run knows who lied and who was believed."""
+def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData, caplog: pytest.LogCaptureFixture) -> None:
+    """What is kept and logged are means over the clients that do not lie; the run knows who lied and was believed."""
+    caplog.set_level(logging.INFO, "ktpfl_pipeline")
     settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
     run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
     assert len(run.adversaries) == 2
@@ -236,9 +238,9 @@ def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData) -> None
     c = torch.tensor(run.coefficients)
     lies = c[[n for n in range(5) if n not in run.adversaries]][:, run.adversaries]
     assert run.trust == pytest.approx(5 * float(lies.mean()))
-    assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(
-        fmean(fmean(benign(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
-    )
+    final = fmean(fmean(benign(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
+    assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(final)
+    assert f"1/2  KT-pFL, seed 0: accuracy {100 * final:.1f} % in" in caplog.text
 
 
 def test_a_run_has_its_folder_for_itself_from_beginning_to_end(

@@ -133,11 +133,15 @@ class SeedProgress:
         where = f"round {self.rounds + 1}/{parent.rounds}  {name} {done}/{total}  {self.accuracy}"
         self._show(self.rounds + STARTS.get(name, 0.0) + 0.1 * done / total, where)
 
+    def tell(self, accuracy: float) -> None:
+        """Show this accuracy from now on: a round's, and at the end the final value, which reports have too."""
+        self.accuracy = f"accuracy {100 * accuracy:.1f} %"
+
     def round(self, record: RoundRecord) -> None:
         """Show a finished round; after the first, say so if this will take long."""
         parent, self.rounds = self.parent, record.round
         if "after_transfer" in record.accuracy:
-            self.accuracy = f"accuracy {100 * mean(record.accuracy['after_transfer']):.1f} %"
+            self.tell(mean(record.accuracy["after_transfer"]))
         if self.trained:  # here, not before the checkpoint
             seconds = record.seconds["round"]
             self.seconds += seconds

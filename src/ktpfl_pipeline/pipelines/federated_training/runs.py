@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import COVERED, FinishedRun, TheoremCheck, summarise
-from ktpfl_pipeline.analysis.statistics import benign
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
+from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
@@ -97,6 +97,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
             wire={} if resumed else wire_of(fed),
         )
+        shown.tell(mean_over_clients(finished.final(HEADLINE), adversaries))
         if finished.covered < COVERED:
             logger.warning(
                 "%s, seed %d: only %.0f %% of the clients took part in any round, so that the final accuracy counts "
