@@ -37,21 +37,25 @@ def test_a_round_is_the_head_and_then_the_body() -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "body_epochs", "moved"), [("conv", 0, "head"), ("mlp", 2, "body"), ("both", 5, "body")]
+    ("architecture", "epochs", "body_epochs", "body_moves"),
+    [("conv", 2, 0, False), ("mlp", 2, 2, True), ("both", 1, 1, True), ("both", 2, 5, True)],
 )
-def test_what_is_not_trained_stays(architecture: str, body_epochs: int, moved: str) -> None:
-    """Bit for bit; the body's epochs are at most E."""
-    fed, method = toy.alike(architecture, training=training(2, 8)), FedRep(body_epochs)
+def test_a_head_is_always_trained_and_a_body_without_epochs_stays(
+    architecture: str, epochs: int, body_epochs: int, body_moves: bool
+) -> None:
+    """Bit for bit, with E = 1 too."""
+    fed, method = toy.alike(architecture, training=training(epochs, 8)), FedRep(body_epochs)
     _, report = method.round(method.init(fed), EVERYONE, 1, fed)
     start = fed.initial_model(architecture)
     for params in report.after_local.values():
         for name in (name for name in fed.trained_names if name.endswith("weight")):  # BatchNorm undoes a bias
-            same = torch.equal(params[name], start[name])
-            assert same != ((name in HEAD[architecture]) == (moved == "head")), name
+            assert torch.equal(params[name], start[name]) != (name in HEAD[architecture] or body_moves), name
 
 
-@pytest.mark.parametrize(("epochs", "body_epochs", "expected"), [(3, 1, 9), (3, 0, 9), (4, 2, 12)])
-def test_every_epoch_uses_every_image_once(epochs: int, body_epochs: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("epochs", "body_epochs", "expected"), [(3, 1, 9), (3, 0, 9), (4, 2, 12), (4, 4, 12), (1, 0, 3), (1, 1, 6)]
+)
+def test_head_and_body_share_the_epochs_one_each_at_least(epochs: int, body_epochs: int, expected: int) -> None:
     """20 images are three batches an epoch, which BatchNorm counts."""
     fed, method = toy.alike("conv", training=training(epochs, 8)), FedRep(body_epochs)
     _, report = method.round(method.init(fed), [11], 1, fed)
@@ -74,13 +78,18 @@ def test_bodies_are_averaged_by_images_and_heads_are_not() -> None:
 
 
 def test_a_client_trains_on_from_its_own_head() -> None:
-    """Without epochs for the head it keeps what an earlier round left."""
-    fed = toy.alike("conv", training=training(1, 8))
-    before, _ = FedRep(body_epochs=0).round(FedRep().init(fed), EVERYONE, 1, fed)
-    _, report = FedRep(body_epochs=1).round(before, EVERYONE, 2, fed)
-    for n in EVERYONE:
-        assert all(torch.equal(report.after_local[n][name], before.models[n][name]) for name in HEAD["conv"])
+    """One full-batch step, by autograd: on the common body, from what an earlier round left of the head."""
+    fed, method = toy.alike("conv", dtype="float64", training=training(1)), FedRep(body_epochs=0)
+    before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+    _, report = method.round(before, EVERYONE, 2, fed)
     assert not torch.equal(before.models[3]["4.weight"], before.models[7]["4.weight"])
+    for n in EVERYONE:
+        module, samples = toy.build("conv").double().train(), fed.by_id[n].train
+        module.load_state_dict({**before.models[n], **before.common})
+        cross_entropy(module(samples.inputs.double() / 127.5 - 1.0), samples.labels).backward()
+        for name in HEAD["conv"]:
+            expected = before.models[n][name] - 0.1 * module.get_parameter(name).grad
+            assert torch.allclose(report.after_local[n][name], expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("architecture", "numbers"), [("conv", 40 + 16), ("mlp", 780), ("linear", 0)])

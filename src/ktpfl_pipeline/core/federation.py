@@ -133,7 +133,7 @@ class Federation(Setting):
         models: Models,
         t: int,
         others: Mapping[int, rules.Vectors] | None = None,
-        epochs: int | None = None,
+        epochs: Mapping[int, int] | None = None,
         part: str = "",
     ) -> tuple[Models, dict[int, rules.Vectors]]:
         """Return each model trained by the method's own rule, and the rule's other vectors after it.
@@ -141,14 +141,12 @@ class Federation(Setting):
         Arguments of its own:
             rule: how a step goes; see `rules.train`.
             others: what each client's rule needs beside its model.
+            epochs: of each client; None takes what it affords of E.
             part: names the streams of a second training in one round.
         """
         self._check_plain()
-        given, passes = others or {}, self.training.epochs if epochs is None else epochs
-        calls = {
-            n: (params, rule, given.get(n, ()), t, self.affordable(n, passes), None, part)
-            for n, params in models.items()
-        }
+        given, passes = others or {}, epochs or {n: self.training_of(n).epochs for n in models}
+        calls = {n: (params, rule, given.get(n, ()), t, passes[n], None, part) for n, params in models.items()}
         before = {n: (params, given.get(n, ())) for n, params in models.items()}
         found = self.run_training("train", rules.train, calls, before, uses="trains by a rule of its own")
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}

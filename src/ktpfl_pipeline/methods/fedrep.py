@@ -21,7 +21,8 @@ class FedRep(FedPer):
     """Key idea: features are common, and what to make of them is personal.
 
     Attributes:
-        body_epochs: epochs of the body in a round, after the head's, which are what remains of E; 1 in the paper.
+        body_epochs: epochs of the body in a round, after the head's, which are what remains of E, one at least; 1 in
+            the paper.
     """
 
     title = "FedRep"
@@ -32,8 +33,9 @@ class FedRep(FedPer):
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:
         """Return the models after epochs of the head, and then of the body under the new head."""
-        head, body_epochs = mask(fed, head_names(fed)), min(self.body_epochs, fed.training.epochs)
-        parts = (("head", head, fed.training.epochs - body_epochs), ("body", 1.0 - head, body_epochs))
-        for part, moves, epochs in parts:
-            models, _ = fed.train_by(Masked(), models, t, dict.fromkeys(models, (moves,)), epochs, part)
+        head, epochs = mask(fed, head_names(fed)), {n: fed.training_of(n).epochs for n in models}
+        body = {n: min(self.body_epochs, max(1, epochs[n] - 1)) for n in models}
+        rest = {n: max(1, epochs[n] - body[n]) for n in models}
+        for part, moves, passes in (("head", head, rest), ("body", 1.0 - head, body)):
+            models, _ = fed.train_by(Masked(), models, t, dict.fromkeys(models, (moves,)), passes, part)
         return models

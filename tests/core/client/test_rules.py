@@ -72,7 +72,7 @@ class TestPlainTraining:
 
     def test_no_epoch_no_change(self) -> None:
         fed = toy.alike("both")
-        trained, _ = fed.train_by(Descent(), fed.initial_models(), 1, epochs=0)
+        trained, _ = fed.train_by(Descent(), fed.initial_models(), 1, epochs=dict.fromkeys(fed.by_id, 0))
         assert toy.same(trained, fed.initial_models())
         assert fed.log.losses["train"] == dict.fromkeys(toy.IDS, 0.0)
 
@@ -107,7 +107,7 @@ class TestGradient:
     def test_is_that_of_the_mean_cross_entropy_where_it_is_asked(self) -> None:
         fed, spy = toy.alike("conv", dtype="float64"), Spy(probes=1)
         start = fed.initial_models()[11]
-        fed.train_by(spy, {11: start}, 1, epochs=1)
+        fed.train_by(spy, {11: start}, 1, epochs={11: 1})
         names, samples = fed.trained_names, fed.by_id[11].train
         module = toy.build("conv").double().train()
         module.load_state_dict(with_vector(start, names, vector_of(start, names) + 0.1))

@@ -152,8 +152,6 @@ class TestBudgets:
             )
             for epochs, budgets in ((4, Budgets(0.4, 0.5)), (4, Budgets()), (2, Budgets()))
         )
-        if name == "fedrep":  # head and body have their share each
-            half = toy.again(full, reliability=Reliability(budgets=Budgets(1.0, 0.5)))
         after = [method.round(method.init(fed), [*fed.by_id], 1, fed)[1].after_local for fed in (some, full, half)]
         assert 0 < len(some.budgeted_ids) < 3
         for n in some.by_id:
