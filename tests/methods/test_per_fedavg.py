@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import vector_of, with_vector
 from ktpfl_pipeline.methods.per_fedavg import PerFedAvg, hessian_product
 
@@ -144,6 +145,17 @@ class TestServer:
         default, given, other = (
             PerFedAvg(**{hyperparameter: rate}).round(PerFedAvg().init(fed), [3], 1, fed)[0]
             for rate in (None, 0.1, 0.2)
+        )
+        assert toy.same(default, given)
+        assert not toy.same(default, other)
+
+    def test_alpha_of_none_stays_when_the_rate_has_a_schedule(self) -> None:
+        """The objective has one α; β follows the schedule, which halves η₁ = 0.1 before round 2."""
+        slower = RateSchedule(kind="step", every=1, factor=0.5)
+        fed = toy.alike(training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1, schedule=slower))
+        default, given, other = (
+            PerFedAvg(alpha, beta).round(PerFedAvg().init(fed), [3], 2, fed)[0]
+            for alpha, beta in ((None, None), (0.1, 0.05), (0.05, 0.05))
         )
         assert toy.same(default, given)
         assert not toy.same(default, other)

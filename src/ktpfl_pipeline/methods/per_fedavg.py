@@ -5,7 +5,7 @@ Approach, NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948. It minimi
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -25,7 +25,7 @@ class PerFedAvg(Shared):
     """Key idea: the best common model is the one that adapts best.
 
     Attributes:
-        alpha: α, of the adaptation; None takes η₁.
+        alpha: α, of the adaptation; None takes η₁ whatever its schedule, as the step before an evaluation does.
         beta: β, of the meta-step; None takes η₁. (The paper's 0.001 hardly moves in tens of rounds.)
         hessian: ``True`` is the paper's Hessian-free version (HF), ``False`` its first-order one (FO).
         adapt_steps: steps of SGD on a client's training batches that make the model it is evaluated with.
@@ -43,7 +43,8 @@ class PerFedAvg(Shared):
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
         """Send the model, take meta-steps, average with equal weights, as the objective does."""
-        trained, _ = fed.train_by(self, dict.fromkeys(cohort, state.model), t)
+        rule = self if self.alpha is not None else replace(self, alpha=fed.training.learning_rate)
+        trained, _ = fed.train_by(rule, dict.fromkeys(cohort, state.model), t)
         equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
         return SharedState(average(list(trained.values()), equal)), RoundReport(trained, exchange.both_ways(trained))
 
