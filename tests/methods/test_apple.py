@@ -10,7 +10,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.training.recipe import RateSchedule
-from ktpfl_pipeline.core.weights import vector_of
+from ktpfl_pipeline.core.weights import select, vector_of
 from ktpfl_pipeline.methods.apple import APPLE, Mixing
 from ktpfl_pipeline.methods.local import Local
 
@@ -133,3 +133,14 @@ class TestRound:
         size = 4 * (40 + 16 + 111)
         _, report = APPLE().round(APPLE().init(fed), [3], 1, fed)
         assert report.traffic == {3: Traffic(parameters_up=size, parameters_down=(clients - 1) * size)}
+
+
+def test_newcomers_begin_with_the_average_of_cores_which_alone_left_their_clients() -> None:
+    fed, method = toy.alike("conv", dtype="float64"), APPLE(relation_rate=0.1)
+    state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+    joined = method.join(state, select(state.models, EVERYONE[:4]), EVERYONE[4:], fed)
+    sizes = [len(fed.by_id[n].train) for n in EVERYONE[:4]]
+    for name in fed.trained_names:
+        total = sum(size * state.cores[n][name] for n, size in zip(EVERYONE[:4], sizes, strict=True))
+        assert torch.allclose(joined.models[EVERYONE[4]][name], total / sum(sizes), rtol=0, atol=1e-14)
+    assert joined.traffic == {EVERYONE[4]: Traffic(parameters_down=4 * (40 + 16 + 111))}

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import PersonalParameters, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_of, wire_bytes, with_vector
@@ -100,6 +101,10 @@ class APPLE(PersonalParameters):
         traffic = Traffic(parameters_up=size, parameters_down=size * (len(cores) - 1))
         after = APPLEState({**state.models, **personal}, {**state.cores, **trained}, relations)
         return after, RoundReport(personal, dict.fromkeys(cohort, traffic), relations)
+
+    def join(self, state: APPLEState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+        """Give newcomers the average of the cores, Σ_j p_ij w_j with p₀: personal models never leave their clients."""
+        return given(dict.fromkeys(newcomers, fed.average(select(state.cores, list(there)))))
 
     def rule(self, fed: Federation) -> Mixing:
         """Return how a step goes."""
