@@ -69,6 +69,16 @@ def test_rounds_are_those_of_a_plain_implementation() -> None:
     assert news < 4 * 195
 
 
+def test_after_a_round_of_nobody_the_last_update_is_enough() -> None:
+    """The mentee did not move in it; before the first update nobody has it."""
+    fed, method = toy.federation(architectures=("linear", "conv"), rounds=4), FedKD("linear", 6, 0.5, 0.8)
+    after, first = method.round(method.init(fed), [3, 7], 2, fed)
+    _, report = method.round(after, [3, 12], 4, fed)
+    assert {n: first.traffic[n].parameters_down for n in (3, 7)} == {3: 4 * 195, 7: 4 * 195}
+    assert {n: report.traffic[n].parameters_down for n in (3, 12)} == {3: int(after.news), 12: 4 * 195}
+    assert int(after.news) < 4 * 195
+
+
 def one_client(fed: Federation, n: int, t: int, mentor: nn.Module, mentee: nn.Module, between: Tensor) -> None:
     """Train the three in place, each on a loss of its own."""
     samples = fed.by_id[n].train

@@ -86,11 +86,13 @@ class FedKD(SmallCommon, Personal):
         applied = decoded(update, state.common)
         common = {name: value + applied[name] for name, value in state.common.items()}
         rows = fed.positions(cohort)
-        *current, news = torch.cat([state.last[rows] == t - 1, state.news[None]]).tolist()
+        last = state.last[rows]
+        current = (last == state.last.max()) & (last > 0)  # who has the mentee but for the last update of it
+        *up_to_date, news = torch.cat([current, state.news[None]]).tolist()
         whole = wire_bytes(state.common)
         traffic = {
-            n: Traffic(parameters_up=wire_bytes(uploads[n]), parameters_down=news if has and t > 1 else whole)
-            for n, has in zip(cohort, current, strict=True)
+            n: Traffic(parameters_up=wire_bytes(uploads[n]), parameters_down=news if has else whole)
+            for n, has in zip(cohort, up_to_date, strict=True)
         }
         after = FedKDState(
             {**state.models, **trained},
