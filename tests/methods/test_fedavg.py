@@ -1,5 +1,7 @@
 """FedAvg and its fine-tuned variant against centralised training and hand-made averages."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import toy
@@ -66,6 +68,13 @@ class TestFineTuned:
         tuned, plain = (engine.run(m, toy.alike("both"), SCHEDULE) for m in (FedAvgFT(epochs=3), FedAvg()))
         assert toy.same(tuned.state, plain.state)
         assert [record.accuracy for record in tuned.history] != [record.accuracy for record in plain.history]
+
+    def test_adapted_as_everybody_it_is_fedavg(self) -> None:
+        """After two epochs in all, and not two more than its own three."""
+        schedule = replace(SCHEDULE, adapt_epochs=(2,))
+        tuned, plain = (engine.run(m, toy.alike(), schedule).history[-1] for m in (FedAvgFT(epochs=3), FedAvg()))
+        assert tuned.accuracy["adapted_2"] == plain.accuracy["adapted_2"]
+        assert tuned.accuracy["after_transfer"] != plain.accuracy["after_transfer"]
 
     @pytest.mark.parametrize(("epochs", "expected"), [(None, 2), (1, 1), (5, 5)])
     def test_it_trains_the_common_model_so_many_epochs(self, epochs: int | None, expected: int) -> None:

@@ -99,6 +99,10 @@ class Method(ABC, Generic[State]):
         server has none for it.
         """
 
+    def untuned(self, state: State, personal: Models, fed: Federation) -> Models:
+        """Return `personal` models before any fine-tuning of the method's own: equal adaptation begins with these."""
+        return personal
+
     def join(self, state: State, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Return what clients that were held out of training begin with when they join after it.
 
@@ -245,10 +249,14 @@ class FineTuned:
         models: Models = super().personal(state, clients, fed)  # type: ignore[misc]
         return fed.fine_tune(models, self.epochs)
 
-    def join(self, state: Any, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers what the method gives them, fine-tuned as the models of clients that were there."""
-        joined: Joined = super().join(state, there, newcomers, fed)  # type: ignore[misc]
-        return replace(joined, models=fed.fine_tune(joined.models, self.epochs))
+    def untuned(self, state: Any, personal: Models, fed: Federation) -> Models:
+        """Return the method's models."""
+        models: Models = super().personal(state, personal, fed)  # type: ignore[misc]
+        return models
+
+    def settle(self, state: Any, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return newcomers' models fine-tuned as those of clients that were there, or after so many epochs instead."""
+        return fed.fine_tune(models, epochs or self.epochs)
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,8 @@ class TestJudge:
             model = dict.fromkeys(found.clients, done.state.model)
             start = whole.fine_tune(model) if name == "fedavg_ft" else method.personal(done.state, model, whole)
             assert found.accuracy[0] == accuracies(whole, start), name
+            after = whole.fine_tune(model if name == "fedavg_ft" else start, 1)  # one epoch, not one more than E
+            assert found.accuracy[1] == accuracies(whole, after), name
             assert found.traffic["parameters_down"] == 2 * wire_bytes(done.state.model)
 
     def test_of_fedrep_have_the_body_and_an_initial_head_of_which_only_the_body_travels(self) -> None:

@@ -108,8 +108,9 @@ def evaluate(
             measured[name] += [getattr(test[n], name) for n in some]
         if pool is not None:
             measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
+        start = method.untuned(after, personal, fed) if adapt else {}
         for e in adapt:
-            accuracy[f"{ADAPTED}{e}"] += adapted(fed, personal, e)
+            accuracy[f"{ADAPTED}{e}"] += adapted(fed, start, e)
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
@@ -140,7 +141,7 @@ def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history:
 def adapted(fed: Federation, models: Models, epochs: int) -> list[float]:
     """Return each model's accuracy on its client's test split after `epochs` of local training, thrown away.
 
-    The same for every method: plain local training from the model that the client would use now, with the shuffles and
-    the learning rate of `Federation.fine_tune`.
+    The same for every method: plain local training from the model that the client would use now (`Method.untuned`),
+    with the shuffles and the learning rate of `Federation.fine_tune`.
     """
     return [found.accuracy for found in fed.evaluate(fed.fine_tune(models, epochs), "test").values()]

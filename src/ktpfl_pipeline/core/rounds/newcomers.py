@@ -52,12 +52,13 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
         on_divergence="stop" if fed.on_divergence == "stop" else "restore",  # there is no round to skip
         client_states=ClientStates(),
     )
+    start = opened(method.untuned(state, there, fed))
     joined = method.join(state, there, [client.id for client in held], everyone)
     settled = {e: method.settle(state, joined.models, e, everyone) for e in (0, *epochs)}
     return Newcomers(
         clients=[client.id for client in held],
         architectures=[client.architecture for client in held],
         accuracy={e: [x.accuracy for x in everyone.evaluate(models, "test").values()] for e, models in settled.items()},
-        there={e: adapted(everyone, there, e) for e in (0, *epochs)},
+        there={e: adapted(everyone, start if e else there, e) for e in (0, *epochs)},
         traffic={ledger: sum(getattr(sent, ledger) for sent in joined.traffic.values()) for ledger in LEDGERS},
     )
