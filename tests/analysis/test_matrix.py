@@ -21,6 +21,7 @@ def test_attention_by_hand() -> None:
     assert found["own"] == pytest.approx([(0.5 + 0.2 + 0.7) / 3, 1.0])
     assert found["alike"] == pytest.approx([(0.3 + 0.4) / 3, 0.0])  # 0.5 is not above one half
     assert found["others"] == pytest.approx([(0.2 + 0.4 + 0.1 + 0.2) / 3, 0.0])
+    assert attention(c, similarity, adversaries=[0])["own"] == pytest.approx([(0.2 + 0.7) / 2, 1.0])
 
 
 def test_what_is_no_mixture_is_told_from_one() -> None:

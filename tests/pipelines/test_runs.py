@@ -15,7 +15,7 @@ import torch
 import toy
 from project_copy import EXPERIMENT, ROOT, configuration
 
-from ktpfl_pipeline import methods, models
+from ktpfl_pipeline import methods, models, tracking
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing, recipes, schema
@@ -23,6 +23,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.setting import LocalTraining
@@ -226,9 +227,13 @@ class TestIdentity:
         assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]
 
 
-def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_with_adversaries_tells_of_the_others(
+    data: FederatedData, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is kept and logged are means over the clients that do not lie; the run knows who lied and was believed."""
     caplog.set_level(logging.INFO, "ktpfl_pipeline")
+    tracked: list[RoundRecord] = []
+    monkeypatch.setattr(tracking.TrackedRun, "round", lambda self, record: tracked.append(record))
     settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
     run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
     assert len(run.adversaries) == 2
@@ -241,6 +246,10 @@ def test_a_run_with_adversaries_tells_of_the_others(data: FederatedData, caplog:
     final = fmean(fmean(benign(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
     assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(final)
     assert f"1/2  KT-pFL, seed 0: accuracy {100 * final:.1f} % in" in caplog.text
+    assert [record.loss["test"] for record in tracked] == [
+        benign(record.loss["test"], run.adversaries) for record in run.history
+    ]
+    assert all(len(record.loss["train"]) == 5 for record in tracked)
 
 
 def test_a_run_has_its_folder_for_itself_from_beginning_to_end(

@@ -38,14 +38,15 @@ def trust(c: Tensor, adversaries: Sequence[int]) -> float:
     return float(c.double()[~adversary][:, adversary].mean() * len(c))
 
 
-def attention(coefficients: Tensor, similarity: Tensor) -> dict[str, list[float]]:
+def attention(coefficients: Tensor, similarity: Tensor, adversaries: Sequence[int] = ()) -> dict[str, list[float]]:
     """Return on whom the rows put their weight, by round: ``own``, ``alike`` and ``others``, means over the rows.
 
     Args:
         coefficients: (rounds, N, N), rows that sum to one.
         similarity: (N, N) cosine similarity of the clients' label distributions.
+        adversaries: rows that are left out of the means.
     """
-    c = coefficients.double()
+    c, benign = coefficients.double(), torch.tensor([n not in adversaries for n in range(len(similarity))])
     own = torch.eye(c.shape[1], dtype=torch.bool)
     groups = {"own": own, "alike": (similarity > ALIKE) & ~own, "others": (similarity <= ALIKE) & ~own}
-    return {name: (c * group).sum(dim=2).mean(dim=1).tolist() for name, group in groups.items()}
+    return {name: (c * group).sum(dim=2)[:, benign].mean(dim=1).tolist() for name, group in groups.items()}

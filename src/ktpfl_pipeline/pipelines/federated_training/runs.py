@@ -142,7 +142,7 @@ def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor,
     matrices, adversaries = done.coefficients, fed.positions(fed.adversary_ids).tolist()  # (rounds, N, N)
     attention: dict[str, list[float]] = {}
     if matrices is not None and counts.shape[1] > 1 and matrix.mixes(matrices):
-        attention = matrix.attention(matrices, label_similarity(counts))
+        attention = matrix.attention(matrices, label_similarity(counts), adversaries)
     return FinishedRun(
         method=method,
         seed=fed.seed,
@@ -263,9 +263,10 @@ def _dataset(job: Job, facts: Facts) -> tracking.Dataset:
 
 
 def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int]) -> None:
-    """Tell of a round; accuracies and measures are those of the benign clients."""
+    """Tell of a round; accuracies, measures and the test loss are those of the benign clients."""
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
     measures = {name: benign(values, adversaries) for name, values in record.measures.items()}
-    record = replace(record, accuracy=accuracy, measures=measures)
+    loss = {phase: benign(found, adversaries) if phase == "test" else found for phase, found in record.loss.items()}
+    record = replace(record, accuracy=accuracy, measures=measures, loss=loss)
     shown.round(record)
     tracked.round(record)
