@@ -23,7 +23,6 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.setting import LocalTraining
@@ -232,7 +231,7 @@ def test_a_run_with_adversaries_tells_of_the_others(
 ) -> None:
     """What is kept and logged are means over the clients that do not lie; the run knows who lied and was believed."""
     caplog.set_level(logging.INFO, "ktpfl_pipeline")
-    tracked: list[RoundRecord] = []
+    tracked: list[Any] = []
     monkeypatch.setattr(tracking.TrackedRun, "round", lambda self, record: tracked.append(record))
     settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
     run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))

@@ -6,7 +6,7 @@ client. One function over shared operations reads like the paper's pseudocode.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from annotated_types import Ge

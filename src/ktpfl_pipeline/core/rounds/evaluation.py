@@ -108,9 +108,9 @@ def evaluate(
             measured[name] += [getattr(test[n], name) for n in some]
         if pool is not None:
             measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
-        start = method.untuned(after, personal, fed) if adapt else {}
+        untuned = method.untuned(after, personal, fed) if adapt else {}
         for e in adapt:
-            accuracy[f"{ADAPTED}{e}"] += adapted(fed, start, e)
+            accuracy[f"{ADAPTED}{e}"] += adapted(fed, untuned, e)
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
