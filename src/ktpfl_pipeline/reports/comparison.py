@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 from statistics import fmean
@@ -18,7 +18,7 @@ from ktpfl_pipeline.data.sources.adaptation import brought
 from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, wire, words
 from ktpfl_pipeline.reports.answer import ALONE, adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
-from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import architecture_title, look
@@ -243,7 +243,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         Section("On the wire", wire.blocks(results)),
         Section(
             f"{main.title} minus each rival",
-            _captioned(tables.difference_table, results, caption=gained),
+            tables.difference_table(results).captioned(gained),
             folded=True,
             files=["differences.csv"],
         ),
@@ -251,7 +251,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
             "Spread over the clients", [Picture("spread", figures.spread_over_clients(results), spread)], folded=True
         ),
         Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
-        Section("Time", _captioned(tables.phase_table, results, caption=time), folded=True, files=["runs.csv"]),
+        Section("Time", tables.phase_table(results).captioned(time), folded=True, files=["runs.csv"]),
         Section("Data of the clients", skew.blocks(main), folded=True),
     ]
 
@@ -265,12 +265,6 @@ def _lines(results: Sequence[MethodResult]) -> list[tuple[str, str, list[str]]]:
         said = [f"{title}, round {t}: {percent(mean)} %" for t, mean in zip(curve.rounds, means, strict=True)]
         found.append((title, look(result.method).colour, said))
     return found
-
-
-def _captioned(table: Callable[..., Table], given: Any, caption: str) -> list[Block]:
-    """Return a table with its caption; nothing where it has no rows."""
-    made = table(given, latex=caption)
-    return [made, Text(caption)] if made.rows else []
 
 
 def _matrix(results: Sequence[MethodResult]) -> list[Block]:
@@ -323,7 +317,7 @@ def _theorem(main: MethodResult) -> list[Block]:
         f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
         "standard deviation over seeds."
     )
-    return [Picture("theorem", figures.theorem(main), figure), *_captioned(tables.theorem_table, main, caption=caption)]
+    return [Picture("theorem", figures.theorem(main), figure), *tables.theorem_table(main).captioned(caption)]
 
 
 def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
@@ -343,7 +337,7 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
             f"are 4 bytes a sample and class: with {classes} classes, those of {size / 4 / classes:,.0f} public "
             "samples take as much each way, plus the inputs."
         )
-    return [*blocks, *_captioned(tables.communication_table, results, caption=traffic)]
+    return [*blocks, *tables.communication_table(results).captioned(traffic)]
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:

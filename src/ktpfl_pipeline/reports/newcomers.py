@@ -6,7 +6,7 @@ from statistics import fmean
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
 from ktpfl_pipeline.core.metrics import Newcomers
-from ktpfl_pipeline.reports.model import Block, Table, Text
+from ktpfl_pipeline.reports.model import Block, Table
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
 from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural
 
@@ -25,10 +25,10 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         f"{CORRECTED} There: the clients that were there, after as many further epochs. Joining (MB): all bytes of "
         f"joining, up and down{over_seeds(seeds)}."
     )
-    return [newcomer_table(results, caption), Text(caption)]
+    return newcomer_table(results).captioned(caption)
 
 
-def newcomer_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def newcomer_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: its newcomers and the clients that were there by epochs, and the bytes of joining."""
     joined = {result.method: runs for result in results if (runs := joined_by_seed(result))}
     titles = {result.method: result.title for result in results}
@@ -45,7 +45,7 @@ def newcomer_table(results: Sequence[MethodResult], latex: str = "") -> Table:
             row[f"There {after} (%)".replace("as they joined", "as they are")] = mean(there)
     for name, row in rows.items():
         row["Joining (MB)"] = megabytes(fmean(sum(each.traffic.values()) for each in joined[name].values()))
-    return Table.of("newcomers", list(rows.values()), latex)
+    return Table.of("newcomers", list(rows.values()))
 
 
 def _gain(by_seed: Mapping[int, float], local: Mapping[int, float]) -> Difference | None:

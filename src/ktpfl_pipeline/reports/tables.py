@@ -24,7 +24,7 @@ TOLERANCE = 1e-6
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
     """Return one row a method, the best first: accuracy at both points, gain over local-only, traffic, time.
 
-    The paper's numbers stand beside ours where the settings let them; `latex` is the caption there, as below.
+    The paper's numbers stand beside ours where the settings let them; `latex` is the caption there.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
     local, rows = local_only(results), []
@@ -63,7 +63,7 @@ def tinted(results: Sequence[MethodResult]) -> list[str]:
     return [marked(result) for result in (subject(results), local_only(results)) if result]
 
 
-def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def difference_table(results: Sequence[MethodResult]) -> Table:
     """Return what the report's subject gains over each rival, in points, paired by seed; one row a rival."""
     main, rivals = subject(results), contrasts.rivals(results)
     points = [contrasts.ahead(main, rivals, point) for point in (HEADLINE, "after_local")]
@@ -79,10 +79,10 @@ def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
                 "Seeds in common": str(found.seeds if found else 0),
             }
         )
-    return Table.of("differences", rows, latex)
+    return Table.of("differences", rows)
 
 
-def theorem_table(result: MethodResult, latex: str = "") -> Table:
+def theorem_table(result: MethodResult) -> Table:
     """Return the check of Theorem 1 on a method's final models, one row a mixture; without rows where it was not made.
 
     Losses are negative log-likelihoods in nats. The last two columns count, over all seeds, the clients for whom the
@@ -102,7 +102,7 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
         for mixture in MIXTURES
         if checks and all(mixture in check.fit for check in checks)
     ]
-    return Table.of("theorem", rows, latex)
+    return Table.of("theorem", rows)
 
 
 def _no_worse(mixture: str, checks: Sequence[TheoremCheck], half: str) -> str | None:
@@ -119,7 +119,7 @@ def _no_worse(mixture: str, checks: Sequence[TheoremCheck], half: str) -> str | 
     return None if mixture in ("own", "average") else f"{sum(held)} of {len(held)}"
 
 
-def communication_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def communication_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: MB by category and direction over the whole run, and kB per client and round."""
     rows: list[dict[str, Entry]] = []
     for result in results:
@@ -129,10 +129,10 @@ def communication_table(results: Sequence[MethodResult], latex: str = "") -> Tab
         each = Number(total / result.turns / 1e3, numbers.three_digits)
         sums = {"Total (MB)": megabytes(total), "Per client and round (kB)": each}
         rows.append({"Method": result.title, **by_category, **sums})
-    return Table.of("communication", rows, latex)
+    return Table.of("communication", rows)
 
 
-def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def phase_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: wall time by phase of a round, summed over the rounds; a dash where it has none."""
     phases = {phase: plain(phase).capitalize() for result in results for phase in result.seconds if phase != "round"}
     rows: list[dict[str, Entry]] = []
@@ -140,7 +140,7 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
         seconds = {name: result.seconds.get(phase) for phase, name in phases.items()} | {"Whole rounds": result.time}
         spent = {name: None if time is None else Number(time, duration) for name, time in seconds.items()}
         rows.append({"Method": result.title, **spent})
-    return Table.of("phases", rows, latex)
+    return Table.of("phases", rows)
 
 
 def runs(rows: Sequence[tuple[Mapping[str, Entry], MethodResult]], points: Sequence[str] = ORDER) -> Section:
