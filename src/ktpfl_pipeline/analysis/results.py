@@ -261,6 +261,16 @@ class MethodResult(Kept):
         turns = sum(len(record.cohort) for run in self.runs for record in run.history)
         return max(1, turns) / len(self.runs)  # nobody may ever have shown up
 
+    @property
+    def sent(self) -> float:
+        """What all clients sent and received over the whole run in bytes, mean over seeds."""
+        return sum(self.traffic.values())
+
+    @property
+    def predictions(self) -> float:
+        """What of it is neither a model nor public."""
+        return self.traffic["knowledge_up"] + self.traffic["knowledge_down"]
+
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
         """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""
         by_round = [{r.round: r.accuracy[point] for r in run.evaluated if point in r.accuracy} for run in self.runs]

@@ -323,7 +323,7 @@ def _theorem(main: MethodResult) -> list[Block]:
 def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
     main, blocks = subject(results), []
     sent = f"all clients over all rounds{mean}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
-    if any(sum(result.traffic.values()) for result in results):
+    if any(result.sent for result in results):
         caption = (
             f"Final accuracy against the bytes of {sent}. Beside a name stands its traffic in MB; the line joins the "
             "methods of which no other is as accurate with less."

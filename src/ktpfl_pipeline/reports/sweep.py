@@ -18,7 +18,6 @@ from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.reports import figures, skew, words
-from ktpfl_pipeline.reports.figures.traffic import predictions
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
@@ -159,7 +158,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
                 "Chosen": ("chosen" if row.chosen else "") if any(one.chosen for one in rows) else None,
                 TRUST: weight(sweeps.trust(row.result)),
                 SKEW: _skew(row) if skewed else None,
-                SIZE: small_megabytes(predictions(row.result)) if sized else None,
+                SIZE: small_megabytes(row.result.predictions) if sized else None,
             }
             for row in rows
         ],
@@ -176,7 +175,7 @@ def _sized(rows: Sequence[Row]) -> bool:
     """Say whether the setting decides how many bytes a method's predictions take, and the batch is the same."""
     batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
     return len(batches) == 1 and any(
-        predictions(row.result) != predictions(other.result)
+        row.result.predictions != other.result.predictions
         for row in rows
         for other in rows
         if row.result.method == other.result.method
@@ -273,4 +272,4 @@ def _csv(parameter: str, row: Row) -> dict[str, Any]:
     for name, spread in {"minus_local": row.minus_local, "trust": sweeps.trust(row.result)}.items():
         ends = {"": "mean", "_low": "low", "_high": "high"}
         found |= {f"{name}{end}": getattr(spread, part, None) for end, part in ends.items()}
-    return {**found, "predictions_bytes": predictions(row.result), "chosen": int(row.chosen)}
+    return {**found, "predictions_bytes": row.result.predictions, "chosen": int(row.chosen)}

@@ -39,7 +39,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                     for point, best in points.items()
                 },
                 "Minus local-only (points)": interval(gained.get(result.method)),
-                "Traffic (MB)": megabytes(sum(result.traffic.values())),
+                "Traffic (MB)": megabytes(result.sent),
                 "Time": Number(result.time, duration),
                 **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
@@ -123,11 +123,10 @@ def communication_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: MB by category and direction over the whole run, and kB per client and round."""
     rows: list[dict[str, Entry]] = []
     for result in results:
-        total = sum(result.traffic.values())
         names = {category: plain(category).replace("public", "public data").capitalize() for category in result.traffic}
         by_category = {f"{names[category]} (MB)": megabytes(count) for category, count in result.traffic.items()}
-        each = Number(total / result.turns / 1e3, numbers.three_digits)
-        sums = {"Total (MB)": megabytes(total), "Per client and round (kB)": each}
+        each = Number(result.sent / result.turns / 1e3, numbers.three_digits)
+        sums = {"Total (MB)": megabytes(result.sent), "Per client and round (kB)": each}
         rows.append({"Method": result.title, **by_category, **sums})
     return Table.of("communication", rows)
 
