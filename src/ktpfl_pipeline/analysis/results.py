@@ -27,12 +27,6 @@ COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
 
 
-@cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
-    """Return what reads a class; making it takes as long as reading many."""
-    return TypeAdapter(kind)
-
-
 class Kept:
     """A dataclass that is kept as plain values, its parts too."""
 
@@ -43,19 +37,23 @@ class Kept:
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     @classmethod
+    @cache
+    def _reader(cls) -> TypeAdapter[Self]:
+        """Return what reads it; making it takes as long as reading many."""
+        return TypeAdapter(cls)
+
+    @classmethod
     def from_dict(cls, content: Any) -> Self:
         """Return what `to_dict` wrote, from JSON too.
 
         Raises:
             ValueError: naming the first value that cannot be.
         """
-        kind: Any = cls  # mypy takes no class for a key
         try:
-            made: Self = _reader(kind).validate_python(content)
+            return cls._reader().validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        return made
 
 
 @dataclass(frozen=True)
