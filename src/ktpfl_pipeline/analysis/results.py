@@ -193,6 +193,18 @@ class FinishedRun(Kept):
         """Bytes by traffic category, summed over clients and rounds."""
         return {name: sum(sum(record.traffic.get(name, [])) for record in self.history) for name in LEDGERS}
 
+    @property
+    def work(self) -> dict[str, float]:
+        """What all clients computed over the rounds: ``samples`` that were backpropagated, and their ``flops``."""
+        names = dict.fromkeys(name for record in self.history for name in record.work)
+        return {name: sum(sum(record.work.get(name, ())) for record in self.history) for name in names}
+
+    @property
+    def measures(self) -> dict[str, list[float]]:
+        """Measures of each client's model, (N,), mean over those evaluations of the final value that have them."""
+        names = dict.fromkeys(name for record in self.counted for name in record.measures)
+        return {name: mean_by_place(r.measures[name] for r in self.counted if name in r.measures) for name in names}
+
     def seconds(self, phase: str) -> float:
         """Return the wall time of a phase, summed over the rounds."""
         return sum(record.seconds.get(phase, 0.0) for record in self.history)

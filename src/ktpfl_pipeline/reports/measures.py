@@ -102,10 +102,10 @@ def quality(results: Sequence[MethodResult]) -> list[Block]:
 def work(results: Sequence[MethodResult]) -> list[Block]:
     """Return what the accuracy took: steps, arithmetic, memory, and rounds and bytes until it was local-only's."""
     local, clients = local_only(results), results[0].clients
-    usual = fmean(contrasts.work(run, "samples") for run in local.runs) if local else 0.0
+    usual = fmean(run.work.get("samples", 0) for run in local.runs) if local else 0.0
 
     def row(result: MethodResult) -> dict[str, Entry]:
-        done, flops = ([contrasts.work(run, name) for run in result.runs] for name in ("samples", "flops"))
+        done, flops = ([run.work.get(name, 0) for run in result.runs] for name in ("samples", "flops"))
         return {
             SAMPLES: mean([each / usual for each in done], "{:.2f}".format) if usual and any(done) else None,
             FLOPS: mean([each / clients / 1e9 for each in flops], three_digits) if any(flops) else None,

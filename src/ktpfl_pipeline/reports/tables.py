@@ -183,18 +183,13 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for run, points in ((run, list(result.final)) for result in results for run in result.runs):
         ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
-        finals = {point: run.final(point) for point in points}
-        measures = dict.fromkeys(name for t in run.evaluated for name in t.measures)
-        beside = {name: contrasts.measured(run, name) or [] for name in measures}
-        means = {name: mean_over_clients(values, run.adversaries) for name, values in beside.items() if values}
-        spent = {
-            name: contrasts.work(run, name) for name in dict.fromkeys(name for t in run.history for name in t.work)
-        }
+        finals, beside = {point: run.final(point) for point in points}, run.measures
+        means = {name: mean_over_clients(values, run.adversaries) for name, values in beside.items()}
         for point, values in finals.items():
             clients = benign(values, run.adversaries)
             deviation, worst = pstdev(clients), worst_decile(clients)
             accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
-            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **spent}
+            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
             cost |= means if point == HEADLINE else {}
             files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
         for t in run.history:
@@ -208,7 +203,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             files["rounds.csv"].append({**ids, **row})
         check: Any = run.theorem
         for client, architecture in enumerate(run.architectures):
-            own = {name: values[client] for name, values in {**finals, **beside}.items() if values}
+            own = {name: values[client] for name, values in {**finals, **beside}.items()}
             named = {"owner": run.names[client]} if run.names else {}
             files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
             for mixture in check.fit if check else ():
