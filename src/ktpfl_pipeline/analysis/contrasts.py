@@ -35,8 +35,10 @@ def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> Method
     return first if lead and lead.sign > 0 else None
 
 
-def against(reference: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
-    """Return each other result minus the reference, paired by seed and corrected for their number."""
+def against(reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
+    """Return each other result minus the reference, paired by seed and corrected for their number; none without it."""
+    if reference is None:
+        return {}
     return holm({each.method: paired_difference(each, reference, point) for each in results if each is not reference})
 
 

@@ -84,7 +84,7 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
 def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     """Return the highest mean, the subject's and local-only's, each with how it stands to local-only."""
     best, local = ranked(results)[0], local_only(results)
-    gained = against(local, results) if local else {}
+    gained = against(local, results)
     roles = {"highest mean": best, "subject of this report": subject(results), "training alone": local}
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():

@@ -196,9 +196,8 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
 
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
     """Return the differences to local-only as a figure, where there are some, and what follows from them."""
-    local = local_only(results)
     caption = f"Mean test accuracy after transfer minus that of local-only, {words.CORRECTED}"
-    shown = local and any(against(local, results).values())
+    shown = any(against(local_only(results), results).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []
     return [*drawn, Notes(advice(results))] if len(results) > 1 else []
 

@@ -38,7 +38,7 @@ QUALITY = {
 def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     """Return the accuracy as it is and after equal epochs of local training, each against local-only adapted alike."""
     local, points = local_only(results), contrasts.adaptations(results)
-    gained = {point: contrasts.against(local, results, point) if local else {} for point in points.values()}
+    gained = {point: contrasts.against(local, results, point) for point in points.values()}
 
     def row(result: MethodResult) -> dict[str, Entry]:
         found: dict[str, Entry] = {}

@@ -27,8 +27,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
     The paper's numbers stand beside ours where the settings let them; `latex` is the caption there.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
-    local, rows = local_only(results), []
-    gained = contrasts.against(local, results) if local else {}
+    gained, rows = contrasts.against(local_only(results), results), []
     cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
     for result in ranked(results):
         rows.append(
