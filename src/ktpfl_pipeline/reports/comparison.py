@@ -144,25 +144,24 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
     fitted = ", ".join(result.title for result in results if tables.fits_on_validation(result))
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
-    return {
-        **({ALERT: "; ".join(unequal) + "."} if unequal else {}),
-        **({PARTICIPATION: few} if covered < COVERED else {}),
+    found = {
+        ALERT: f"{'; '.join(unequal)}." if unequal else "",
+        PARTICIPATION: few if covered < COVERED else "",
         "After transfer": f"{words.HEADLINE} once knowledge has come back, by distillation or aggregation, in the "
         "round's cohort or not. The headline.",
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "
         f"far apart: compare methods at one of them.{one}",
         "Final values": f"{words.averaged(seeds, results)} The best round is recorded with the results and never the "
         "headline.",
-        **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
+        "Bold": words.BOLD if len(results) > 1 and seeds > 1 else "",
         "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
-        **(
-            {tables.FITTED: f"fits on the clients' validation samples, which others leave alone: {fitted}."}
-            if fitted
-            else {}
-        ),
+        tables.FITTED: f"fits on the clients' validation samples, which others leave alone: {fitted}."
+        if fitted
+        else "",
         "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
         f"{over_seeds(seeds)}.",
     }
+    return {column: text for column, text in found.items() if text}
 
 
 def _one_point(result: MethodResult) -> bool:
