@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import Difference, benign, difference, holm, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import Difference, benign, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
@@ -22,10 +22,7 @@ def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -
     """
     if point not in a.final or point not in b.final:
         return None
-    other = dict(zip(b.seeds, b.final[point].per_seed, strict=True))
-    return difference(
-        [v - other[seed] for seed, v in zip(a.seeds, a.final[point].per_seed, strict=True) if seed in other]
-    )
+    return paired(*(dict(zip(each.seeds, each.final[point].per_seed, strict=True)) for each in (a, b)))
 
 
 def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:

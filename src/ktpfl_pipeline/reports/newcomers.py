@@ -1,10 +1,10 @@
 """What became of clients that were held out of training and joined after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
+from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.reports.model import Block, Table
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
@@ -37,7 +37,7 @@ def newcomer_table(results: Sequence[MethodResult]) -> Table:
         after = "as they joined" if e == 0 else f"after {plural(e, 'epoch')}"
         means = {name: {seed: fmean(each.accuracy[e]) for seed, each in runs.items()} for name, runs in joined.items()}
         local = means.get("local", {})  # without it every difference is None
-        gained = holm({name: _gain(by_seed, local) for name, by_seed in means.items() if name != "local"})
+        gained = holm({name: paired(by_seed, local) for name, by_seed in means.items() if name != "local"})
         for name, row in rows.items():
             there = [fmean(each.there[e]) for each in joined[name].values()]
             row[f"Newcomers {after} (%)"] = mean([*means[name].values()])
@@ -46,10 +46,6 @@ def newcomer_table(results: Sequence[MethodResult]) -> Table:
     for name, row in rows.items():
         row["Joining (MB)"] = megabytes(fmean(sum(each.traffic.values()) for each in joined[name].values()))
     return Table.of("newcomers", list(rows.values()))
-
-
-def _gain(by_seed: Mapping[int, float], local: Mapping[int, float]) -> Difference | None:
-    return difference([value - local[seed] for seed, value in by_seed.items() if seed in local])
 
 
 def joined_by_seed(result: MethodResult) -> dict[int, Newcomers]:
