@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import Difference, benign, difference, holm, mean_by_place, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import Difference, benign, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
@@ -22,10 +22,7 @@ def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -
     """
     if point not in a.final or point not in b.final:
         return None
-    other = dict(zip(b.seeds, b.final[point].per_seed, strict=True))
-    return difference(
-        [v - other[seed] for seed, v in zip(a.seeds, a.final[point].per_seed, strict=True) if seed in other]
-    )
+    return paired(*(dict(zip(each.seeds, each.final[point].per_seed, strict=True)) for each in (a, b)))
 
 
 def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:
@@ -35,8 +32,10 @@ def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> Method
     return first if lead and lead.sign > 0 else None
 
 
-def against(reference: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
-    """Return each other result minus the reference, paired by seed and corrected for their number."""
+def against(reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
+    """Return each other result minus the reference, paired by seed and corrected for their number; none without it."""
+    if reference is None:
+        return {}
     return holm({each.method: paired_difference(each, reference, point) for each in results if each is not reference})
 
 
@@ -68,15 +67,9 @@ def adaptations(results: Sequence[MethodResult]) -> dict[int, str]:
     return {0: HEADLINE, **{e: f"{ADAPTED}{e}" for e in sorted(int(point.removeprefix(ADAPTED)) for point in points)}}
 
 
-def measured(run: FinishedRun, name: str) -> list[float] | None:
-    """Return a measure of each client's model, (N,), mean over those evaluations of the final value that have it."""
-    found = [record.measures[name] for record in run.counted if name in record.measures]
-    return mean_by_place(found) if found else None
-
-
-def means(result: MethodResult, name: str) -> list[float]:
-    """Return the mean of the same over the clients by seed, without the seeds that do not have it."""
-    known = [(values, run.adversaries) for run in result.runs if (values := measured(run, name))]
+def means(result: MethodResult, measure: str) -> list[float]:
+    """Return the mean over clients of a measure of their models by seed, without the seeds that do not have it."""
+    known = [(run.measures[measure], run.adversaries) for run in result.runs if measure in run.measures]
     return [mean_over_clients(values, adversaries) for values, adversaries in known]
 
 
@@ -125,11 +118,6 @@ def reached(run: FinishedRun, target: float) -> Reached | None:
         if record.accuracy and run.means(record)[HEADLINE] >= target:
             return Reached(record.round, sent)
     return None
-
-
-def work(run: FinishedRun, name: str) -> float:
-    """Return what all clients computed over the rounds: ``samples`` that were backpropagated, or their ``flops``."""
-    return sum(sum(record.work.get(name, ())) for record in run.history)
 
 
 def _common(result: MethodResult, other: MethodResult) -> Iterator[tuple[FinishedRun, FinishedRun]]:

@@ -27,12 +27,6 @@ COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
 
 
-@cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
-    """Return what reads a class; making it takes as long as reading many."""
-    return TypeAdapter(kind)
-
-
 class Kept:
     """A dataclass that is kept as plain values, its parts too."""
 
@@ -43,19 +37,23 @@ class Kept:
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     @classmethod
+    @cache
+    def _reader(cls) -> TypeAdapter[Self]:
+        """Return what reads it; making it takes as long as reading many."""
+        return TypeAdapter(cls)
+
+    @classmethod
     def from_dict(cls, content: Any) -> Self:
         """Return what `to_dict` wrote, from JSON too.
 
         Raises:
             ValueError: naming the first value that cannot be.
         """
-        kind: Any = cls  # mypy takes no class for a key
         try:
-            made: Self = _reader(kind).validate_python(content)
+            return cls._reader().validate_python(content)
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        return made
 
 
 @dataclass(frozen=True)
@@ -195,6 +193,18 @@ class FinishedRun(Kept):
         """Bytes by traffic category, summed over clients and rounds."""
         return {name: sum(sum(record.traffic.get(name, [])) for record in self.history) for name in LEDGERS}
 
+    @property
+    def work(self) -> dict[str, float]:
+        """What all clients computed over the rounds: ``samples`` that were backpropagated, and their ``flops``."""
+        names = dict.fromkeys(name for record in self.history for name in record.work)
+        return {name: sum(sum(record.work.get(name, ())) for record in self.history) for name in names}
+
+    @property
+    def measures(self) -> dict[str, list[float]]:
+        """Measures of each client's model, (N,), mean over those evaluations of the final value that have them."""
+        names = dict.fromkeys(name for record in self.counted for name in record.measures)
+        return {name: mean_by_place(r.measures[name] for r in self.counted if name in r.measures) for name in names}
+
     def seconds(self, phase: str) -> float:
         """Return the wall time of a phase, summed over the rounds."""
         return sum(record.seconds.get(phase, 0.0) for record in self.history)
@@ -260,6 +270,16 @@ class MethodResult(Kept):
         """How often a client was in a round's cohort, summed over clients and rounds, mean over seeds."""
         turns = sum(len(record.cohort) for run in self.runs for record in run.history)
         return max(1, turns) / len(self.runs)  # nobody may ever have shown up
+
+    @property
+    def sent(self) -> float:
+        """What all clients sent and received over the whole run in bytes, mean over seeds."""
+        return sum(self.traffic.values())
+
+    @property
+    def predictions(self) -> float:
+        """What of it is neither a model nor public."""
+        return self.traffic["knowledge_up"] + self.traffic["knowledge_down"]
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
         """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""

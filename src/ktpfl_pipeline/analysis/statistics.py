@@ -141,6 +141,11 @@ def difference(values: Sequence[float]) -> Difference | None:
     return _at(Difference(mean, std, None, None, len(exact), _p(mean, std, len(exact))), CONFIDENCE)
 
 
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+    """Return the difference of values by seed, over the seeds that both have."""
+    return difference([value - theirs[seed] for seed, value in ours.items() if seed in theirs])
+
+
 def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
     """Return differences that stand together, with intervals and p corrected for their number by Holm's step-down.
 

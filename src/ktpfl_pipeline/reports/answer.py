@@ -6,7 +6,6 @@ from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, rival
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import Difference, seeds_to_decide
 from ktpfl_pipeline.reports.figures.forest import VERDICTS
-from ktpfl_pipeline.reports.figures.traffic import sent
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
 from ktpfl_pipeline.reports.words import plural
@@ -85,7 +84,7 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
 def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     """Return the highest mean, the subject's and local-only's, each with how it stands to local-only."""
     best, local = ranked(results)[0], local_only(results)
-    gained = against(local, results) if local else {}
+    gained = against(local, results)
     roles = {"highest mean": best, "subject of this report": subject(results), "training alone": local}
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
@@ -105,7 +104,7 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     best, main, local = ranked(results)[0], subject(results), local_only(results)
     lead = ahead(best, results)
     level = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
-    cheapest = min([best, *level], key=sent)
+    cheapest = min([best, *level], key=lambda result: result.sent)
     which = f"{best.title} has the highest mean"
     if len(results[0].seeds) == 1:
         which += "; one seed does not say whether by more than chance."
@@ -114,8 +113,8 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     else:
         which += f"; {plural(len(level), 'other')} cannot be told apart from it."
         if cheapest is not best:
-            price = "sends nothing" if not sent(cheapest) else f"{megabytes(sent(cheapest))} MB"
-            which += f" The cheapest of these is {cheapest.title} ({price}; {best.title}: {megabytes(sent(best))} MB)."
+            price = "sends nothing" if not cheapest.sent else f"{megabytes(cheapest.sent)} MB"
+            which += f" The cheapest of these is {cheapest.title} ({price}; {best.title}: {megabytes(best.sent)} MB)."
     told = {"Which method": which}
     if local is None or main is local:
         return told
@@ -134,8 +133,8 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
 
 def _price(result: MethodResult, found: Difference | None) -> str:
     if found is None or found.sign < 1:
-        return f"{megabytes(sent(result))} MB, for which no gain over local-only is shown"
-    each = megabytes(sent(result) / (100 * found.mean))
+        return f"{megabytes(result.sent)} MB, for which no gain over local-only is shown"
+    each = megabytes(result.sent / (100 * found.mean))
     return f"{each} MB for each point over local-only"
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 from statistics import fmean
@@ -18,7 +18,7 @@ from ktpfl_pipeline.data.sources.adaptation import brought
 from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, wire, words
 from ktpfl_pipeline.reports.answer import ALONE, adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
-from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import architecture_title, look
@@ -144,25 +144,24 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
     fitted = ", ".join(result.title for result in results if tables.fits_on_validation(result))
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
-    return {
-        **({ALERT: "; ".join(unequal) + "."} if unequal else {}),
-        **({PARTICIPATION: few} if covered < COVERED else {}),
+    found = {
+        ALERT: f"{'; '.join(unequal)}." if unequal else "",
+        PARTICIPATION: few if covered < COVERED else "",
         "After transfer": f"{words.HEADLINE} once knowledge has come back, by distillation or aggregation, in the "
         "round's cohort or not. The headline.",
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "
         f"far apart: compare methods at one of them.{one}",
         "Final values": f"{words.averaged(seeds, results)} The best round is recorded with the results and never the "
         "headline.",
-        **({"Bold": words.BOLD} if len(results) > 1 and seeds > 1 else {}),
+        "Bold": words.BOLD if len(results) > 1 and seeds > 1 else "",
         "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
-        **(
-            {tables.FITTED: f"fits on the clients' validation samples, which others leave alone: {fitted}."}
-            if fitted
-            else {}
-        ),
+        tables.FITTED: f"fits on the clients' validation samples, which others leave alone: {fitted}."
+        if fitted
+        else "",
         "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
         f"{over_seeds(seeds)}.",
     }
+    return {column: text for column, text in found.items() if text}
 
 
 def _one_point(result: MethodResult) -> bool:
@@ -196,9 +195,8 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
 
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
     """Return the differences to local-only as a figure, where there are some, and what follows from them."""
-    local = local_only(results)
     caption = f"Mean test accuracy after transfer minus that of local-only, {words.CORRECTED}"
-    shown = local and any(against(local, results).values())
+    shown = any(against(local_only(results), results).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []
     return [*drawn, Notes(advice(results))] if len(results) > 1 else []
 
@@ -243,7 +241,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         Section("On the wire", wire.blocks(results)),
         Section(
             f"{main.title} minus each rival",
-            _captioned(tables.difference_table, results, caption=gained),
+            tables.difference_table(results).captioned(gained),
             folded=True,
             files=["differences.csv"],
         ),
@@ -251,7 +249,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
             "Spread over the clients", [Picture("spread", figures.spread_over_clients(results), spread)], folded=True
         ),
         Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
-        Section("Time", _captioned(tables.phase_table, results, caption=time), folded=True, files=["runs.csv"]),
+        Section("Time", tables.phase_table(results).captioned(time), folded=True, files=["runs.csv"]),
         Section("Data of the clients", skew.blocks(main), folded=True),
     ]
 
@@ -265,12 +263,6 @@ def _lines(results: Sequence[MethodResult]) -> list[tuple[str, str, list[str]]]:
         said = [f"{title}, round {t}: {percent(mean)} %" for t, mean in zip(curve.rounds, means, strict=True)]
         found.append((title, look(result.method).colour, said))
     return found
-
-
-def _captioned(table: Callable[..., Table], given: Any, caption: str) -> list[Block]:
-    """Return a table with its caption; nothing where it has no rows."""
-    made = table(given, latex=caption)
-    return [made, Text(caption)] if made.rows else []
 
 
 def _matrix(results: Sequence[MethodResult]) -> list[Block]:
@@ -323,13 +315,13 @@ def _theorem(main: MethodResult) -> list[Block]:
         f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
         "standard deviation over seeds."
     )
-    return [Picture("theorem", figures.theorem(main), figure), *_captioned(tables.theorem_table, main, caption=caption)]
+    return [Picture("theorem", figures.theorem(main), figure), *tables.theorem_table(main).captioned(caption)]
 
 
 def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
     main, blocks = subject(results), []
     sent = f"all clients over all rounds{mean}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
-    if any(sum(result.traffic.values()) for result in results):
+    if any(result.sent for result in results):
         caption = (
             f"Final accuracy against the bytes of {sent}. Beside a name stands its traffic in MB; the line joins the "
             "methods of which no other is as accurate with less."
@@ -343,7 +335,7 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
             f"are 4 bytes a sample and class: with {classes} classes, those of {size / 4 / classes:,.0f} public "
             "samples take as much each way, plus the inputs."
         )
-    return [*blocks, *_captioned(tables.communication_table, results, caption=traffic)]
+    return [*blocks, *tables.communication_table(results).captioned(traffic)]
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:

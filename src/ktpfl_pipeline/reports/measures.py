@@ -38,7 +38,7 @@ QUALITY = {
 def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     """Return the accuracy as it is and after equal epochs of local training, each against local-only adapted alike."""
     local, points = local_only(results), contrasts.adaptations(results)
-    gained = {point: contrasts.against(local, results, point) if local else {} for point in points.values()}
+    gained = {point: contrasts.against(local, results, point) for point in points.values()}
 
     def row(result: MethodResult) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
@@ -72,7 +72,6 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
         }
 
     table = _table("fairness", results, row, "How evenly accuracy after transfer is spread over the clients.")
-    table = table if "Never sampled (%)" in table.columns else table.without("Sampled (%)")
     notes = {
         "Spread over clients": "standard deviation over the clients, in every seed.",
         "Worst decile": f"mean over the lowest tenth ({plural(max(1, counted // 10), 'client')}), in every seed.",
@@ -80,16 +79,14 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
         "little. Where a method does neither good nor harm, chance makes it about half.",
         "Sampled, never sampled": "clients that were in at least one round's cohort, and the others, which have what "
         "the server would send them today.",
+        "Means": f"all columns are of accuracy after transfer{over_seeds(seeds)}.",
     }
-    shown = [*notes][: None if "Never sampled (%)" in table.columns else 3]
-    means = f"all columns are of accuracy after transfer{over_seeds(seeds)}."
-    return [
-        table,
-        Notes(
-            {name: notes[name] for name in shown if name != "Harmed" or "Harmed (%)" in table.columns}
-            | {"Means": means}
-        ),
-    ]
+    if "Harmed (%)" not in table.columns:
+        del notes["Harmed"]
+    if "Never sampled (%)" not in table.columns:
+        table = table.without("Sampled (%)")
+        del notes["Sampled, never sampled"]
+    return [table, Notes(notes)]
 
 
 def quality(results: Sequence[MethodResult]) -> list[Block]:
@@ -105,10 +102,10 @@ def quality(results: Sequence[MethodResult]) -> list[Block]:
 def work(results: Sequence[MethodResult]) -> list[Block]:
     """Return what the accuracy took: steps, arithmetic, memory, and rounds and bytes until it was local-only's."""
     local, clients = local_only(results), results[0].clients
-    usual = fmean(contrasts.work(run, "samples") for run in local.runs) if local else 0.0
+    usual = fmean(run.work.get("samples", 0) for run in local.runs) if local else 0.0
 
     def row(result: MethodResult) -> dict[str, Entry]:
-        done, flops = ([contrasts.work(run, name) for run in result.runs] for name in ("samples", "flops"))
+        done, flops = ([run.work.get(name, 0) for run in result.runs] for name in ("samples", "flops"))
         return {
             SAMPLES: mean([each / usual for each in done], "{:.2f}".format) if usual and any(done) else None,
             FLOPS: mean([each / clients / 1e9 for each in flops], three_digits) if any(flops) else None,
@@ -141,12 +138,11 @@ def _reached(result: MethodResult, local: MethodResult) -> dict[str, Entry]:
     if not found:
         return {ROUNDS: "not reached", BYTES: "not reached"}
     part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
-
-    def megabytes(value: float) -> str:
-        return f"{three_digits(value)}{part}"
-
     rounds, sent = fmean(each.rounds for each in found), fmean(each.sent for each in found) / 1e6
-    return {ROUNDS: Number(rounds, f"{{:.0f}}{part}".format), BYTES: Number(sent, megabytes)}
+    return {
+        ROUNDS: Number(rounds, lambda value: f"{value:.0f}{part}"),
+        BYTES: Number(sent, lambda value: f"{three_digits(value)}{part}"),
+    }
 
 
 def _table(

@@ -86,6 +86,10 @@ class Table:
         empty = zip(self.columns, zip(*self.rows, strict=True), strict=bool(self.rows))
         return self.without(*(column for column, entries in empty if all(each is None for each in entries)))
 
+    def captioned(self, caption: str) -> "list[Block]":
+        """Return the table with a caption below it and in LaTeX; nothing where it has no rows."""
+        return [replace(self, latex=caption), Text(caption)] if self.rows else []
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:

@@ -1,12 +1,12 @@
 """What became of clients that were held out of training and joined after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
+from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.core.metrics import Newcomers
-from ktpfl_pipeline.reports.model import Block, Table, Text
+from ktpfl_pipeline.reports.model import Block, Table
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
 from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural
 
@@ -25,10 +25,10 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         f"{CORRECTED} There: the clients that were there, after as many further epochs. Joining (MB): all bytes of "
         f"joining, up and down{over_seeds(seeds)}."
     )
-    return [newcomer_table(results, caption), Text(caption)]
+    return newcomer_table(results).captioned(caption)
 
 
-def newcomer_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def newcomer_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: its newcomers and the clients that were there by epochs, and the bytes of joining."""
     joined = {result.method: runs for result in results if (runs := joined_by_seed(result))}
     titles = {result.method: result.title for result in results}
@@ -37,7 +37,7 @@ def newcomer_table(results: Sequence[MethodResult], latex: str = "") -> Table:
         after = "as they joined" if e == 0 else f"after {plural(e, 'epoch')}"
         means = {name: {seed: fmean(each.accuracy[e]) for seed, each in runs.items()} for name, runs in joined.items()}
         local = means.get("local", {})  # without it every difference is None
-        gained = holm({name: _gain(by_seed, local) for name, by_seed in means.items() if name != "local"})
+        gained = holm({name: paired(by_seed, local) for name, by_seed in means.items() if name != "local"})
         for name, row in rows.items():
             there = [fmean(each.there[e]) for each in joined[name].values()]
             row[f"Newcomers {after} (%)"] = mean([*means[name].values()])
@@ -45,11 +45,7 @@ def newcomer_table(results: Sequence[MethodResult], latex: str = "") -> Table:
             row[f"There {after} (%)".replace("as they joined", "as they are")] = mean(there)
     for name, row in rows.items():
         row["Joining (MB)"] = megabytes(fmean(sum(each.traffic.values()) for each in joined[name].values()))
-    return Table.of("newcomers", list(rows.values()), latex)
-
-
-def _gain(by_seed: Mapping[int, float], local: Mapping[int, float]) -> Difference | None:
-    return difference([value - local[seed] for seed, value in by_seed.items() if seed in local])
+    return Table.of("newcomers", list(rows.values()))
 
 
 def joined_by_seed(result: MethodResult) -> dict[int, Newcomers]:

@@ -27,9 +27,8 @@ def blocks(result: MethodResult) -> list[Block]:
     run = result.runs[0]
     if not run.labels_known:
         sizes = [sum(counts) for run in result.runs for counts in run.label_counts]
-        return [
-            Text(f"Which labels real clients have stays with them. They have {min(sizes):,} to {max(sizes):,} samples.")
-        ]
+        samples = f"{min(sizes):,} to {max(sizes):,} samples"
+        return [Text(f"Which labels real clients have stays with them. They have {samples}.")]
     one_deal = len({str(each.label_counts) for each in result.runs}) == 1
     deal = "the same for every seed" if one_deal else f"seed {run.seed}"
     caption = f"Private samples by label, all splits together, partition {plain(run.partition)}, {deal}."

@@ -11,23 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ktpfl_pipeline.analysis import agreement
+from ktpfl_pipeline.analysis import agreement, sweeps
 from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, parse
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.analysis.sweeps import (
-    Point,
-    chosen,
-    numeric,
-    same_adversaries,
-    same_circumstances,
-    same_samples,
-    touched,
-    trust,
-)
+from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.reports import figures, skew, words
-from ktpfl_pipeline.reports.figures.traffic import predictions
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
@@ -114,7 +104,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         "rounds": plural(one.rounds, "round"),
         "seeds": words.listed_seeds(one.seeds),
     }
-    if not same_adversaries(points):
+    if not sweeps.same_adversaries(points):
         facts["adversaries.kind"] = f"adversaries upload {settings['adversaries']['kind']} predictions"
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
@@ -143,7 +133,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
     """Return the rows of the table: method by method, each at all values; once where they are the same runs."""
     rows = []
     for method in points[0].methods:
-        best, own = chosen(points, method), touched(points, method)
+        best, own = sweeps.chosen(points, method), sweeps.touched(points, method)
         for point in points if own else points[:1]:
             result, local = point.methods[method], point.methods.get("local")
             gained = None if local is None or local is result else paired_difference(result, local)
@@ -166,9 +156,9 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
                 "Validation (%)": accuracy(row.result.final.get(VALIDATION)),
                 "Minus local-only (points)": interval(row.minus_local),
                 "Chosen": ("chosen" if row.chosen else "") if any(one.chosen for one in rows) else None,
-                TRUST: weight(trust(row.result)),
+                TRUST: weight(sweeps.trust(row.result)),
                 SKEW: _skew(row) if skewed else None,
-                SIZE: small_megabytes(predictions(row.result)) if sized else None,
+                SIZE: small_megabytes(row.result.predictions) if sized else None,
             }
             for row in rows
         ],
@@ -185,7 +175,7 @@ def _sized(rows: Sequence[Row]) -> bool:
     """Say whether the setting decides how many bytes a method's predictions take, and the batch is the same."""
     batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
     return len(batches) == 1 and any(
-        predictions(row.result) != predictions(other.result)
+        row.result.predictions != other.result.predictions
         for row in rows
         for other in rows
         if row.result.method == other.result.method
@@ -204,7 +194,7 @@ def summary(points: Sequence[Point], parameter: str) -> str:
         beside = f", {interval(row.minus_local)} points against local-only at the same value" if row.minus_local else ""
         reached = f"{accuracy(row.result.final[HEADLINE])} % {how}{beside}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
-    for end, extreme in {"smallest": min, "largest": max}.items() if numeric(points) else ():
+    for end, extreme in {"smallest": min, "largest": max}.items() if sweeps.numeric(points) else ():
         value = setting(extreme(point.value for point in points))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
             sentences.append(f"{value} is the {end} value tried, so for {names} the best may lie beyond.")
@@ -217,12 +207,12 @@ def _unchosen(points: Sequence[Point]) -> str:
     """Say why no value is chosen for any method."""
     if len(points) == 1:
         return "there is only one"
-    if not same_samples(points):
+    if not sweeps.same_samples(points):
         other = "it decides which samples the clients own, so their validation accuracies are of other samples"
         return f"{other}. Compare by the difference to local-only"
-    if not same_circumstances(points):
+    if not sweeps.same_circumstances(points):
         return "it says what the federation is like, which nobody chooses. Compare by the difference to local-only"
-    if not any(touched(points, method) for method in points[0].methods):
+    if not any(sweeps.touched(points, method) for method in points[0].methods):
         return "it made no difference to any method"
     return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
 
@@ -254,13 +244,13 @@ def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
 
 
 def _caption(points: Sequence[Point], title: str) -> str:
-    methods, numbers = points[0].methods, numeric(points)
+    methods, numbers = points[0].methods, sweeps.numeric(points)
     seeds = len(next(iter(methods.values())).seeds)
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     caption = f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."
-    if any(chosen(points, method) for method in methods):
+    if any(sweeps.chosen(points, method) for method in methods):
         caption += " Rings mark the value that the validation samples choose."
-    if numbers and not all(touched(points, method) for method in methods):
+    if numbers and not all(sweeps.touched(points, method) for method in methods):
         caption += " A dashed line does not depend on the setting."
     return caption
 
@@ -279,7 +269,7 @@ def _csv(parameter: str, row: Row) -> dict[str, Any]:
     found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
     for name, final in {"test": row.result.final[HEADLINE], "validation": row.result.final.get(VALIDATION)}.items():
         found |= {name: final and final.mean, f"{name}_std": final and final.seed_std}
-    for name, spread in {"minus_local": row.minus_local, "trust": trust(row.result)}.items():
+    for name, spread in {"minus_local": row.minus_local, "trust": sweeps.trust(row.result)}.items():
         ends = {"": "mean", "_low": "low", "_high": "high"}
         found |= {f"{name}{end}": getattr(spread, part, None) for end, part in ends.items()}
-    return {**found, "predictions_bytes": predictions(row.result), "chosen": int(row.chosen)}
+    return {**found, "predictions_bytes": row.result.predictions, "chosen": int(row.chosen)}

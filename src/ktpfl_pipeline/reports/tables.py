@@ -24,11 +24,10 @@ TOLERANCE = 1e-6
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
     """Return one row a method, the best first: accuracy at both points, gain over local-only, traffic, time.
 
-    The paper's numbers stand beside ours where the settings let them; `latex` is the caption there, as below.
+    The paper's numbers stand beside ours where the settings let them; `latex` is the caption there.
     """
     points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
-    local, rows = local_only(results), []
-    gained = contrasts.against(local, results) if local else {}
+    gained, rows = contrasts.against(local_only(results), results), []
     cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
     for result in ranked(results):
         rows.append(
@@ -39,7 +38,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                     for point, best in points.items()
                 },
                 "Minus local-only (points)": interval(gained.get(result.method)),
-                "Traffic (MB)": megabytes(sum(result.traffic.values())),
+                "Traffic (MB)": megabytes(result.sent),
                 "Time": Number(result.time, duration),
                 **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
@@ -63,7 +62,7 @@ def tinted(results: Sequence[MethodResult]) -> list[str]:
     return [marked(result) for result in (subject(results), local_only(results)) if result]
 
 
-def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def difference_table(results: Sequence[MethodResult]) -> Table:
     """Return what the report's subject gains over each rival, in points, paired by seed; one row a rival."""
     main, rivals = subject(results), contrasts.rivals(results)
     points = [contrasts.ahead(main, rivals, point) for point in (HEADLINE, "after_local")]
@@ -79,10 +78,10 @@ def difference_table(results: Sequence[MethodResult], latex: str = "") -> Table:
                 "Seeds in common": str(found.seeds if found else 0),
             }
         )
-    return Table.of("differences", rows, latex)
+    return Table.of("differences", rows)
 
 
-def theorem_table(result: MethodResult, latex: str = "") -> Table:
+def theorem_table(result: MethodResult) -> Table:
     """Return the check of Theorem 1 on a method's final models, one row a mixture; without rows where it was not made.
 
     Losses are negative log-likelihoods in nats. The last two columns count, over all seeds, the clients for whom the
@@ -102,7 +101,7 @@ def theorem_table(result: MethodResult, latex: str = "") -> Table:
         for mixture in MIXTURES
         if checks and all(mixture in check.fit for check in checks)
     ]
-    return Table.of("theorem", rows, latex)
+    return Table.of("theorem", rows)
 
 
 def _no_worse(mixture: str, checks: Sequence[TheoremCheck], half: str) -> str | None:
@@ -119,20 +118,19 @@ def _no_worse(mixture: str, checks: Sequence[TheoremCheck], half: str) -> str | 
     return None if mixture in ("own", "average") else f"{sum(held)} of {len(held)}"
 
 
-def communication_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def communication_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: MB by category and direction over the whole run, and kB per client and round."""
     rows: list[dict[str, Entry]] = []
     for result in results:
-        total = sum(result.traffic.values())
         names = {category: plain(category).replace("public", "public data").capitalize() for category in result.traffic}
         by_category = {f"{names[category]} (MB)": megabytes(count) for category, count in result.traffic.items()}
-        each = Number(total / result.turns / 1e3, numbers.three_digits)
-        sums = {"Total (MB)": megabytes(total), "Per client and round (kB)": each}
+        each = Number(result.sent / result.turns / 1e3, numbers.three_digits)
+        sums = {"Total (MB)": megabytes(result.sent), "Per client and round (kB)": each}
         rows.append({"Method": result.title, **by_category, **sums})
-    return Table.of("communication", rows, latex)
+    return Table.of("communication", rows)
 
 
-def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def phase_table(results: Sequence[MethodResult]) -> Table:
     """Return one row a method: wall time by phase of a round, summed over the rounds; a dash where it has none."""
     phases = {phase: plain(phase).capitalize() for result in results for phase in result.seconds if phase != "round"}
     rows: list[dict[str, Entry]] = []
@@ -140,7 +138,7 @@ def phase_table(results: Sequence[MethodResult], latex: str = "") -> Table:
         seconds = {name: result.seconds.get(phase) for phase, name in phases.items()} | {"Whole rounds": result.time}
         spent = {name: None if time is None else Number(time, duration) for name, time in seconds.items()}
         rows.append({"Method": result.title, **spent})
-    return Table.of("phases", rows, latex)
+    return Table.of("phases", rows)
 
 
 def runs(rows: Sequence[tuple[Mapping[str, Entry], MethodResult]], points: Sequence[str] = ORDER) -> Section:
@@ -184,18 +182,13 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     for run, points in ((run, list(result.final)) for result in results for run in result.runs):
         ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
-        finals = {point: run.final(point) for point in points}
-        measures = dict.fromkeys(name for t in run.evaluated for name in t.measures)
-        beside = {name: contrasts.measured(run, name) or [] for name in measures}
-        means = {name: mean_over_clients(values, run.adversaries) for name, values in beside.items() if values}
-        spent = {
-            name: contrasts.work(run, name) for name in dict.fromkeys(name for t in run.history for name in t.work)
-        }
+        finals, beside = {point: run.final(point) for point in points}, run.measures
+        means = {name: mean_over_clients(values, run.adversaries) for name, values in beside.items()}
         for point, values in finals.items():
             clients = benign(values, run.adversaries)
             deviation, worst = pstdev(clients), worst_decile(clients)
             accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
-            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **spent}
+            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
             cost |= means if point == HEADLINE else {}
             files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
         for t in run.history:
@@ -209,7 +202,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             files["rounds.csv"].append({**ids, **row})
         check: Any = run.theorem
         for client, architecture in enumerate(run.architectures):
-            own = {name: values[client] for name, values in {**finals, **beside}.items() if values}
+            own = {name: values[client] for name, values in {**finals, **beside}.items()}
             named = {"owner": run.names[client]} if run.names else {}
             files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
             for mixture in check.fit if check else ():

@@ -52,14 +52,11 @@ def unreliable(settings: Mapping[str, Any]) -> list[str]:
     """Return how far an experiment's clients cannot be relied on, and how many are held out."""
     late, poor = settings.get("stragglers", {}), settings.get("budgets", {})
     chance, held = settings.get("availability", 1.0), settings.get("newcomers", 0.0)
+    slow, limited = late.get("share", 0), poor.get("share", 0)
     told = {
         f"a sampled client shows up with probability {chance:g}": chance < 1,
-        f"{_percent(late.get('share', 0))} of the clients are {plural(late.get('delay', 1), 'round')} late": late.get(
-            "share"
-        ),
-        f"{_percent(poor.get('share', 0))} of the clients take {_percent(poor.get('epochs', 1))} of the local epochs": (
-            poor.get("share")
-        ),
+        f"{_percent(slow)} of the clients are {plural(late.get('delay', 1), 'round')} late": slow,
+        f"{_percent(limited)} of the clients take {_percent(poor.get('epochs', 1))} of the local epochs": limited,
         f"{_percent(held)} of the clients are newcomers, who join after the last round": held,
     }
     return [words for words, so in told.items() if so]

@@ -27,9 +27,9 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     Raises:
         ValueError: without local-only, or without another method that has a seed in common with it.
     """
-    local, main = local_only(results), subject(results)
+    main = subject(results)
     titles = {result.method: result.title for result in results}
-    found = against(local, results) if local else {}
+    found = against(local_only(results), results)
     ranked = sorted(((titles[name], each) for name, each in found.items() if each), key=lambda pair: -pair[1].mean)
     if not ranked:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")

@@ -57,13 +57,13 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     """
     figure, axes = single(4.4)
     methods = list(points[0].methods)
-    senders = [method for method in methods if predictions(points[0].methods[method])]
+    senders = [method for method in methods if points[0].methods[method].predictions]
     handles: dict[str, Any] = {}
     for n, method in enumerate(methods):
         found, (colour, marker) = [point.methods[method] for point in points], look(method)
         if method in senders:
             shift = 1.035 ** (n - (len(senders) - 1) / 2)
-            across = [shift * predictions(result) / 1e6 for result in found]
+            across = [shift * result.predictions / 1e6 for result in found]
             finals = [result.final[HEADLINE] for result in found]
             spread: Any = [final.seed_std or 0.0 for final in finals]
             style: Any = {"color": colour, "marker": marker, "markersize": 6, "linestyle": "none", "elinewidth": 1.2}
@@ -80,13 +80,8 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     if senders:
         _decades_across(axes, (1, 2, 5))
         axes.margins(x=0.08, y=0.1)
-        _name_values(axes, {setting(p.value): fmean(predictions(p.methods[m]) for m in senders) for p in points})
+        _name_values(axes, {setting(p.value): fmean(p.methods[m].predictions for m in senders) for p in points})
     return figure
-
-
-def predictions(result: MethodResult) -> float:
-    """Return what travelled over the whole run that is neither a model nor public, in bytes, mean over seeds."""
-    return result.traffic["knowledge_up"] + result.traffic["knowledge_down"]
 
 
 def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
@@ -106,35 +101,29 @@ def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
 def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return the methods of which no other is as accurate with less traffic, by traffic; ties go to the first."""
     found: list[MethodResult] = []
-    for result in sorted(results, key=lambda result: (sent(result), -result.final[HEADLINE].mean)):
+    for result in sorted(results, key=lambda result: (result.sent, -result.final[HEADLINE].mean)):
         if not found or result.final[HEADLINE].mean > found[-1].final[HEADLINE].mean:
             found.append(result)
     return found
 
 
-def sent(result: MethodResult) -> float:
-    """Return what all clients sent and received over the whole run in bytes, mean over seeds."""
-    return sum(result.traffic.values())
-
-
 def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Draw the methods and the line, and return what a legend says of them."""
     handles: dict[str, Any] = {}
-    best = [result for result in frontier(results) if sent(result)]
+    best = [result for result in frontier(results) if result.sent]
     if len(best) > 1:
-        across, upward = zip(*((sent(result) / 1e6, result.final[HEADLINE].mean) for result in best), strict=True)
+        across, upward = zip(*((result.sent / 1e6, result.final[HEADLINE].mean) for result in best), strict=True)
         (line,) = axes.plot(across, upward, color=MUTED, linewidth=0.9, drawstyle="steps-post", zorder=1)
         handles["most accurate for its traffic"] = line
     for result in results:
         mean, (colour, marker) = result.final[HEADLINE].mean, look(result.method)
-        if sent(result):
+        if result.sent:
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "markersize": 7, "linestyle": "none"}
-            (handle,) = axes.plot([sent(result) / 1e6], [mean], marker=marker, color=colour, zorder=3, **edge)
+            (handle,) = axes.plot([result.sent / 1e6], [mean], marker=marker, color=colour, zorder=3, **edge)
         else:
             handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=(0, (4, 2.5)), zorder=2)
-        handles[result.title if sent(result) else f"{result.title} (sends nothing)"] = handle
-    if any(map(sent, results)):
-        some = [*filter(None, map(sent, results))]
+        handles[result.title if result.sent else f"{result.title} (sends nothing)"] = handle
+    if some := [result.sent for result in results if result.sent]:
         _decades_across(axes, (1, 2, 5) if log10(max(some) / min(some)) < 2.5 else (1,))
         axes.margins(x=0.12, y=0.1)
     else:
@@ -158,8 +147,8 @@ def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
 def _name(axes: Axes, results: Sequence[MethodResult]) -> None:
     """Write each method's name and traffic beside its mark, where that covers the least of marks and other names."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
-    shown = sorted(filter(sent, results), key=lambda result: -result.final[HEADLINE].mean)
-    places = [(sent(result) / 1e6, result.final[HEADLINE].mean) for result in shown]
+    shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[HEADLINE].mean)
+    places = [(result.sent / 1e6, result.final[HEADLINE].mean) for result in shown]
     marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()
     for result, place in zip(shown, places, strict=True):
         text, colour = f"{result.title}, {three_digits(place[0])}", readable(look(result.method).colour)
