@@ -41,6 +41,14 @@ class TestTogether:
         assert pairs == [("kt_pfl", "fedmd"), ("kt_pfl", "local"), ("fedmd", "local")]
         assert {found.family for *_, found in contrasts.stated(study)} == {1, 2}
 
+    def test_the_best_is_clear_if_it_is_above_all_others_together(self, result):
+        """By itself the lead over the runner-up is 3 points ± 4.303 · 1 / √3; one of three needs ± 7.649 · 1 / √3."""
+        best, second = result("kt_pfl", 0.90, 0.92, 0.94), result("fedmd", 0.88, 0.89, 0.90)
+        others = [result(name, 0.85, 0.93, 0.80) for name in ("ds_fl", "local")]
+        assert contrasts.clear_best([second, best]) is best
+        assert contrasts.clear_best([second, best, *others]) is None
+        assert contrasts.clear_best([best]) is None
+
 
 class TestClients:
     def test_harmed_is_any_loss_with_the_same_seed(self, rounds):
@@ -85,6 +93,15 @@ class TestMeasures:
         assert finished.measures["global_accuracy"] == pytest.approx([0.1, 0.3])
         assert "balanced_accuracy" not in finished.measures
         assert contrasts.means(summarise([finished], {}), "macro_f1") == pytest.approx([0.4])
+
+    def test_work_in_units_of_local_only_is_of_the_same_seed(self, run):
+        """Whose cohorts were as large."""
+        results = [
+            summarise([told(run(m, s, [(0.5, 0.7)]), work={"samples": [n * (s + 1)] * 2}) for s in (0, 1)], {})
+            for m, n in (("local", 10), ("pfedme", 50))
+        ]
+        assert contrasts.relative_work(results[1], results[0]) == [5, 5]
+        assert contrasts.relative_work(results[1], summarise([run("local", 0)], {})) == []
 
     def test_work_is_summed_over_cohorts_and_rounds(self, run):
         finished = told(run("fedmd", 0, [(0.5, 0.7)] * 3), work={"samples": [10, 20]})

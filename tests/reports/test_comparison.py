@@ -457,6 +457,27 @@ class TestFacts:
         assert told in comparison.build("x", results, settings).facts
         assert "diverged" not in str(comparison.build("x", results[1:], settings).facts)
 
+    def test_lean_predictions_and_private_training_are_named(self, run, settings):
+        made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
+        spent = replace(made, history=[*made.history[:-1], replace(made.history[-1], epsilon=[1.5, 2.254])])
+        privacy = {"noise_multiplier": 1.0, "max_grad_norm": 0.5, "delta": 1e-5}
+        lean = {"encoding": "top_k", "k": 2, "cache": 5, "select": 0.25}
+        built = comparison.build(
+            "x", [summarise([spent], {})], {**settings, "training": {"privacy": privacy}, "knowledge": lean}
+        )
+        told = "predictions travel as the 2 likeliest classes, not again within 5 rounds, the surest 25 % alone"
+        assert told in built.facts
+        noise = "private local training: noise 1, gradients clipped to 0.5, ε at most 2.25 at δ = 1e-05"
+        assert noise in built.facts
+        plain = {
+            **settings,
+            "training": {"privacy": None},
+            "knowledge": {"encoding": "float32", "cache": 0, "select": 1.0},
+        }
+        facts = str(comparison.build("x", [summarise([made], {})], plain).facts)
+        assert "predictions travel" not in facts
+        assert "private local training" not in facts
+
     def test_adversaries_are_named_where_there_are_some(self, result, settings):
         given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
         told = "10 % of the clients are adversaries and upload flipped predictions; means are over the others"

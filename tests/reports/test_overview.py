@@ -60,12 +60,12 @@ class TestDifference:
         assert (difference.mean, difference.low) == pytest.approx((-0.08, -0.08 - half), rel=1e-4)
         assert [found.sign for found in only.differences.values()] == [1, -1]
 
-    def test_all_of_a_comparison_are_corrected_together(self, columns, content, result):
-        """The first of three is tested at 5 % / 3, and fails; so all intervals have that level."""
+    def test_they_are_corrected_as_in_the_comparisons_own_report(self, columns, content, result):
+        """Of the two to local-only the first is tested at 5 % / 2, and fails; so both have that level. One rival."""
         pair = [result(name, 0.80, 0.83, 0.86) for name in ("kt_pfl", "sim_pfl")]
         (only,) = columns(a=content([*pair, result("local", 0.8, 0.8, 0.8)])).values()
         levels = [(found.family, found.confidence) for found in only.differences.values()]
-        assert levels == [(3, pytest.approx(1 - 0.05 / 3))] * 3
+        assert levels == [(2, pytest.approx(1 - 0.05 / 2))] * 2 + [(1, 0.95)]
         assert list(only.differences) == [("kt_pfl", "local"), ("sim_pfl", "local"), ("kt_pfl", "sim_pfl")]
 
     def test_one_seed_has_no_interval(self, columns, content, result):
@@ -123,6 +123,13 @@ class TestTables:
             ["FedMD", "80.0 ± 2.0", "66.1", "80.0 ± 2.0"],
             ["Local only", "88.0 ± 1.0", "–", "88.0 ± 1.0"],
         ]
+
+    def test_who_has_more_than_others_is_marked_and_told(self, columns, content, result):
+        found = columns(a=content([result(name, 0.9, 0.9) for name in ("kt_pfl", "pfeddf", "kt_pfl_joint")]))
+        assert column(overview.accuracy_table(found), "Method") == ["KT-pFL", "KT-pFL (joint) †", "pFedDF ‡"]
+        notes = overview.notes(found)
+        assert notes["†"].endswith("leave alone: KT-pFL (joint).")
+        assert notes["‡"].endswith("compare after equal epochs: pFedDF.")
 
     def test_a_lead_within_its_interval_is_not_bold(self, columns, content, result):
         """Differences 1 and 3: their mean exceeds their standard deviation, but not half of a t interval."""
@@ -208,7 +215,7 @@ class TestRanks:
         level = [result(name, 0.8, 0.9) for name in ("kt_pfl", "fedmd", "local")]
         many = {f"c{n}": content(level, private={"source": f"npz:{n}.npz"}) for n in range(4)}
         (picture,) = overview.ranks(columns(**many))
-        assert "is not rejected, so that nothing below is decided" in picture.caption
+        assert "is not rejected by Friedman's test (p = 1), so that no bar's end decides anything" in picture.caption
 
     def test_with_too_few_a_sentence_says_why(self, columns, two, content, study):
         told = "Ranks take 3 comparisons with 3 methods in common at least; there are"

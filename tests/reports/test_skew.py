@@ -20,8 +20,8 @@ def test_picture_sentence_and_table():
     assert "partition two labels, the same for every seed" in picture.caption
     assert isinstance(text, Text)
     assert text.text == (
-        "How skewed the clients are: a client's labels are worth 1.5 equally frequent classes of 3, and clients have "
-        "40 to 60 samples, mean over 2 seeds."
+        "How skewed the clients are: a client's labels are worth 1.5 equally frequent classes of 3, mean over 2 "
+        "seeds. Clients have 40 to 60 samples."
     )
     assert isinstance(table, Table)
     assert [str(row[1]) for row in table.rows] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]

@@ -84,6 +84,14 @@ class TestChoice:
         assert not touched(points, "local")
         assert chosen(points, "local") is None
 
+    def test_other_bytes_are_a_difference_too(self, made: Make) -> None:
+        """Predictions in half the bytes may leave every accuracy as it is."""
+        one = made("kt_pfl", 0.8, validation=0.5)
+        other = replace(one, traffic={name: size // 2 for name, size in one.traffic.items()})
+        given = [Point(e, SETTINGS, {"kt_pfl": each}) for e, each in (("float32", one), ("float16", other))]
+        assert touched(given, "kt_pfl")
+        assert not touched([given[0], given[0]], "kt_pfl")
+
     def test_the_first_of_equals(self, made: Make) -> None:
         equal = [Point(e, SETTINGS, {"local": made("local", 0.1 * e, validation=0.5, key=e)}) for e in (1, 2)]
         assert chosen(equal, "local") is equal[0]

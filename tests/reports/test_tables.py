@@ -131,6 +131,10 @@ class TestComparison:
             "rounds differ (KT-pFL: 1; Local only: 2)",
             "the clients' data or models differ between methods",
         ]
+        records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]
+        waits = summarise([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
+        (late,) = comparison.inequalities([waits, other])
+        assert late == "late clients sat rounds out with FedAvg, and trained in them with the others"
         assert next(iter(comparison.notes([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
 
 
@@ -183,6 +187,12 @@ class TestTheorem:
         assert column(tables.theorem_table(result), "No worse, fitted half (clients)")[0] == "1 of 2"
         covered = replace(result, runs=[replace(whole.runs[0], theorem=replace(worse, certificate=[0.001, 0.0]))])
         assert column(tables.theorem_table(covered), "No worse, fitted half (clients)")[0] == "2 of 2"
+
+    def test_adversaries_do_not_count(self, whole):
+        liars = replace(whole, runs=[replace(run, adversaries=[1]) for run in whole.runs])
+        found, first = tables.theorem_table(liars), whole.runs[0].theorem
+        assert row(found, "Own")["Loss, fitted half (nats)"] == f"{first.fit['own'][0]:.3f} ± 0.000"
+        assert row(found, "Fitted")["No worse, fitted half (clients)"] == "2 of 2"
 
     def test_without_learned_coefficients_or_check(self, whole, study):
         check = whole.runs[0].theorem
@@ -358,6 +368,14 @@ class TestRenderings:
                 assert max(map(len, text.splitlines())) <= width
                 assert "90.0 ± 1.0" in text
                 assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
+
+    def test_names_are_never_squeezed_out(self):
+        """Columns go before the first is cut below eight characters."""
+        wide = Table.of("wide", [{"Method": "A method", **{f"column {n}": "1" * 19 for n in range(3)}}])
+        text = terminal.table(wide, 60)
+        assert max(map(len, text.splitlines())) <= 60
+        assert "A method" in text
+        assert "In the report as well: column 2." in text
 
     @pytest.mark.usefixtures("blank_figures")
     def test_the_table_that_is_kept_is_the_same_whatever_the_terminal(self, study, paper_settings, monkeypatch):

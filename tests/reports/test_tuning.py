@@ -100,6 +100,20 @@ class TestSummary:
         assert "better ones may lie beyond: Ditto's coupling=2.0." in text
         assert "With one seed" not in text
 
+    def test_of_two_values_none_lies_at_an_end(self, tuning: Tuning) -> None:
+        edges = {
+            spaces: f"k={value}."
+            in report.summary(
+                replace(
+                    tuning,
+                    tune={**tuning.tune, "spaces": {"topk_pfl": {"k": list(spaces)}}},
+                    methods={"topk_pfl": tuning.methods["topk_pfl"]},
+                )
+            )
+            for spaces, value in (((2, 5), 2), ((2, 5, 7), 2))
+        }
+        assert edges == {(2, 5): False, (2, 5, 7): True}
+
     def test_one_seed(self, tuning: Tuning) -> None:
         assert "With one seed" in report.summary(replace(tuning, tune={**tuning.tune, "seeds": [100]}))
 

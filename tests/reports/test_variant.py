@@ -30,6 +30,26 @@ def test_what_is_compared_is_in_the_folders_name():
         ),
         ({"hyperparameters": "configured"}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist"),
         ({"hyperparameters": "tuned"}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-tuned"),
+        (
+            {"availability": 0.6, "stragglers": {"share": 0.4, "delay": 2}, "budgets": {"share": 0.5, "epochs": 0.25}},
+            "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-available-0.6-late-0.4-2-budgets-0.5-0.25",
+        ),
+        (
+            {"knowledge": {"encoding": "top_k", "k": 3, "cache": 5, "select": 0.5}, "newcomers": 0.2},
+            "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-newcomers-0.2-top_k3-cache-5-select-0.5",
+        ),
+        (
+            {"training": {"privacy": {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "delta": 1e-5}}},
+            "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-private-1.0-1.0-1e-05",
+        ),
+        (
+            {
+                **{"availability": 1.0, "stragglers": {"share": 0.0, "delay": 1}, "newcomers": 0.0},
+                **{"knowledge": {"encoding": "float32", "k": 3, "cache": 0, "select": 1.0}},
+                **{"training": {"privacy": None}},
+            },
+            "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist",
+        ),
     ):
         with case(changed):
             assert variant({**settings, **changed}, *SHAPES) == name

@@ -26,10 +26,10 @@ def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -
 
 
 def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:
-    """Return the best method if the interval of its difference to the runner-up, paired by seed, is above zero."""
-    first, second, *_ = *ranked(results, point), None, None
-    lead = paired_difference(first, second, point) if first and second else None
-    return first if lead and lead.sign > 0 else None
+    """Return the best method if it is above every other, paired by seed and corrected for their number (`ahead`)."""
+    known = ranked(results, point)
+    leads = ahead(known[0], known, point).values() if known else ()
+    return known[0] if leads and all(lead and lead.sign > 0 for lead in leads) else None
 
 
 def against(reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
@@ -80,6 +80,12 @@ def harmed(result: MethodResult, local: MethodResult) -> list[float]:
         both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)
         found.append(mean_over_clients([float(own < without) for own, without in both], run.adversaries))
     return found
+
+
+def relative_work(result: MethodResult, local: MethodResult) -> list[float]:
+    """Return by common seed the samples that all clients backpropagated, in units of local-only's; empty if unknown."""
+    both = [(run.work.get("samples", 0), alone.work.get("samples", 0)) for run, alone in _common(result, local)]
+    return [own / usual for own, usual in both] if all(own and usual for own, usual in both) else []
 
 
 def of_clients(result: MethodResult, sampled: bool) -> list[float]:

@@ -53,5 +53,6 @@ def ranking(accuracy: Mapping[str, Mapping[str, float]]) -> Ranking | None:
     values = [[by_method[method] for method in methods] for by_method in accuracy.values()]
     ranks = rankdata([[-value for value in row] for row in values], axis=1).mean(axis=0).tolist()
     q = float(studentized_range.ppf(1 - ERROR, k, math.inf)) / math.sqrt(2)
-    p = float(friedmanchisquare(*zip(*values, strict=True)).pvalue)
+    differ = any(len(set(row)) > 1 for row in values)  # else the test divides by zero
+    p = float(friedmanchisquare(*zip(*values, strict=True)).pvalue) if differ else 1.0
     return Ranking(methods, values, ranks, p, q * math.sqrt(k * (k + 1) / (6 * settings)))

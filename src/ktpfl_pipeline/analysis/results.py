@@ -152,12 +152,13 @@ class FinishedRun(Kept):
     def counted(self) -> list[RoundRecord]:
         """The evaluations that make the final value: the last five after 95 % of the clients have taken part.
 
-        Before that many have, some models are as they were initialised. Where that many never do, the last five.
+        Before that many have, some models are as they were initialised; a client that diverged and sat out counts, so
+        that the rounds are the same for all methods. Where that many never do, the last five.
         """
         seen: set[int] = set()
         found = []
         for record in self.history:
-            seen.update(record.cohort)
+            seen.update(record.cohort, record.diverged)
             if record.accuracy and len(seen) / len(self.architectures) >= COVERED:
                 found.append(record)
         return (found or self.evaluated)[-LAST:]

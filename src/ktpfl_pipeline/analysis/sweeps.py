@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult
+from ktpfl_pipeline.analysis.results import VALIDATION, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
@@ -27,8 +27,10 @@ class Point:
 
 
 def touched(points: Sequence[Point], method: str) -> bool:
-    """Say whether the setting makes any difference to the method's test accuracy; with one point it is taken to."""
-    return len(points) == 1 or len({tuple(point.methods[method].final[HEADLINE].per_seed) for point in points}) > 1
+    """Say whether the setting makes any difference to a method's accuracies or bytes; with one point it is taken to."""
+    first, *others = [point.methods[method] for point in points]
+    outcomes = [({at: final.per_seed for at, final in one.final.items()}, one.traffic) for one in (first, *others)]
+    return not others or any(outcome != outcomes[0] for outcome in outcomes)
 
 
 def chosen(points: Sequence[Point], method: str) -> Point | None:

@@ -127,6 +127,10 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         if share
         else "",
         *words.unreliable(settings),
+        words.lean(settings),
+        words.private(
+            settings, [each for result in results for run in result.runs for each in run.history[-1].epsilon]
+        ),
         f"training diverged and a client was skipped or restored: {told}" if told else "",
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
     ]
@@ -141,7 +145,6 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         f"only {100 * covered:.0f} % of the clients were in any round's cohort, so the means count models that were "
         "never trained: compare sampled clients, below, run more rounds, or set evaluation.closing_round to true."
     )
-    fitted = ", ".join(result.title for result in results if tables.fits_on_validation(result))
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
     found = {
@@ -155,9 +158,7 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         "headline.",
         "Bold": words.BOLD if len(results) > 1 and seeds > 1 else "",
         "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
-        tables.FITTED: f"fits on the clients' validation samples, which others leave alone: {fitted}."
-        if fitted
-        else "",
+        **tables.signs(results),
         "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
         f"{over_seeds(seeds)}.",
     }
@@ -190,6 +191,9 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
         data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
     if any(len(kinds) > 1 for kinds in data.values()):
         found.append("the clients' data or models differ between methods")
+    waited = [r.title for r in results if any({*t.late} - {*t.cohort} for run in r.runs for t in run.history)]
+    if 0 < len(waited) < len(results):
+        found.append(f"late clients sat rounds out with {', '.join(waited)}, and trained in them with the others")
     return found
 
 

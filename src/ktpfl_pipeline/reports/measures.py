@@ -48,9 +48,12 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
             found[f"Minus local-only {when} (points)"] = interval(gained[point].get(result.method))
         return found
 
+    diverged = (
+        "" if results[0].settings.get("on_divergence", "stop") == "stop" else " One that diverged counts as it was."
+    )
     meaning = (
         "every model, local-only's too, was trained for so many further epochs on its client's own samples, evaluated, "
-        f"and thrown away. Differences are to local-only adapted alike, {words.CORRECTED}"
+        f"and thrown away.{diverged} Differences are to local-only adapted alike, {words.CORRECTED}"
     )
     table = _table("adaptation", results, row, f"Accuracy after adaptation: {meaning}")
     return [Text(adapted(results)), table, Notes({"After epochs": meaning})] if len(points) > 1 else []
@@ -76,9 +79,9 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
         "Spread over clients": "standard deviation over the clients, in every seed.",
         "Worst decile": f"mean over the lowest tenth ({plural(max(1, counted // 10), 'client')}), in every seed.",
         "Harmed": "share of the clients whose accuracy is below theirs with local-only and the same seed, by however "
-        "little. Where a method does neither good nor harm, chance makes it about half.",
+        "little. Where a method does neither good nor harm, chance makes it about half of those that differ.",
         "Sampled, never sampled": "clients that were in at least one round's cohort, and the others, which have what "
-        "the server would send them today.",
+        "the server would send them today; over the seeds that have such clients.",
         "Means": f"all columns are of accuracy after transfer{over_seeds(seeds)}.",
     }
     if "Harmed (%)" not in table.columns:
@@ -102,12 +105,11 @@ def quality(results: Sequence[MethodResult]) -> list[Block]:
 def work(results: Sequence[MethodResult]) -> list[Block]:
     """Return what the accuracy took: steps, arithmetic, memory, and rounds and bytes until it was local-only's."""
     local, clients = local_only(results), results[0].clients
-    usual = fmean(run.work.get("samples", 0) for run in local.runs) if local else 0.0
 
     def row(result: MethodResult) -> dict[str, Entry]:
-        done, flops = ([run.work.get(name, 0) for run in result.runs] for name in ("samples", "flops"))
+        flops = [run.work.get("flops", 0) for run in result.runs]
         return {
-            SAMPLES: mean([each / usual for each in done], "{:.2f}".format) if usual and any(done) else None,
+            SAMPLES: mean(contrasts.relative_work(result, local), "{:.2f}".format) if local else None,
             FLOPS: mean([each / clients / 1e9 for each in flops], three_digits) if any(flops) else None,
             MEMORY: mean([fmean(run.memory) / 1e6 for run in result.runs if run.memory], three_digits),
             **(_reached(result, local) if local and result is not local else {}),
@@ -121,8 +123,10 @@ SAMPLES, FLOPS = "Samples backpropagated (× local-only)", "FLOPs (10⁹ a clien
 MEMORY = "Memory (MB a client)"
 ROUNDS, BYTES = "Rounds to local-only's accuracy", "Traffic to local-only's accuracy (MB)"
 WORK = {
-    SAMPLES: "private and public samples that the clients took steps on, over all rounds, in units of local-only's.",
-    FLOPS: "floating-point operations of these steps, over all rounds, mean over clients, counted by PyTorch.",
+    SAMPLES: "private and public samples that the clients took steps on, over all rounds, in units of local-only's "
+    "with the same seed.",
+    FLOPS: "floating-point operations of these steps, over all rounds, mean over clients, counted as PyTorch's counter "
+    "does.",
     MEMORY: "of a step of plain local training, mean over clients, estimated: weights to activations.",
     ROUNDS: "the first round whose mean accuracy was at least local-only's final one with the same seed, mean over the "
     "seeds that came so far; in brackets how many did.",
@@ -140,7 +144,7 @@ def _reached(result: MethodResult, local: MethodResult) -> dict[str, Entry]:
     part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
     rounds, sent = fmean(each.rounds for each in found), fmean(each.sent for each in found) / 1e6
     return {
-        ROUNDS: Number(rounds, lambda value: f"{value:.0f}{part}"),
+        ROUNDS: Number(rounds, lambda value: f"{f'{value:.1f}'.removesuffix('.0')}{part}"),
         BYTES: Number(sent, lambda value: f"{three_digits(value)}{part}"),
     }
 

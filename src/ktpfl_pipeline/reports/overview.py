@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ktpfl_pipeline.analysis.contrasts import clear_best, paired_difference
+from ktpfl_pipeline.analysis.contrasts import against, ahead, clear_best, rivals
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, compared
-from ktpfl_pipeline.analysis.statistics import Difference, holm
+from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
@@ -22,7 +22,7 @@ from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.tables import marked, runs, signs
 from ktpfl_pipeline.reports.words import plain, plural, setting
 
 ONE = ", one architecture"
@@ -31,7 +31,8 @@ ONE = ", one architecture"
 # Pairs of which every column states the difference, after each method's to local-only: KT-pFL and its simplest rival.
 _RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
 
-ACCURACY = "Mean test accuracy over all clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
+ACCURACY = "Mean test accuracy over the clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
+DIFFERENCES = f"{words.CORRECTED} KT-pFL minus its simplest rival is tested beside its other rivals instead."
 TRAFFIC = (
     "Final accuracy against what all clients sent and received over the whole run, 1 MB = 10⁶ bytes, means over seeds. "
     "The line joins the methods of which no other is as accurate with less. Scales differ."
@@ -69,10 +70,12 @@ class Comparison:
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], Difference | None]:
-        """Each method minus local-only, and KT-pFL minus its simplest rival, corrected for their number."""
-        pairs = [*((method, "local") for method in self.methods if method != "local"), *_RIVALS]
-        known = [pair for pair in pairs if {*pair} <= self.methods.keys()]
-        return holm({(a, b): paired_difference(self.methods[a], self.methods[b]) for a, b in known})
+        """Each method minus local-only, and KT-pFL minus its simplest rival, each corrected as in its own report."""
+        results, found = list(self.methods.values()), dict[tuple[str, str], Difference | None]()
+        for main, rival in _RIVALS:
+            if {main, rival} <= self.methods.keys():
+                found[main, rival] = ahead(self.methods[main], rivals(results))[rival]
+        return {(method, "local"): one for method, one in against(self.methods.get("local"), results).items()} | found
 
 
 Columns = Mapping[str, Comparison]
@@ -193,7 +196,7 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
         for a, b in [*((method, "local") for method in names if method != "local"), *_RIVALS]
         if any(each.differences.get((a, b)) for each in columns.values())
     ]
-    return Table.of(name, rows, f"Accuracy minus that of local-only training, {words.CORRECTED} {summary(columns)}")
+    return Table.of(name, rows, f"Accuracy minus that of local-only training, {DIFFERENCES} {summary(columns)}")
 
 
 def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
@@ -209,11 +212,12 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
         alike = plural(len(common(accuracy)), "method")
         told = f"{plural(len(columns), 'comparison')} with {alike} in common"
         return [Text(f"Ranks take {FEWEST} comparisons with {FEWEST} methods in common at least; there are {told}.")]
-    alike = "is rejected" if found.p <= ERROR else "is not rejected, so that nothing below is decided"
+    alike = "is rejected" if found.p <= ERROR else "is not rejected"
+    so = "" if found.p <= ERROR else ", so that no bar's end decides anything"
     caption = (
         f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that "
         f"cannot be told apart: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all "
-        f"pairs). That all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}). Both take the "
+        f"pairs). That all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}){so}. Both take the "
         "settings for independent: with the same data in several of them, differences look more certain than they are."
     )
     return [Picture(name, figures.critical_differences(found), caption)]
@@ -280,7 +284,8 @@ def notes(columns: Columns) -> dict[str, str]:
     return {
         "Accuracy": f"{words.HEADLINE} {words.averaged(None)}",
         "Bold": words.BOLD,
-        "Differences": words.CORRECTED,
+        "Differences": DIFFERENCES,
+        **signs(result for each in columns.values() for result in each.methods.values()),
         "Columns": "comparisons may have other settings than each other, see below. Compare methods within a column.",
         **({"Paper": words.LANDMARK} if len(differing) < len(columns) else {}),
         **({"Not the paper's setting": _list(differing, every)} if differing else {}),
@@ -297,7 +302,7 @@ def _list(differing: Mapping[str, Sequence[str]], every: str) -> str:
 
 def _titles(columns: Columns) -> dict[str, str]:
     """Return the titles of all methods, by registry name, in the registry's order."""
-    titles = {method: result.title for each in columns.values() for method, result in each.methods.items()}
+    titles = {method: marked(result) for each in columns.values() for method, result in each.methods.items()}
     return dict(sorted(titles.items(), key=lambda entry: _rank(entry[0], METHODS)))
 
 

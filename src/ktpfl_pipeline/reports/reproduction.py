@@ -22,7 +22,7 @@ from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, 
 from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, points
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.tables import marked, runs, signs
 from ktpfl_pipeline.reports.words import plural, point_title
 
 UNKNOWN = "not known here"
@@ -30,7 +30,7 @@ AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
 NUMBERED = ("table1", "table2")
 """Parts of which the paper's own numbers are compared."""
 DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
-    "curves": (figures.accuracy_panels, "Mean test accuracy over all clients and seeds by round."),
+    "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "traffic": (
         figures.traffic_panels,
         "Final accuracy against what all clients sent and received, 1 MB = 10⁶ bytes, means over seeds.",
@@ -39,7 +39,7 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
 NOTES = {
     "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; "
     "why one failed stands under what is done.",
-    "Bold": words.BOLD,
+    "Bold": f"{words.BEST}; a difference, where its own one does. No bold: the seeds do not decide.",
     "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. Where no "
     "column of the paper's stands beside ours, none of its numbers is known here. It states no seeds: no intervals.",
     "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
@@ -62,7 +62,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     finished = [(_where(cell), cell.result) for cell in _once(cells) if cell.result]
     sections = [
-        Section("", [Text(scale), Notes(NOTES)]),
+        Section("", [Text(scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
             Section(f"{_named(name)}: {title}", _blocks(name, shows, by_part[name]))
             for name, (title, shows) in parts.items()
@@ -145,7 +145,9 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
         cells: of the part.
         point: evaluation point; the paper's numbers stand beside the headline alone.
     """
-    rows: dict[str, dict[str, Entry]] = {cell.method: {"Method": cell.title} for cell in cells}
+    rows: dict[str, dict[str, Entry]] = {}
+    for cell in cells:
+        rows.setdefault(cell.method, {"Method": marked(cell.result) if cell.result else cell.title})
     for column, own in _columns(cells):
         finished = [result for cell in own if (result := cell.result)]
         best = clear_best(finished, point) if finished else None

@@ -43,8 +43,8 @@ def summary(runs: Sequence[FinishedRun]) -> str:
     sizes = [sum(counts) for run in runs for counts in run.label_counts]
     return (
         f"How skewed the clients are: a client's labels are worth {fmean(skew.classes for skew in skews):.1f} equally"
-        f" frequent classes of {len(runs[0].label_counts[0])}, and clients have {min(sizes):,} to {max(sizes):,}"
-        f" samples{over_seeds(len(runs))}."
+        f" frequent classes of {len(runs[0].label_counts[0])}{over_seeds(len(runs))}. Clients have {min(sizes):,} to"
+        f" {max(sizes):,} samples."
     )
 
 

@@ -1,22 +1,30 @@
 """The tables of a comparison, and its numbers as CSV."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, TheoremCheck, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, FinishedRun, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
+from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.reports import numbers, paper, words
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, mean, megabytes, percent
 from ktpfl_pipeline.reports.words import plain, point_title
 
-FITTED = "†"
-"""Sign of a method that fits on validation samples."""
+SIGNS: Mapping[str, tuple[Callable[[type[Method[Any]]], bool], str]] = {
+    "†": (lambda kind: kind.fits_validation, "fits on the clients' validation samples, which others leave alone"),
+    "‡": (
+        lambda kind: issubclass(kind, FineTuned),
+        "fine-tunes clients' models before they are evaluated as they are, which others do not: compare after equal "
+        "epochs",
+    ),
+}
+"""Signs of methods that others do not equal in something: of which, and what."""
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
 
@@ -47,14 +55,16 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
 
 
 def marked(result: MethodResult) -> str:
-    """Return a method's title, with a sign where it fits on validation samples, which the others leave alone."""
-    return f"{result.title} {FITTED}" if fits_on_validation(result) else result.title
-
-
-def fits_on_validation(result: MethodResult) -> bool:
-    """Say whether a method fits on validation samples."""
+    """Return a method's title with its `SIGNS`."""
     preset = methods.known(result.method)
-    return preset is not None and preset.kind.fits_validation
+    return " ".join([result.title, *(sign for sign, (has, _) in SIGNS.items() if preset and has(preset.kind))])
+
+
+def signs(results: Iterable[MethodResult]) -> dict[str, str]:
+    """Return what the `SIGNS` of these methods mean, by sign, and whose they are."""
+    names = {marked(result): result.title for result in results}
+    whose = {sign: [title for name, title in names.items() if sign in name] for sign in SIGNS}
+    return {sign: f"{SIGNS[sign][1]}: {', '.join(titles)}." for sign, titles in whose.items() if titles}
 
 
 def tinted(results: Sequence[MethodResult]) -> list[str]:
@@ -88,34 +98,42 @@ def theorem_table(result: MethodResult) -> Table:
     mixture is no worse than both the client's own model and the average of all, within `TOLERANCE`; on the half of the
     samples that the best mixture was fitted to, the certificate of that client comes on top.
     """
-    checks = [run.theorem for run in result.runs if run.theorem is not None]
-    rows: list[dict[str, Entry]] = [
-        {
-            "Mixture": mixture.capitalize(),
-            "Loss, fitted half (nats)": mean([fmean(check.fit[mixture]) for check in checks], "{:.3f}".format),
-            "Loss, other half (nats)": mean([fmean(check.test[mixture]) for check in checks], "{:.3f}".format),
-            "Accuracy, other half (%)": mean([fmean(check.accuracy[mixture]) for check in checks]),
-            "No worse, fitted half (clients)": _no_worse(mixture, checks, "fit"),
-            "No worse, other half (clients)": _no_worse(mixture, checks, "test"),
-        }
-        for mixture in MIXTURES
-        if checks and all(mixture in check.fit for check in checks)
-    ]
+    runs = [run for run in result.runs if run.theorem is not None]
+
+    def means(of: str) -> list[float]:
+        return [mean_over_clients(getattr(run.theorem, of)[mixture], run.adversaries) for run in runs]
+
+    rows: list[dict[str, Entry]] = []
+    for mixture in MIXTURES:
+        if runs and all(run.theorem and mixture in run.theorem.fit for run in runs):
+            rows.append(
+                {
+                    "Mixture": mixture.capitalize(),
+                    "Loss, fitted half (nats)": mean(means("fit"), "{:.3f}".format),
+                    "Loss, other half (nats)": mean(means("test"), "{:.3f}".format),
+                    "Accuracy, other half (%)": mean(means("accuracy")),
+                    "No worse, fitted half (clients)": _no_worse(mixture, runs, "fit"),
+                    "No worse, other half (clients)": _no_worse(mixture, runs, "test"),
+                }
+            )
     return Table.of("theorem", rows)
 
 
-def _no_worse(mixture: str, checks: Sequence[TheoremCheck], half: str) -> str | None:
+def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | None:
     """Return for how many clients a mixture's loss is at most that of ``own`` and ``average``: ``57 of 60``.
 
-    For these two themselves there is nothing to count.
+    For these two themselves there is nothing to count. Adversaries do not count.
     """
-    held = [
-        loss <= min(bounds) + (half == "fit") * slack + TOLERANCE
-        for check in checks
-        for by in [getattr(check, half)]
-        for loss, slack, *bounds in zip(by[mixture], check.certificate, by["own"], by["average"], strict=True)
-    ]
-    return None if mixture in ("own", "average") else f"{sum(held)} of {len(held)}"
+    held: list[float] = []  # 1 where it is no worse
+    for run in runs:
+        check: Any = run.theorem
+        by = getattr(check, half)
+        losses = zip(by[mixture], check.certificate, by["own"], by["average"], strict=True)
+        held += benign(
+            [float(loss <= min(bounds) + (half == "fit") * slack + TOLERANCE) for loss, slack, *bounds in losses],
+            run.adversaries,
+        )
+    return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
 
 
 def communication_table(results: Sequence[MethodResult]) -> Table:

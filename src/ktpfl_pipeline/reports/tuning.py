@@ -82,12 +82,13 @@ def summary(tuning: Tuning) -> str:
 
 
 def _edges(space: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
-    """Return the chosen values that are the smallest or largest number tried."""
+    """Return the chosen values that are the smallest or largest of three numbers at least, or an end of a range."""
     found = []
     for name, value in chosen.items():
-        tried = [space[name]["low"], space[name]["high"]] if isinstance(space[name], Mapping) else space[name]
+        ranged = isinstance(space[name], Mapping)
+        tried = [space[name]["low"], space[name]["high"]] if ranged else space[name]
         numbers = [one for one in tried if isinstance(one, int | float) and not isinstance(one, bool)]
-        if len(numbers) > 1 and value in (min(numbers), max(numbers)):
+        if (ranged or len(numbers) > 2) and value in (min(numbers), max(numbers)):
             found.append(f"{name}={setting(value)}")
     return found
 

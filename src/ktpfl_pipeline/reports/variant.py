@@ -17,9 +17,10 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
     """Return what a comparison is of in one name: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
 
     That is private data, images and what was done to them, clients, partition and public set. Added are the share of
-    the clients in a round where that is not all, kind and share of adversaries where there are some, and that
-    hyperparameters were tuned: ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have reports
-    side by side. What is not known is left out.
+    the clients in a round where that is not all, kind and share of adversaries where there are some, how far clients
+    cannot be relied on, how predictions travel, private training, and that hyperparameters were tuned:
+    ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have reports side by side. What is not
+    known is left out.
 
     Args:
         settings: of the experiment.
@@ -35,9 +36,29 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
         parts.append(str(settings["participation"]))
     if adversaries.get("share"):
         parts += [adversaries["kind"], str(adversaries["share"])]
+    parts += _circumstances(settings)
     if settings.get("hyperparameters") == "tuned":
         parts.append("tuned")
     return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts))).strip("._")
+
+
+def _circumstances(settings: dict[str, Any]) -> list[str]:
+    """Return how far clients cannot be relied on, how predictions travel and how private training is, if at all."""
+    late, poor, knowledge = (settings.get(group, {}) for group in ("stragglers", "budgets", "knowledge"))
+    privacy = settings.get("training", {}).get("privacy") or {}
+    encoding, select, cache = knowledge.get("encoding"), knowledge.get("select", 1), knowledge.get("cache")
+    top = knowledge.get("k") if encoding == "top_k" else ""
+    told = {
+        f"available-{settings.get('availability')}": settings.get("availability", 1) < 1,
+        f"late-{late.get('share')}-{late.get('delay')}": late.get("share"),
+        f"budgets-{poor.get('share')}-{poor.get('epochs')}": poor.get("share"),
+        f"newcomers-{settings.get('newcomers')}": settings.get("newcomers"),
+        f"{encoding}{top}": encoding not in (None, "float32"),
+        f"cache-{cache}": cache,
+        f"select-{select}": select < 1,
+        "-".join(["private", *map(str, privacy.values())]): privacy,
+    }
+    return [part for part, so in told.items() if so]
 
 
 def _source(settings: dict[str, Any]) -> str:

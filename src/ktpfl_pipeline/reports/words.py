@@ -19,10 +19,11 @@ CORRECTED = (
     "all of them by Holm's step-down, so that their intervals are those of 95 % or wider; bold where one excludes "
     "zero. One seed has no interval."
 )
-BOLD = (
-    "the best accuracy of a column, where the 95 % t interval of its difference to the runner-up, paired by seed, "
-    "excludes zero; a difference, where its corrected one does. No bold: the seeds do not decide."
+BEST = (
+    "the best accuracy of a column, where the 95 % t intervals of its differences to all others, paired by seed and "
+    "corrected for their number, exclude zero"
 )
+BOLD = f"{BEST}; a difference, where its corrected one does. No bold: the seeds do not decide."
 LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
     "row, and states neither rounds, temperature nor evaluation point: a landmark, not a target."
@@ -60,6 +61,32 @@ def unreliable(settings: Mapping[str, Any]) -> list[str]:
         f"{_percent(held)} of the clients are newcomers, who join after the last round": held,
     }
     return [words for words, so in told.items() if so]
+
+
+def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
+    """Return how private an experiment's local training is; empty where it is not.
+
+    Args:
+        settings: the experiment's.
+        spent: ε of all clients and runs, so far.
+    """
+    noise = settings.get("training", {}).get("privacy") or {}
+    epsilon = f", ε at most {max(spent):.2f} at δ = {noise['delta']:g}" if noise and spent else ""
+    how = "private local training: noise {noise_multiplier:g}, gradients clipped to {max_grad_norm:g}"
+    return how.format(**noise) + epsilon if noise else ""
+
+
+def lean(settings: Mapping[str, Any]) -> str:
+    """Return how an experiment's predictions travel; empty where all do as they are."""
+    asked = settings.get("knowledge", {})
+    encoding, cache, select = (asked.get(name) for name in ("encoding", "cache", "select"))
+    classes = f"the {asked.get('k')} likeliest classes" if encoding == "top_k" else encoding
+    told = {
+        f"as {plain(str(classes))}": encoding not in (None, "float32"),
+        f"not again within {cache} rounds": cache,
+        f"the surest {_percent(select or 0.0)} alone": select not in (None, 1.0),
+    }
+    return f"predictions travel {', '.join(found)}" if (found := [words for words, so in told.items() if so]) else ""
 
 
 def _percent(share: float) -> str:

@@ -17,7 +17,7 @@ def critical_differences(ranking: Ranking) -> Figure:
     colours = [readable(look(method).colour) for method in ranking.methods]
     p = scikit_posthocs.posthoc_nemenyi_friedman([list(row) for row in ranking.accuracy])
     figure, axes = single(0.16 * len(titles) + 1.3)
-    scikit_posthocs.critical_difference_diagram(
+    drawn = scikit_posthocs.critical_difference_diagram(
         dict(zip(titles, ranking.ranks, strict=True)),
         p.set_axis(titles).set_axis(titles, axis=1),
         alpha=ERROR,
@@ -27,5 +27,7 @@ def critical_differences(ranking: Ranking) -> Figure:
         color_palette=dict(zip(titles, colours, strict=True)),
         crossbar_props={"color": INK},
     )
+    for (bar,) in drawn["crossbars"]:  # whose methods are a set there, in another order in each process
+        bar.set_xdata(sorted(bar.get_xdata()))
     axes.spines["top"].set_visible(True)
     return figure

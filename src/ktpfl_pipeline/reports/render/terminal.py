@@ -17,8 +17,8 @@ NARROWEST, USUAL, WIDEST = 60, 100, 120
 """Characters in a line: at least, where there is no terminal, at most."""
 LONG = 50
 """Characters in an entry of a table."""
-FEWEST = 3
-"""Columns that stay however narrow it is."""
+FEWEST, SHORTEST = 3, 8
+"""For so many columns names are cut; at most to so many characters, and then columns go."""
 RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
@@ -45,10 +45,16 @@ def table(given: Table, width: int = USUAL) -> str:
     heads = [wrapped(column, 11) for column in given.columns]
     columns = zip(*cells, strict=True)
     first, *others = [max(map(len, [*head, *column])) for head, column in zip(heads, columns, strict=True)]
-    shown = next((n for n in range(len(others), FEWEST - 1, -1) if first + sum(others[:n]) + 2 * n <= width), FEWEST)
+
+    def fits(n: int) -> bool:
+        return (first if n > FEWEST else min(first, SHORTEST)) + sum(others[:n]) + 2 * n <= width
+
+    shown = next((n for n in range(len(others), 1, -1) if fits(n)), 1)
     others, left_out = others[:shown], given.columns[1 + shown :]
     grid = Grid(box=RULE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
-    grid.add_column(given.columns[0], width=min(first, width - sum(others) - 2 * len(others)), overflow="ellipsis")
+    grid.add_column(
+        given.columns[0], width=max(1, min(first, width - sum(others) - 2 * len(others))), overflow="ellipsis"
+    )
     for column, size in zip(given.columns[1 : 1 + shown], others, strict=True):
         grid.add_column(column, justify="right", width=size)
     for row in cells:
