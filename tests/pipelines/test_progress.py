@@ -130,3 +130,10 @@ def test_the_display_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: i
 @pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (240, "4 min"), (9000, "2.5 h")])
 def test_durations(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_methods_that_were_announced_and_will_not_run_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+    """A search that tries fewer candidates than it might."""
+    expect(3)
+    module.fewer(2)
+    assert logged(caplog, seconds=1.0)[0].startswith("1/2  KT-pFL")

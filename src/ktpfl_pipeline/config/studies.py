@@ -64,6 +64,10 @@ class Tune(Settings):
     seeds: Seeds
     spaces: dict[str, dict[str, Annotated[Any, OneOrMore, EachOnce]]]
 
+    def most(self, method: str) -> int:
+        """Return how many candidates of a method there are at most."""
+        return self.trials if self.space(method) else 1
+
     def space(self, method: str) -> dict[str, list[Any] | Range]:
         """Return the method's hyperparameters with what is tried for them; none for a method without a space."""
         return {

@@ -41,8 +41,8 @@ def parent_run(
             "methods": [identity_of_method(method, point) for point in points for method in methods],
         }
     )
-    trials = settings.trials if isinstance(settings, Tune) else 1
-    progress.expect(trials * len(points) * len(methods))
+    trials = sum(settings.most(method) if isinstance(settings, Tune) else 1 for method in methods)
+    progress.expect(trials * len(points))
     with tracking.current().run(tracking.Entry(name, name, key, flat(plain), tags)) as tracked:
         yield key, tracked
 

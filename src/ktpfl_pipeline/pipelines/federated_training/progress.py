@@ -63,6 +63,12 @@ def expect(trainings: int) -> None:
     _plan.set(Plan(trainings))
 
 
+def fewer(trainings: int) -> None:
+    """Take back so many of the announced methods."""
+    if plan := _plan.get():
+        plan.trainings -= trainings
+
+
 def duration(seconds: float) -> str:
     """Return a time in the unit that one would say it in: ``40 s``, ``4 min``, ``2.5 h``."""
     if seconds < 90:

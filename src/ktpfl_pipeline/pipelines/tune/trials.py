@@ -18,6 +18,7 @@ from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all as run_seeds
@@ -60,6 +61,7 @@ def tune_method(tune: Tune, job: Job) -> list[Trial]:
 
     start = {entry: configured[entry] for entry in space}
     search(space, start, tune.trials, stream(tune.seeds[0], job.method), evaluate)
+    progress.fewer(tune.most(job.method) - len(found))
     if all(trial.validation is None for trial in found):
         raise InputError(
             f"{job.name}: all {len(found)} candidates of {job.method} diverged; lower training.learning_rate of "
