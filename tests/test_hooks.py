@@ -1,6 +1,8 @@
 """What the user can mend is one sentence; anything else keeps its traceback."""
 
 import logging
+import os
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,10 +46,13 @@ class TestCommandLine:
     def ran(self, place: Path, *arguments: str) -> Any:
         @click.command()
         @click.option("--stop", is_flag=True)
-        def run(stop: bool) -> None:
+        @click.option("--terminate", is_flag=True)
+        def run(stop: bool, terminate: bool) -> None:
             ProjectHooks().after_context_created(context(place))
             if stop:
                 raise KeyboardInterrupt
+            if terminate:
+                os.kill(os.getpid(), signal.SIGTERM)
 
         return CliRunner().invoke(run, arguments)
 
@@ -57,6 +62,21 @@ class TestCommandLine:
         assert result.stderr.endswith("\nStopped. The same command goes on.\n")
         assert "Aborted" not in result.stderr
         pop_context()  # a context that is left by an error stays; a process ends with it
+
+    def test_sigterm_is_the_same_sentence(self, tmp_path: Path) -> None:
+        """From a scheduler or a container; a fork of this process just ends."""
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            result = self.ran(tmp_path, "--terminate")
+            assert result.exit_code == 143
+            assert result.stderr.endswith("\nStopped. The same command goes on.\n")
+            pop_context()
+            if (child := os.fork()) == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os._exit(1)
+            assert os.waitpid(child, 0)[1] == signal.SIGTERM
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def test_something_is_said_at_once(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "ktpfl_pipeline")

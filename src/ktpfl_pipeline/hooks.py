@@ -15,10 +15,11 @@ from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.stopping import TerminatedError, heed
 
 logger = logging.getLogger(__name__)
-STOPPED = 128 + 2
-"""The exit code after Ctrl-C, as shells have it: that of the signal SIGINT."""
+STOPPED, TERMINATED = 128 + 2, 128 + 15
+"""The exit codes after Ctrl-C and after SIGTERM, as shells have them."""
 
 
 class ProjectHooks:
@@ -98,11 +99,12 @@ class ProjectHooks:
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[None]:
+    heed()
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         click.echo("\nStopped. The same command goes on.", err=True)
-        sys.exit(STOPPED)
+        sys.exit(TERMINATED if isinstance(error, TerminatedError) else STOPPED)
 
 
 def _in_turn(pipeline: Any) -> Any:

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import cluster, ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
+from ktpfl_pipeline.core.executors.ray_session import FOLDER, clear_dead
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, Setting
@@ -355,3 +357,14 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_folders_of_runs_that_were_killed_are_cleared(tmp_path: Path) -> None:
+    """Not those of runs that go on, nor what is nobody's."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    folders = [tmp_path / f"{FOLDER}{name}" for name in (f"{dead.pid}-a", f"{os.getpid()}-b", "other")]
+    for folder in folders:
+        folder.mkdir()
+    clear_dead(tmp_path)
+    assert [folder.exists() for folder in folders] == [False, True, True]

@@ -5,6 +5,7 @@ import logging
 import os
 import platform
 import re
+import shutil
 import socket
 import tempfile
 from importlib.util import find_spec
@@ -16,11 +17,14 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
+from ktpfl_pipeline.core.machine.stopping import heed_still
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
 LOCAL = "local"
 """The cluster of this machine alone, which starts with the run and ends with it."""
+FOLDER = "ktpfl-ray-"
+"""What the folder of such a cluster begins with; the id of the run's process follows."""
 REACH = 3
 """Seconds in which the head of a cluster must answer."""
 QUIET = {
@@ -73,7 +77,9 @@ class Session:
         self._joined = not ray.is_initialized()
         if self._joined:
             if address == LOCAL:
-                self._folder = tempfile.TemporaryDirectory(prefix="ktpfl-ray-", ignore_cleanup_errors=True)
+                clear_dead()
+                prefix = f"{FOLDER}{os.getpid()}-"
+                self._folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
                 ray.init(
                     address=LOCAL,
                     num_cpus=resources.default_workers() if workers == "auto" else workers,
@@ -86,6 +92,7 @@ class Session:
                 )
             else:
                 _join_ray(address)
+            heed_still()  # Ray's own handler of SIGTERM ends the process where it stands
         carry_tensors()
         self.alive = True
         cpus = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
@@ -140,6 +147,23 @@ def check_versions(found: list[dict[str, str]]) -> None:
                 "%s computes with %s and %s with %s: the last digits of results depend on who works for whom.",
                 *(there["machine"], there["instructions"], here["machine"], here["instructions"]),
             )
+
+
+def clear_dead(place: Path | None = None) -> None:
+    """Delete the folders of clusters whose process is no more: it was killed.
+
+    Args:
+        place: where they are; None takes the system's folder for temporary files.
+    """
+    for folder in (place or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
+        pid = folder.name.removeprefix(FOLDER).partition("-")[0]
+        if pid.isdigit():
+            try:
+                os.kill(int(pid), 0)  # asks whether it is there
+            except ProcessLookupError:
+                shutil.rmtree(folder, ignore_errors=True)
+            except OSError:  # somebody else's
+                continue
 
 
 def object_store(shared: Path = Path("/dev/shm")) -> int:

@@ -1,0 +1,34 @@
+"""SIGTERM, which ends a run in order, as Ctrl-C does."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+
+class TerminatedError(KeyboardInterrupt):
+    """Somebody asked this process to end: a scheduler, a container, systemd."""
+
+
+def heed() -> None:
+    """Raise `TerminatedError` on SIGTERM from now on, in this process alone; its forks end at once.
+
+    Only a main thread may ask for it.
+    """
+    owner = os.getpid()
+
+    def end(number: int, frame: Any) -> None:
+        if os.getpid() == owner:
+            raise TerminatedError
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
+
+
+def heed_still() -> None:
+    """Set the handler of SIGTERM again that Python knows: a library may have set one of its own beside it."""
+    known = signal.getsignal(signal.SIGTERM)
+    if callable(known) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, known)
