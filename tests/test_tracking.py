@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import matplotlib.figure
 import pytest
 from mlflow import MlflowClient
 from mlflow.store.db import utils as db_utils
+from mlflow.store.tracking import sqlalchemy_store
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
@@ -345,6 +346,13 @@ class TestFaults:
         assert points(client, tracked.run_id, "final/accuracy") == [(0, 0.5)]
         assert points(client, tracked.run_id, "final/loss") == [(0, 2.0)]
 
+    def test_final_numbers_are_logged_once_by_two_at_once(self, tracker: MlflowTracker, client: Any) -> None:
+        """Two equal tunings, of which each began before the other ended."""
+        with tracker.run(Entry(**RUN)) as one, tracker.run(Entry(**RUN)) as other:
+            for tracked in (one, other):
+                tracked.finish(Ending({"final/accuracy": 0.5}))
+        assert points(client, one.run_id, "final/accuracy") == [(0, 0.5)]
+
     def test_a_bug_is_not_the_stores_fault(self, tracker: MlflowTracker) -> None:
         with pytest.raises(ZeroDivisionError), tracker.run(Entry(**RUN)):
             raise ZeroDivisionError
@@ -476,9 +484,44 @@ class TestStores:
         assert message.startswith(f"MLflow cannot open the store {tracker.store} (")
         assert reason in message
         assert message.endswith(
-            "put it back, or correct `store` in conf/base/tracking.yml, or run without MLflow, `enabled: false`."
+            "put it back, or delete what is left of it, and a new one is made from the checkpoints, or correct `store` "
+            "in conf/base/tracking.yml, or run without MLflow, `enabled: false`."
         )
         assert "\n" not in message
+
+    def test_a_database_of_which_half_was_made_is_made_anew(
+        self, tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its process was killed meanwhile: nothing of it stands where the database belongs."""
+        uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+        def killed(place: str, artifacts: str) -> None:
+            Path(place.removeprefix("sqlite:///")).write_text("half")
+            raise KeyboardInterrupt
+
+        def whole(place: str, artifacts: str) -> Any:
+            monkeypatch.undo()  # MLflow's own is needed to open it
+            assert not Path(place.removeprefix("sqlite:///")).exists()
+            shutil.copy(empty_store, place.removeprefix("sqlite:///"))
+            return Mock()
+
+        monkeypatch.setattr(sqlalchemy_store, "SqlAlchemyStore", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_client(uri)
+        assert not (tmp_path / "mlflow.db").exists()
+        monkeypatch.setattr(sqlalchemy_store, "SqlAlchemyStore", whole)
+        assert [found.name for found in open_client(uri).search_experiments()] == ["Default"]
+        assert [file.name for file in tmp_path.iterdir()] == ["mlflow.db"]
+
+    def test_a_server_that_does_not_answer_is_not_asked_for_minutes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv(store.RETRIES, raising=False)
+        with store.impatient():
+            assert os.environ[store.RETRIES] == "1"
+        assert store.RETRIES not in os.environ
+        monkeypatch.setenv(store.RETRIES, "3")
+        with store.impatient():
+            assert os.environ[store.RETRIES] == "3"
+        assert os.environ[store.RETRIES] == "3"
 
 
 class TestConfigure:

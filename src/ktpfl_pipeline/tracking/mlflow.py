@@ -11,7 +11,7 @@ from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
 from ktpfl_pipeline.tracking import view
-from ktpfl_pipeline.tracking.store import Store, open_client
+from ktpfl_pipeline.tracking.store import Store, impatient, open_client
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 
 CLIENTS = "clients.json"
@@ -48,7 +48,7 @@ class MlflowTracker(Tracker):
             with store.use():
                 tracked.stop("FINISHED")
         except BaseException as error:
-            with contextlib.suppress(Exception):  # what ended the run is told, and may be that the store is gone
+            with contextlib.suppress(Exception), impatient():  # what ended it may be that the store is gone
                 tracked.stop("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
 
@@ -107,7 +107,6 @@ class MlflowRun(TrackedRun):
         self.store, self.run_id = store, run_id
         self.complete = run.info.status == "FINISHED"
         self.logged = int(run.data.metrics.get("round", 0))
-        self.known = set(run.data.metrics)
 
     def start(self, dataset: Dataset | None = None) -> None:
         """Say that the run goes, and what it sees."""
@@ -133,9 +132,11 @@ class MlflowRun(TrackedRun):
         """Log what stands at the end, what is there already not again."""
         if self.complete:
             return
-        missing = {name: value for name, value in ending.summary.items() if name not in self.known}
         with self.store.use() as client:
-            client.log_batch(self.run_id, _points(missing, 0))
+            with self.store.alone():  # another process may end the same tuning
+                known = client.get_run(self.run_id).data.metrics
+                missing = {name: value for name, value in ending.summary.items() if name not in known}
+                client.log_batch(self.run_id, _points(missing, 0))
             for name, figure in ending.figures.items():
                 client.log_figure(self.run_id, figure, f"{name}.png")
             for name, table in ending.tables.items():

@@ -14,6 +14,8 @@ from ktpfl_pipeline.core.machine.files import alone
 BUSY = 20.0
 """Seconds to wait for a database that another process has locked, as MLflow does."""
 SQLITE = "sqlite:///"
+RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+"""How often MLflow asks a server again that does not answer; by default it does for minutes."""
 
 
 def open_client(uri: str) -> Any:
@@ -33,16 +35,43 @@ def open_client(uri: str) -> Any:
         if file and file.exists():  # raise at once what MLflow would try for two minutes: no database, a folder
             with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
                 opened.execute("PRAGMA schema_version").fetchone()
-        with alone(file.parent) if file else contextlib.nullcontext():  # two at once would both make its tables
+        with alone(file.parent) if file else impatient():  # two at once would both make its tables
+            if file and not file.exists():
+                _make(file)
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
     except Exception as error:  # a store can fail in as many ways as there are stores
         reason = str(error).strip().partition("\n")[0]
         raise InputError(
-            f"MLflow cannot open the store {uri} ({reason}); put it back, or correct `store` in "
-            "conf/base/tracking.yml, or run without MLflow, `enabled: false`."
+            f"MLflow cannot open the store {uri} ({reason}); put it back, or delete what is left of it, and a new one "
+            "is made from the checkpoints, or correct `store` in conf/base/tracking.yml, or run without MLflow, "
+            "`enabled: false`."
         ) from error
     return client
+
+
+def _make(file: Path) -> None:
+    """Make an empty database beside its place, which it then takes: MLflow cannot go on with half of one."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    for left in file.parent.glob(f"{file.name}.partial*"):  # by a process that was killed: this one is alone here
+        left.unlink()
+    partial = file.with_name(f"{file.name}.partial")
+    made: Any = SqlAlchemyStore  # is not typed
+    made(f"{SQLITE}{partial}", "mlruns").engine.dispose()
+    partial.replace(file)
+
+
+@contextlib.contextmanager
+def impatient() -> Iterator[None]:
+    """Ask a server that does not answer once again, and not for minutes; what the environment says goes before."""
+    theirs = os.environ.get(RETRIES)
+    os.environ.setdefault(RETRIES, "1")
+    try:
+        yield
+    finally:
+        if theirs is None:
+            os.environ.pop(RETRIES, None)
 
 
 class Store:
