@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
-from ktpfl_pipeline.core.machine.stopping import heed_still
+from ktpfl_pipeline.core.machine.stopping import heeding
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
@@ -76,23 +76,8 @@ class Session:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._joined = not ray.is_initialized()
         if self._joined:
-            if address == LOCAL:
-                clear_dead()
-                prefix = f"{FOLDER}{os.getpid()}-"
-                self._folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-                ray.init(
-                    address=LOCAL,
-                    num_cpus=resources.default_workers() if workers == "auto" else workers,
-                    num_gpus=0,
-                    include_dashboard=False,
-                    object_store_memory=object_store(),
-                    _temp_dir=self._folder.name,
-                    logging_level=logging.ERROR,
-                    log_to_driver=False,
-                )
-            else:
-                _join_ray(address)
-            heed_still()  # Ray's own handler of SIGTERM ends the process where it stands
+            with heeding():  # Ray's own handler of SIGTERM ends the process where it stands
+                self._start_or_join(address, workers)
         carry_tensors()
         self.alive = True
         cpus = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
@@ -102,6 +87,26 @@ class Session:
             raise InputError(
                 f"compute.workers is {workers}, and the cluster has {cpus} CPUs; take auto, or at most {cpus}."
             )
+
+    def _start_or_join(self, address: str, workers: int | Literal["auto"]) -> None:
+        import ray
+
+        if address == LOCAL:
+            clear_dead()
+            prefix = f"{FOLDER}{os.getpid()}-"
+            self._folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+            ray.init(
+                address=LOCAL,
+                num_cpus=resources.default_workers() if workers == "auto" else workers,
+                num_gpus=0,
+                include_dashboard=False,
+                object_store_memory=object_store(),
+                _temp_dir=self._folder.name,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
+        else:
+            _join_ray(address)
 
     def end(self) -> None:
         """Leave the cluster, and end it where it was started here."""

@@ -1,8 +1,10 @@
 """SIGTERM, which ends a run in order, as Ctrl-C does."""
 
+import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -27,8 +29,12 @@ def heed() -> None:
         signal.signal(signal.SIGTERM, end)
 
 
-def heed_still() -> None:
-    """Set the handler of SIGTERM again that Python knows: a library may have set one of its own beside it."""
+@contextlib.contextmanager
+def heeding() -> Iterator[None]:
+    """Keep what `heed` set, whatever handler of SIGTERM a library sets in here."""
     known = signal.getsignal(signal.SIGTERM)
-    if callable(known) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, known)
+    try:
+        yield
+    finally:
+        if callable(known) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, known)
