@@ -98,6 +98,46 @@ def test_a_method_is_called_by_its_name_in_the_registry_or_its_title(
     assert (result.method, result.title) == (name, title)
 
 
+@dataclass(frozen=True)
+class Untitled(Local):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("method", "others", "rounds", "told"),
+    [
+        (Local, [], 1, "The method is the class Local; give an object of it, Local()."),
+        (3, [], 1, "The method is 3; give a name, such as 'kt_pfl', or an object"),
+        (Untitled(), [], 1, 'Untitled has no title: write title = "..." in the class'),
+        (
+            "local",
+            [2],
+            1,
+            "A federation is 2; give what federation(...) returns, and the number of rounds by its name, ",
+        ),
+        ("local", ["digits"], 1, "A federation is 'digits'; give what federation(...) returns."),
+        ("local", [], 0, "rounds is 0; it must be a whole number of at least 1."),
+        ("local", [], -1, "rounds is -1; it must be"),
+        ("local", [], 2.5, "rounds is 2.5; it must be"),
+        ("local", [], True, "rounds is True; it must be"),
+    ],
+)
+def test_arguments_of_another_kind(fed: Federation, method: Any, others: list[Any], rounds: Any, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        run(method, fed, *others, rounds=rounds)
+    assert str(error.value).startswith(told)
+
+
+def test_no_federation() -> None:
+    with pytest.raises(InputError, match="There is no federation to run the method on: give one"):
+        run("local")
+
+
+@pytest.mark.parametrize("given", ["mlp", ["mlp"], ("mlp",), {"mlp": 5}], ids=str)
+def test_architectures_of_any_form(given: Any) -> None:
+    assert {client.architecture for client in federation("digits", 5, given).clients} == {"mlp"}
+
+
 def test_own_images_and_their_folder(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS)
     fed = federation(
@@ -120,6 +160,8 @@ def test_clients_are_called_as_their_source_calls_them(tmp_path: Path) -> None:
     [
         ({"trainig": {}}, "setting of a federation 'trainig' is unknown (did you mean 'training'?)"),
         ({"rounds": 3}, "setting of a federation 'rounds' is unknown"),
+        ({"architectures": 5}, "federation.architectures"),
+        ({"architectures": "mpl"}, "'mpl', which does not exist; did you mean 'mlp'?"),
         ({"training": {"epochs": -1}}, "federation.training.epochs is -1"),
         ({"public": {"batch": 10_000}}, "lower public.batch to 539 or less"),
     ],

@@ -9,7 +9,6 @@ Example:
     >>> figures.accuracy_curves(results)
 """
 
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -49,7 +48,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def federation(
     source: str,
     clients: int | None = 10,
-    architectures: Architectures = ("lenet", "cnn", "cnn_bn", "mlp"),
+    architectures: str | Architectures = ("lenet", "cnn", "cnn_bn", "mlp"),
     partition: str | dict[str, Any] = "two_labels",
     seed: int = 0,
     folder: str | Path = ".",
@@ -60,7 +59,8 @@ def federation(
     Args:
         source: of the private images, as in conf/: ``"digits"``, ``"npz:mine.npz"``, ``"folder:my_images"``.
         clients: N; None for all that the source has, with the partition ``"natural"``.
-        architectures: a list, dealt out to the clients in turn; or a mapping, as in conf/: ``{"lenet": 6, "mlp": 4}``.
+        architectures: a name; a list, dealt out to the clients in turn; or a mapping, as in conf/:
+            ``{"lenet": 6, "mlp": 4}``.
         partition: how the images are shared out, or that with more: ``{"scheme": "dirichlet", "alpha": 0.3}``.
         seed: of partition, initial models and every other draw.
         folder: where relative paths start, and where downloads are kept.
@@ -77,7 +77,7 @@ def federation(
         **SETTINGS,
         "private": {"source": source},
         "clients": clients,
-        "architectures": architectures if isinstance(architectures, Mapping) else list(architectures),
+        "architectures": list(architectures) if isinstance(architectures, tuple) else architectures,
         "partition": {"scheme": partition} if isinstance(partition, str) else partition,
         "seeds": [seed],
         "methods": {},
@@ -98,9 +98,11 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
         rounds: how many, all clients in each.
 
     Raises:
-        InputError: if the method does not go with adversaries, or with how predictions travel.
+        InputError: if an argument is of another kind, or the method does not go with adversaries, or with how
+            predictions travel.
     """
     made = create(method) if isinstance(method, str) else method
+    _check_arguments(made, federations, rounds)
     for fed in federations:
         _check(made, fed)
     name = method if isinstance(method, str) else _name(type(made))
@@ -117,6 +119,25 @@ def _name(kind: type) -> str:
     """Return the name of a method's class in the registry; its title where it has none there."""
     title: str = vars(kind)["title"]
     return next((name for name, preset in METHODS.items() if preset.kind is kind), title)
+
+
+def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> None:
+    """Check that the arguments of `run` are of the kinds that it takes."""
+    if isinstance(method, type):
+        raise InputError(f"The method is the class {method.__name__}; give an object of it, {method.__name__}().")
+    if not isinstance(method, Method):
+        raise InputError(f"The method is {method!r}; give a name, such as 'kt_pfl', or an object, such as KTpFL().")
+    if not vars(type(method)).get("title"):
+        raise InputError(
+            f'{type(method).__name__} has no title: write title = "..." in the class, for tables and figures.'
+        )
+    if not federations:
+        raise InputError("There is no federation to run the method on: give one, run('kt_pfl', federation('digits')).")
+    if others := [each for each in federations if not isinstance(each, Federation)]:
+        hint = f", and the number of rounds by its name, rounds={others[0]}" if isinstance(others[0], int) else ""
+        raise InputError(f"A federation is {others[0]!r}; give what federation(...) returns{hint}.")
+    if type(rounds) is not int or rounds < 1:
+        raise InputError(f"rounds is {rounds!r}; it must be a whole number of at least 1.")
 
 
 def _check(method: Method[Any], fed: Federation) -> None:

@@ -1,11 +1,11 @@
 """Hyperparameters are held against the bounds and choices of their annotations."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Gt, Interval, Len, MultipleOf
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import check
@@ -53,3 +53,27 @@ def test_what_is_not_allowed_is_told_with_what_is(name: str, values: list[Any], 
 )
 def test_the_ends_belong_to_an_interval(values: dict[str, Any]) -> None:
     check(Settings, values, "mine")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (Annotated[int, MultipleOf(2)], "Odd.steps is annotated with MultipleOf(multiple_of=2), which is not checked"),
+        (Annotated[int, Ge(1), MultipleOf(2)], "bounds are Ge, Gt, Le, Lt and Interval of annotated_types: leave it"),
+        (Annotated[str, Len(1, 3)], "Odd.steps is annotated with MinLen(min_length=1)"),
+        (Annotated[float, Ge(0)] | None, "Odd.steps has a bound within its type, where it is not checked; put it "),
+    ],
+    ids=str,
+)
+def test_a_bound_that_would_be_ignored_is_refused(annotation: Any, said: str) -> None:
+    odd = make_dataclass("Odd", [("steps", annotation, 2)], frozen=True)
+    with pytest.raises(InputError) as refused:
+        check(odd, {"steps": 2}, "mine")
+    assert said in str(refused.value)
+
+
+def test_a_text_is_a_remark() -> None:
+    remarked = make_dataclass("Remarked", [("steps", Annotated[int, "of descent", Ge(1)], 2)], frozen=True)
+    check(remarked, {"steps": 1}, "mine")
+    with pytest.raises(InputError, match="it must be finite and at least 1"):
+        check(remarked, {"steps": 0}, "mine")

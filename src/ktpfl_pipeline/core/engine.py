@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
-from ktpfl_pipeline.core.rounds import checkpoint, evaluation
+from ktpfl_pipeline.core.rounds import checkpoint, evaluation, promises
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
@@ -93,8 +93,8 @@ def run(
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
             diverge, or if a model of the server does.
-        InputError: if the checkpoint belongs to another run, if the memory does not suffice, or if one round lost
-            models with their workers again and again.
+        InputError: if the checkpoint belongs to another run, if the method returns what cannot be used or kept, if the
+            memory does not suffice, or if one round lost models with their workers again and again.
     """
     fed.claim()  # what the server does before any client is in this precision too
     fed.log.progress = observer.progress
@@ -133,7 +133,7 @@ def _run(
 ) -> Run:
     """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
     seen, evaluations = evaluation.Memory(), schedule.evaluations
-    adapted = _adapted(schedule, fed)
+    adapted, tried = _adapted(schedule, fed), False
     state, history, matrices = _restore(method, fed, settings, checkpoint_file)
     for record in history:
         tell(record)
@@ -145,6 +145,9 @@ def _run(
         cohort, absent, late = turnout(method, sampled, t, fed, [r.cohort for r in history])
         if cohort:
             state, report, cohort, out = _round(method, before, cohort, t, fed)
+            if not tried:  # in one round: all return the like
+                promises.check_state(method, state)
+                tried = True
         else:
             logger.warning("Nobody showed up in round %d; nothing changes.", t)
             report, out = RoundReport({}, {}, matrices[-1] if matrices else None), Out()
@@ -215,7 +218,7 @@ def _round(
 
     Raises:
         DivergedError: if the run must stop, or if nobody of the cohort is left.
-        InputError: if too few are left again and again.
+        InputError: if too few are left again and again, or the method returns something else.
     """
     needed, tries = max(1, math.ceil(round(fed.reliability.quorum * len(cohort), 9))), 0
     out = Out(fed.executor.missing(fed, cohort, needed, t))
@@ -228,16 +231,18 @@ def _round(
             continue
         fed.client_states.start_attempt()
         try:
-            state, report = method.round(before, rest, t, fed)
+            found = method.round(before, rest, t, fed)
+            promises.check_round(method, before, found, rest)
+            state, report = found
         except AbsentError as error:
             out.late |= error.found
         except DivergedError as error:
-            found = error.found
-            gone = [n for n in rest if n in found]
+            why = error.found
+            gone = [n for n in rest if n in why]
             if fed.on_divergence == "stop" or not gone or len(gone) == len(rest):
-                raise diverged(found, t) from None
+                raise diverged(why, t) from None
             for n in gone:
-                logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, found[n])
+                logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, why[n])
             out.skipped += gone
         else:
             if fed.log.restored >= set(rest):
@@ -336,6 +341,7 @@ def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
 ) -> tuple[State, list[RoundRecord], list[Tensor]]:
     state = method.init(fed)
+    promises.check_state(method, state)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
     if content is None:
         fed.client_states.kept = {}

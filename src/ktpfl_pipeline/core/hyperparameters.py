@@ -61,12 +61,26 @@ class Allowed(NamedTuple):
 
 @cache
 def allowed(kind: type) -> dict[str, Allowed]:
-    """Return what each hyperparameter of a dataclass may be, in the order of its fields."""
+    """Return what each hyperparameter of a dataclass may be, in the order of its fields.
+
+    Raises:
+        InputError: if an annotation has a bound that is not known, or where it would not be seen.
+    """
     hints, known = get_type_hints(kind, include_extras=True), {}
     for name in [entry.name for entry in fields(kind)]:
         plain, *metadata = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
         choices = get_args(plain) if get_origin(plain) is Literal else ()
-        bounds = tuple(bound for bound in _flat(metadata) if type(bound) in BOUNDS)
+        bounds = tuple(bound for bound in _flat(metadata) if not isinstance(bound, str))  # a text is a remark
+        if odd := [bound for bound in bounds if type(bound) not in BOUNDS]:
+            raise InputError(
+                f"{kind.__name__}.{name} is annotated with {odd[0]!r}, which is not checked here; bounds are Ge, Gt, "
+                "Le, Lt and Interval of annotated_types: leave it out, or check it in __post_init__."
+            )
+        if any(get_origin(part) is Annotated for part in get_args(plain)):
+            raise InputError(
+                f"{kind.__name__}.{name} has a bound within its type, where it is not checked; put it around all of "
+                "the type, as in Annotated[float | None, Ge(0)]."
+            )
         known[name] = Allowed(type(choices[0]) if choices else plain, choices, bounds)
     return known
 

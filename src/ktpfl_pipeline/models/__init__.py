@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
 from ktpfl_pipeline.core.weights import Params
-from ktpfl_pipeline.models import pretrained, zoo
+from ktpfl_pipeline.models import own, pretrained, zoo
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
 from ktpfl_pipeline.models.cnn1d import cnn1d
@@ -87,7 +87,7 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
         A module in training mode from numbers (n, ...) to logits (n, classes).
 
     Raises:
-        InputError: if an argument is not among those allowed.
+        InputError: if an argument is not among those allowed, or a model of one's own cannot be trained.
 
     Example:
         >>> torch.manual_seed(0)
@@ -97,7 +97,10 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
     builder = find(name)
     if classes < 2:
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
-    model = builder(tuple(shape), classes)
+    if name in MODELS or is_family(name):
+        model = builder(tuple(shape), classes)
+    else:
+        model = own.build(name, builder, tuple(shape), classes)
     if weights and name in weights:
         pretrained.load(name, model, weights[name])
     return model

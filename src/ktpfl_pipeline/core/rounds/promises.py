@@ -1,0 +1,98 @@
+"""What the engine asks of what a method returns, of one's own above all, before it is used or kept.
+
+Only types and names are looked at: no tensor is copied or waited for, and no model that lives elsewhere comes here.
+"""
+
+from dataclasses import fields, is_dataclass
+from types import NoneType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.weights import Handle
+
+PLAIN = frozenset(
+    {*(Tensor, nn.Parameter, int, float, bool, NoneType, str, bytes, complex), *(torch.dtype, torch.device, torch.Size)}
+)
+"""Types that a checkpoint is read back with; a type derived from one is not among them, such as ``numpy.float64``."""
+SEQUENCES = frozenset({list, tuple, set})
+
+
+def check_state(method: Any, state: Any) -> None:
+    """Check that a checkpoint that holds a method's state could be read.
+
+    Args:
+        method: whose state it is.
+        state: what its `init` or its `round` returned.
+
+    Raises:
+        InputError: naming the method, the field, and the type that stands in it.
+    """
+    if isinstance(state, type) or not is_dataclass(state):
+        raise InputError(
+            f"init of {name_of(method)} returned {_called(state)}; it must return the state, an object of a frozen "
+            "dataclass, such as PersonalState(fed.initial_models())."
+        )
+    for entry in fields(state):
+        if odd := _odd(getattr(state, entry.name)):
+            raise InputError(
+                f"The state of {name_of(method)} has {odd} in `{entry.name}`; a state holds tensors, numbers, texts, "
+                "and lists, tuples and dicts of these: torch.as_tensor makes a tensor of an array; of another object "
+                "keep the numbers."
+            )
+
+
+def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None:
+    """Check that a round returned what the engine goes on with.
+
+    Args:
+        method: whose round it was.
+        before: the state that it was given.
+        found: what it returned.
+        cohort: with whom.
+
+    Raises:
+        InputError: naming the method, and what is missing or of another type.
+    """
+    round_of, state = f"round of {name_of(method)}", type(before).__name__
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise InputError(f"{round_of} returned {_called(found)}; it must return a pair, ({state}, RoundReport).")
+    after, report = found
+    if type(after) is not type(before) or not isinstance(report, RoundReport):
+        raise InputError(
+            f"{round_of} returned a pair of {_called(after)} and {_called(report)}; it must return the state that "
+            f"follows, a {state} as before, and a RoundReport."
+        )
+    for part in ("after_local", "traffic"):
+        if missing := [n for n in cohort if n not in getattr(report, part)]:
+            raise InputError(
+                f"{round_of} reported no {part} of client {missing[0]}; RoundReport.{part} must have an entry for each "
+                "of the cohort."
+            )
+
+
+def name_of(method: Any) -> str:
+    """Return where a method's class stands, as a dotted path."""
+    return f"{type(method).__module__}:{type(method).__qualname__}"
+
+
+def _odd(value: Any) -> str:
+    """Return what is in a part of a state that no checkpoint is read back with; nothing if nothing is."""
+    kind = type(value)
+    if kind in PLAIN or isinstance(value, Handle):
+        return ""
+    if isinstance(value, dict):  # of any kind: it is kept as a dict
+        return next(filter(None, map(_odd, (*value, *value.values()))), "")
+    if kind in SEQUENCES:
+        return next(filter(None, map(_odd, value)), "")
+    return _called(value)
+
+
+def _called(value: Any) -> str:
+    """Return what an object is called in messages: its type, or None."""
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return "None" if value is None else f"a {module}{kind.__qualname__}"
