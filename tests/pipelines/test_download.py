@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 
+IMAGES = np.zeros((2, 28, 28), np.uint8)
 COUNTS = [40, 20, 20]  # images by class
 
 
@@ -95,6 +96,18 @@ def test_samples_keep_their_owners_and_are_given_a_shape(series: Path) -> None:
     assert torch.equal(samples.owners, numbers % 4)
     assert torch.equal(samples.labels, numbers % 2)
     assert load_public(own(shape=[3, 4]), series, samples).shape == (7, 3, 4)
+
+
+def test_a_natural_partition_needs_owners(series: Path) -> None:
+    natural = {"scheme": "natural"}
+    assert len(private(series, None, partition=natural, clients=None, image=None)) == 40
+    np.savez(series / "mine.npz", images=np.zeros((80, 28, 28), np.uint8), labels=np.arange(80) % 2, public=IMAGES)
+    with pytest.raises(
+        InputError, match=r"natural, .* 'npz:mine.npz' .* \(its arrays are images, labels, public\): take"
+    ):
+        private(series, None, partition=natural, clients=None)
+    with pytest.raises(InputError, match=r"the private source 'digits' does not say whose its samples are: take one"):
+        private(series, None, partition=natural, clients=None, private={"source": "digits"})
 
 
 def test_a_shape_of_other_values_is_refused(series: Path) -> None:

@@ -14,10 +14,14 @@ logger = logging.getLogger(__name__)
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
+    from ktpfl_pipeline.data.owned import OwnedDataset
+    from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.data.sources import load, sized
 
     source, size = experiment.private.source, _size(experiment)
     samples = load(source, raw_folder, experiment.private.classes, size)
+    if experiment.partition.scheme == NATURAL and not isinstance(samples, OwnedDataset):
+        raise _without_owners(source, raw_folder)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
     if experiment.private.samples is not None:
@@ -46,6 +50,21 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
             " bring images to one with image: {channels: 3, size: 64}, say."
         )
     return public
+
+
+def _without_owners(source: str, raw_folder: Path) -> InputError:
+    """Return the error for a private source that does not say whose its samples are, where they stay with their owners.
+
+    Of a file it tells which arrays it has.
+    """
+    from ktpfl_pipeline.data.sources import npz
+
+    name, _, argument = source.partition(":")
+    has = f" (its arrays are {', '.join(npz.names(argument, raw_folder))})" if name == "npz" else ""
+    return InputError(
+        f"partition.scheme is natural, and the private source {source!r} does not say whose its samples are{has}: take"
+        " one that does (an .npz file with an array 'clients', a folder for each client), or another scheme."
+    )
 
 
 def _size(experiment: Experiment) -> tuple[int, int] | None:
