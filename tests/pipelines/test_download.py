@@ -45,6 +45,31 @@ def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.
     assert caplog.messages == ["Images of npz:mine.npz: 28 × 28 grey, brought to 24 × 36 RGB."]
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.arange(1, 11), "no sample has class 0; labels count from 0, so models tell 11 classes apart."),
+        (np.array([0, 1, 4]), "no sample has classes 2, 3; labels count from 0, so models tell 5 classes apart."),
+        (np.array([0, 99]), "no sample has classes 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 88 more; labels count from 0"),
+    ],
+    ids=["from 1", "a gap", "many"],
+)
+def test_class_numbers_that_nobody_has_are_warned_of(
+    tmp_path: Path, labels: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = labels.repeat(10)
+    np.savez(tmp_path / "mine.npz", images=np.zeros((len(labels), 28, 28), np.uint8), labels=labels)
+    private(tmp_path, None)
+    (told,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert told.getMessage().startswith(f"npz:mine.npz: {words}")
+
+
+def test_classes_that_the_settings_choose_leave_no_gap(raw: Path, caplog: pytest.LogCaptureFixture) -> None:
+    private(raw, None, private={"source": "npz:mine.npz", "classes": [0, 2]})
+    private(raw, 20)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_a_part_has_the_label_distribution_of_all(raw: Path) -> None:
     part = private(raw, 20)
     assert part.labels.bincount().tolist() == [10, 5, 5]

@@ -24,6 +24,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
         raise _without_owners(source, raw_folder)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
+    _warn_of_gaps(samples.labels, source)
     if experiment.private.samples is not None:
         samples = _draw(samples, experiment.private.samples)
     given = _shaped(experiment, samples.inputs)
@@ -50,6 +51,21 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
             " bring images to one with image: {channels: 3, size: 64}, say."
         )
     return public
+
+
+def _warn_of_gaps(labels: Any, source: str) -> None:
+    """Warn of classes below the highest that no sample of the source has: labels that count from 1, for example.
+
+    ``private.classes``, where it is set, leaves no gap: it renumbers what it keeps.
+    """
+    absent = labels.bincount().eq(0).nonzero().flatten().tolist()
+    if absent:
+        which = f"class{'es' * (len(absent) > 1)} {', '.join(map(str, absent[:10]))}"
+        more = f" and {len(absent) - 10:,} more" * (len(absent) > 10)
+        logger.warning(
+            f"{source}: no sample has {which}{more}; labels count from 0, so models tell {int(labels.max()) + 1:,} "
+            "classes apart. If that is not meant, renumber the labels, or list those that there are in private.classes."
+        )
 
 
 def _without_owners(source: str, raw_folder: Path) -> InputError:
