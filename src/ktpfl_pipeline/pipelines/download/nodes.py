@@ -29,7 +29,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
         samples = _draw(samples, experiment.private.samples)
     given = _shaped(experiment, samples.inputs)
     native = None if size and sized(source) else tuple(given.shape[1:])
-    return replace(samples, inputs=_adapted(experiment, given, source), native=native)
+    return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
@@ -44,7 +44,7 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     if source == "open_part":
         return private.inputs
     public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
-    public = _adapted(experiment, _shaped(experiment, public), source)
+    public = _adapted(experiment, _shaped(experiment, public), "public", source)
     if (ours := kind(private.inputs)) != (theirs := kind(public)):
         raise InputError(
             f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
@@ -101,8 +101,11 @@ def _shaped(experiment: Experiment, inputs: Any) -> Any:
     return inputs.reshape(-1, *shape)
 
 
-def _adapted(experiment: Experiment, inputs: Any, source: str) -> Any:
-    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none."""
+def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> Any:
+    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none.
+
+    They are of the ``"private"`` or the ``"public"`` `source`, which messages name.
+    """
     import torch
 
     from ktpfl_pipeline.data.sources.adaptation import adapt, brought
@@ -110,10 +113,15 @@ def _adapted(experiment: Experiment, inputs: Any, source: str) -> Any:
     if experiment.image is None:
         return inputs
     if inputs.dtype != torch.uint8:
-        raise InputError("image has channels and size, and the source has features and no images: set image: null.")
+        fix = "set image: null"
+        if whose == "public":  # the private ones, brought to the size before, are images
+            fix = "the private source has images, so choose a public source of images, such as open_part"
+        raise InputError(
+            f"image has channels and size, and the {whose} source {source!r} has features and no images: {fix}."
+        )
     if tuple(inputs.shape[1:]) != experiment.image.shape:
         logger.info(f"Images of {source}: {brought(inputs.shape[1:], experiment.image.shape)}.")
-    return adapt(inputs, experiment.image.shape)
+    return adapt(inputs, experiment.image.shape, f"images of the {whose} source {source!r}")
 
 
 def _draw(samples: Any, total: int) -> Any:
