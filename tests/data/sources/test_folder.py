@@ -45,11 +45,25 @@ def other_size(path: Path):
     draw(path / "b/2.png", GREY[0].T.copy())
 
 
+def clients_images(path: Path):
+    draw(path / "k0/cat/1.png", GREY[0])
+
+
+def clients_arrays(path: Path):
+    (path / "k0").mkdir(parents=True)
+    np.savez(path / "k0/data.npz", images=GREY, labels=[0, 1, 0, 1])
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (no_subfolder, ("has no subfolders", "subfolder of its own")),
         (empty_class, ("b has no images", ".jpg", "add some or remove it")),
+        (
+            clients_images,
+            ("k0 has no images", "add some or remove it, or write clients: for folder:", "bad has a folder per client"),
+        ),
+        (clients_arrays, ("k0 has no images", "or write clients: for")),
         (
             other_size,
             ("b/2.png has 6 x 5 pixels and 1.png has 5 x 6", "give the experiment's image a size", "or resize them"),
@@ -58,5 +72,6 @@ def other_size(path: Path):
 )
 def test_unusable_folders_are_input_errors(tmp_path, make, words):
     make(tmp_path / "bad")
-    with input_error(*words):
+    with input_error(*words) as caught:
         load("folder:bad", tmp_path)
+    assert ("clients:" in str(caught.value)) == make.__name__.startswith("clients")

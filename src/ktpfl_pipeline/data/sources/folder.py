@@ -54,13 +54,27 @@ def find(name: str, argument: str, folder: Path) -> Path:
 
 
 def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
-    """Return the image files in each subfolder of `place` by its name; symbolic links must stay within `root`."""
+    """Return the image files in each subfolder of `place` by its name; symbolic links must stay within `root`.
+
+    Raises:
+        InputError: if there is no subfolder, or one without images; it names the other kind of folder where it is one.
+    """
     found = {entry.name: files_in(entry, root) for entry in subfolders(place, root)}
     if not found:
-        raise InputError(f"{place} has no subfolders: put the images of each class into a subfolder of its own.")
+        other = f", or write folder: for clients: if {root} has a folder per class" if files_in(place, root) else ""
+        raise InputError(
+            f"{place} has no subfolders: put the images of each class into a subfolder of its own"
+            f"{other if place != root else ''}."
+        )
     for name, files in found.items():
         if not files:
-            raise InputError(f"{place / name} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it.")
+            holds = subfolders(place / name, root) or files_in(place / name, root, (".npz",))
+            other = (
+                f", or write clients: for folder: if {root} has a folder per client" if holds and place == root else ""
+            )
+            raise InputError(
+                f"{place / name} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it{other}."
+            )
     return found
 
 
