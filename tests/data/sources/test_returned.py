@@ -65,6 +65,11 @@ def test_anything_else_is_told_of(samples: Any, words: str, tmp_path: Any, monke
     assert str(caught.value).startswith("source 'my_package.sources:mine:a.csv' ")
 
 
+def test_two_clients_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match=r"have 'b' 2 times: give each client a name of its own"):
+        replace(OWNED, names=("a", "b", "b", "d"))
+
+
 BOOM = """
 from ktpfl_pipeline.core.errors import InputError
 
