@@ -20,6 +20,21 @@ def test_folder_numbers_classes_by_name_and_passes_over_other_files(tmp_path):
     assert samples.labels.tolist() == [0, 1, 1]
 
 
+def test_files_that_are_skipped_are_warned_of_once(tmp_path, caplog):
+    for name in ("north/cat/1.png", "north/dog/1.png"):
+        draw(tmp_path / "ours" / name, RGB[0])
+    load("clients:ours", tmp_path)
+    assert caplog.messages == []
+    for name in ("cat/2.gif", "dog/2.GIF", "dog/3.heic", "dog/LIST"):
+        (tmp_path / "ours/north" / name).write_bytes(b"GIF89a")
+    (tmp_path / "ours/north/cat/.hidden").touch()
+    for source in ("clients:ours", "folder:ours/north"):
+        caplog.clear()
+        load(source, tmp_path)
+        (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert "files beside the images are skipped, 1 without an ending, 2 .gif, 1 .heic; images are .bmp," in told
+
+
 def test_folder_stays_grey_when_all_images_are(tmp_path):
     draw(tmp_path / "a/1.png", GREY[0])
     draw(tmp_path / "b/1.png", GREY[1], "LA")
