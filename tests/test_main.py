@@ -1,15 +1,17 @@
 """The installed package runs in a folder that holds a configuration and nothing else of the project."""
 
 import contextlib
+import os
 import runpy
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from project_copy import EXPERIMENT, ROOT, Project
 
-from ktpfl_pipeline.__main__ import CONF, main
+from ktpfl_pipeline.__main__ import CONF, find_packages_in, main
 
 
 @pytest.fixture
@@ -18,7 +20,41 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "pyproject.toml").unlink()
     shutil.rmtree(place / "src")
     monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
     return place
+
+
+NETS = """
+import torch
+
+def wide(shape, classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(classes))
+"""
+
+
+@pytest.mark.parametrize("place", ["beside_conf", "src/in_src"])
+def test_packages_of_the_users_own_lie_in_the_folder_or_in_its_src(folder: Path, place: str) -> None:
+    (folder / place).mkdir(parents=True)
+    (folder / place / "nets.py").write_text(NETS)
+    settings = f"{EXPERIMENT}.architectures={Path(place).name}.nets:wide"
+    asked = ["--env=test", f"--pipelines={EXPERIMENT}", f"--to-outputs={EXPERIMENT}/partition", f"--params={settings}"]
+    with pytest.raises(SystemExit) as ended:
+        main(asked)
+    assert ended.value.code == 0
+    found = str((folder / place).parent)
+    assert found in sys.path[:2]
+    assert found in os.environ["PYTHONPATH"].split(os.pathsep), "for actors of Ray"
+    assert os.environ["PYTHONPATH"].split(os.pathsep)[-1] == "somewhere"
+
+
+def test_another_copy_of_this_package_is_passed_over(folder: Path) -> None:
+    (folder / "src" / "ktpfl_pipeline").mkdir(parents=True)
+    find_packages_in(folder)
+    assert str(folder) in sys.path
+    assert str(folder / "src") not in sys.path
+    find_packages_in(ROOT)
+    assert sys.path.count(str(ROOT / "src")) == 1
 
 
 def test_it_runs_the_pipelines_that_are_named(folder: Path) -> None:

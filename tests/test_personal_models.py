@@ -64,6 +64,15 @@ def test_a_client_that_there_is_not(folder: Path) -> None:
         personal_models.PersonalModels(folder).predict({"client": [1], "input": torch.zeros(1, 1, 28, 28)})
 
 
+def test_one_client_answers_for_all_inputs(folder: Path) -> None:
+    personal, inputs = personal_models.PersonalModels(folder), torch.arange(3 * 784).remainder(256).view(3, 1, 28, 28)
+    alone = personal.predict({"client": [3], "input": inputs})
+    np.testing.assert_array_equal(alone, personal.predict({"client": [3] * 3, "input": inputs}))
+    for clients, taken, words in (([0, 3], 3, "2 client ids and 3 inputs: give one id"), ([0], 0, "1 .* and 0 inputs")):
+        with pytest.raises(InputError, match=words):
+            personal.predict({"client": clients, "input": inputs[:taken]})
+
+
 IMAGES = np.random.default_rng(0).integers(0, 256, (60, 6, 5)).astype("uint8")
 SERIES = np.random.default_rng(0).normal([[[900.0], [0.001]]], [[[40.0], [0.0002]]], (60, 2, 16)).astype("float32")
 

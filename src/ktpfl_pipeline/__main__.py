@@ -33,12 +33,27 @@ def main(arguments: list[str] | None = None) -> None:
     from kedro.framework.cli.utils import find_run_command
     from kedro.framework.project import configure_project
 
+    find_packages_in(Path.cwd())
     configure_project(PACKAGE)
     run: Any = find_run_command(PACKAGE)
     run.epilog = (
         "`ktpfl conf` copies the configuration here, `ktpfl ui` shows the runs, `ktpfl convert` makes data files."
     )
     run(given, prog_name="ktpfl")
+
+
+def find_packages_in(folder: Path) -> None:
+    """Let dotted paths name what lies in a folder or in its `src`, as in a Kedro project, here and in all workers.
+
+    Python itself looks beside the command and not in the current folder. A place with another copy of this package is
+    left out: workers would take theirs from it.
+    """
+    ours = Path(__file__).parents[1]
+    places = [place for place in (folder / "src", folder) if place == ours or not (place / PACKAGE).exists()]
+    here = [str(place) for place in places if place.is_dir()]
+    sys.path[:0] = [place for place in here if place not in sys.path]
+    others = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place not in here]
+    os.environ["PYTHONPATH"] = os.pathsep.join(here + others)  # actors of Ray are started with it
 
 
 def copy_configuration(folder: Path) -> None:

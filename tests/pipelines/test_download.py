@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 
+IMAGES = np.zeros((2, 28, 28), np.uint8)
 COUNTS = [40, 20, 20]  # images by class
 
 
@@ -42,6 +43,31 @@ def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.
     brought = private(raw, None, image={"channels": 3, "size": [24, 36]})
     assert (brought.shape, brought.native) == ((3, 24, 36), (1, 28, 28))
     assert caplog.messages == ["Images of npz:mine.npz: 28 × 28 grey, brought to 24 × 36 RGB."]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.arange(1, 11), "no sample has class 0; labels count from 0, so models tell 11 classes apart."),
+        (np.array([0, 1, 4]), "no sample has classes 2, 3; labels count from 0, so models tell 5 classes apart."),
+        (np.array([0, 99]), "no sample has classes 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 88 more; labels count from 0"),
+    ],
+    ids=["from 1", "a gap", "many"],
+)
+def test_class_numbers_that_nobody_has_are_warned_of(
+    tmp_path: Path, labels: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = labels.repeat(10)
+    np.savez(tmp_path / "mine.npz", images=np.zeros((len(labels), 28, 28), np.uint8), labels=labels)
+    private(tmp_path, None)
+    (told,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert told.getMessage().startswith(f"npz:mine.npz: {words}")
+
+
+def test_classes_that_the_settings_choose_leave_no_gap(raw: Path, caplog: pytest.LogCaptureFixture) -> None:
+    private(raw, None, private={"source": "npz:mine.npz", "classes": [0, 2]})
+    private(raw, 20)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_a_part_has_the_label_distribution_of_all(raw: Path) -> None:
@@ -97,6 +123,18 @@ def test_samples_keep_their_owners_and_are_given_a_shape(series: Path) -> None:
     assert load_public(own(shape=[3, 4]), series, samples).shape == (7, 3, 4)
 
 
+def test_a_natural_partition_needs_owners(series: Path) -> None:
+    natural = {"scheme": "natural"}
+    assert len(private(series, None, partition=natural, clients=None, image=None)) == 40
+    np.savez(series / "mine.npz", images=np.zeros((80, 28, 28), np.uint8), labels=np.arange(80) % 2, public=IMAGES)
+    with pytest.raises(
+        InputError, match=r"natural, .* 'npz:mine.npz' .* \(its arrays are images, labels, public\): take"
+    ):
+        private(series, None, partition=natural, clients=None)
+    with pytest.raises(InputError, match=r"the private source 'digits' does not say whose its samples are: take one"):
+        private(series, None, partition=natural, clients=None, private={"source": "digits"})
+
+
 def test_a_shape_of_other_values_is_refused(series: Path) -> None:
     with pytest.raises(
         InputError, match=r"private.shape is \[5, 2\], which is 10 values, and .* has 12, of shape \[12\]"
@@ -114,5 +152,17 @@ def test_public_inputs_of_another_kind_or_shape_are_refused(series: Path) -> Non
 
 
 def test_features_are_not_brought_to_a_size_of_images(series: Path) -> None:
-    with pytest.raises(InputError, match=r"features and no images: set image: null\."):
+    with pytest.raises(InputError, match=r"the private source 'npz:mine.npz' has features and .*: set image: null\."):
         load_private(own().model_copy(update={"image": parsing.parse("mine", EXPERIMENT).image}), series)
+
+
+def test_a_public_source_that_cannot_be_brought_to_the_images_is_named(raw: Path) -> None:
+    np.savez(raw / "features.npz", features=np.ones((4, 3)))
+    np.savez(raw / "colours.npz", images=np.zeros((4, 6, 6, 4), np.uint8))
+    for source, words in (
+        ("npz:features.npz", "the public source 'npz:features.npz' has features and no images: .* such as open_part"),
+        ("npz:colours.npz", "images of the public source 'npz:colours.npz' have 4 channels, which cannot .* to 1"),
+    ):
+        experiment = parsing.parse("mine", {**EXPERIMENT, "public": {"source": source}})
+        with pytest.raises(InputError, match=words):
+            load_public(experiment, raw, private(raw, None))

@@ -112,7 +112,8 @@ class TestPartition:
 
     def test_labels_are_those_of_the_images(self, first: Snapshot) -> None:
         own = SimpleNamespace(source="digits", classes=None, samples=SAMPLES[EXPERIMENT], shape=None)
-        target = load_private(SimpleNamespace(private=own, image=None), Path()).labels
+        asked = SimpleNamespace(private=own, image=None, partition=SimpleNamespace(scheme="two_labels"))
+        target = load_private(asked, Path()).labels
         assert all(int(row["label"]) == target[int(row["index"])] for rows in first.partition.values() for row in rows)
 
     def test_two_labels_each_and_a_quarter_to_test_on(self, first: Snapshot) -> None:

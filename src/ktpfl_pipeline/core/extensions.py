@@ -1,7 +1,9 @@
 """What a user writes outside this package, given by a dotted path: ``my_package.my_module:Name``."""
 
 import importlib
+import os
 import re
+import traceback
 from typing import Any
 
 from ktpfl_pipeline.core.errors import InputError
@@ -18,17 +20,39 @@ def load(path: str, what: str) -> Any:
     """Return what a dotted path names; messages call it a `what`: ``"method"``.
 
     Raises:
-        InputError: if the module cannot be imported, or has no such name.
+        InputError: if there is no such module, it cannot be imported, or it has no such name.
     """
     module, _, name = path.partition(":")
     try:
         found = importlib.import_module(module)
     except Exception as error:  # whatever the user's own module raises
-        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise InputError(
+                f"The {what} {path!r} cannot be imported ({type(error).__name__}: {error}): correct the path, "
+                "package.module:name, or put the package where Python finds it, such as the project's src folder."
+            ) from None
         raise InputError(
-            f"The {what} {path!r} cannot be imported ({reason}): correct the path, package.module:name, or put the "
-            "package where Python finds it, such as the project's src folder."
-        ) from None
+            f"The {what} {path!r} cannot be imported: its module raised {raised(error, path)}: correct it there."
+        ) from error
     if not hasattr(found, name):
         raise InputError(f"The {what} {path!r} does not exist: there is no {name!r} in {module}; correct the name.")
     return getattr(found, name)
+
+
+def raised(error: Exception, path: str) -> str:
+    """Say what the user's own code raised, and in which of its lines: ``"KeyError: 'x' (/home/me/nets.py, line 7)"``.
+
+    Args:
+        error: as it was caught.
+        path: the dotted path; lines of other packages than its own are passed over.
+    """
+    package = re.split(r"[.:]", path)[0]
+    stack = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [pair for pair in stack if str(pair[0].f_globals.get("__name__")).split(".")[0] == package]
+    places = [(frame.f_code.co_filename, line) for frame, line in own]
+    said: object = error
+    if isinstance(error, SyntaxError) and os.path.isfile(error.filename or ""):
+        places.append((str(error.filename), error.lineno or 1))
+        said = error.msg
+    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    return f"{type(error).__name__}: {said}{where}"

@@ -1,5 +1,6 @@
 """Samples that come with their owners: people, cameras, hospitals."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,13 +19,25 @@ class OwnedDataset(LabelledDataset):
 
     Attributes:
         owners: (M,) int64, from 0: a row of `names`.
-        names: what the source calls each client, in the order of its numbers.
+        names: what the source calls each client, each otherwise, in the order of its numbers.
         test: (M,) bool, which samples the source gives to test on; None where it does not say.
+
+    Raises:
+        InputError: if two clients have one name.
     """
 
     owners: Tensor
     names: tuple[str, ...]
     test: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check that tables and pictures can tell the clients apart."""
+        if len(set(self.names)) < len(self.names):
+            name, times = Counter(self.names).most_common(1)[0]
+            raise InputError(
+                f"The names of an OwnedDataset have {name!r} {times} times: give each client a name of its own, and "
+                "the samples of one client one owner."
+            )
 
     def take(self, indices: Tensor) -> "OwnedDataset":
         """Return the samples at `indices`, (n,) int64, in that order, with their owners."""

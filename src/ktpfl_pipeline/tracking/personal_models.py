@@ -91,16 +91,21 @@ class PersonalModels:
         """Return what the clients' models say of their inputs, probabilities, (B, K) float32.
 
         Args:
-            given: ``client``, (B,) ids, and ``input``, (B, ...) as the source has them, one for each of them.
+            given: ``client``, (B,) ids, or (1,) for all inputs; and ``input``, (B, ...) as the source has them.
 
         Raises:
-            InputError: if there is no such client.
+            InputError: if there is no such client, or there are not as many ids as inputs.
         """
         clients, inputs = torch.as_tensor(given["client"]), torch.as_tensor(given["input"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):
             raise InputError(f"There is no client {unknown[0]}; there are {', '.join(map(str, self.models))}.")
+        if len(clients) not in (1, len(inputs)) or not len(inputs):
+            raise InputError(
+                f"There are {len(clients):,} client ids and {len(inputs):,} inputs: give one id for each input, or one "
+                "for all of them."
+            )
         numbers = self.scale(inputs) if self.scale else inputs.float().div(127.5).sub(1.0)  # `Workspace.numbers`
-        each = zip(clients.tolist(), numbers, strict=True)
+        each = zip(clients.expand(len(inputs)).tolist(), numbers, strict=True)
         with torch.no_grad():
             answers = [self.models[n](number[None]).softmax(dim=1) for n, number in each]
         return torch.cat(answers).numpy()

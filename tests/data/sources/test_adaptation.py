@@ -66,9 +66,9 @@ def test_other_channels_keep_their_number():
 
 def test_impossible_shapes_are_input_errors():
     for given, shape, words in (
-        (3, (2, 8, 8), ("images of 3 channels cannot be brought to 2", "image.channels to 3 or 1,")),
-        (4, (3, 8, 8), ("images of 4 channels cannot be brought to 3", "image.channels to 4,")),
-        (1, (1, 10**6, 10**6), ("2 images of 1000000 x 1000000", "need more than", "smaller size")),
+        (3, (2, 8, 8), ("images have 3 channels, which cannot be brought to 2", "image.channels to 3 or 1,")),
+        (4, (3, 8, 8), ("images have 4 channels, which cannot be brought to 3", "image.channels to 4,")),
+        (1, (1, 10**6, 10**6), ("2 images, brought to 1000000 x 1000000", "need more than", "smaller size")),
     ):
         with case(given, shape), input_error(*words):
             adapt(torch.zeros(2, given, 8, 8, dtype=torch.uint8), shape)

@@ -79,3 +79,9 @@ def test_without_public_inputs(tmp_path):
     (tmp_path / "ours/public").mkdir()
     with input_error("public has no images", "add some"):
         load_public("included", "clients:ours", tmp_path)
+
+
+def test_a_folder_per_class_is_told_from_clients(tmp_path):
+    draw(tmp_path / "pets/cat/1.png", GREY[0])
+    with input_error("cat has no subfolders", "or write folder: for clients:", "pets has a folder per class."):
+        load("clients:pets", tmp_path)

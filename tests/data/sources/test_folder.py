@@ -20,6 +20,21 @@ def test_folder_numbers_classes_by_name_and_passes_over_other_files(tmp_path):
     assert samples.labels.tolist() == [0, 1, 1]
 
 
+def test_files_that_are_skipped_are_warned_of_once(tmp_path, caplog):
+    for name in ("north/cat/1.png", "north/dog/1.png"):
+        draw(tmp_path / "ours" / name, RGB[0])
+    load("clients:ours", tmp_path)
+    assert caplog.messages == []
+    for name in ("cat/2.gif", "dog/2.GIF", "dog/3.heic", "dog/LIST"):
+        (tmp_path / "ours/north" / name).write_bytes(b"GIF89a")
+    (tmp_path / "ours/north/cat/.hidden").touch()
+    for source in ("clients:ours", "folder:ours/north"):
+        caplog.clear()
+        load(source, tmp_path)
+        (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert "files beside the images are skipped, 1 without an ending, 2 .gif, 1 .heic; images are .bmp," in told
+
+
 def test_folder_stays_grey_when_all_images_are(tmp_path):
     draw(tmp_path / "a/1.png", GREY[0])
     draw(tmp_path / "b/1.png", GREY[1], "LA")
@@ -45,11 +60,25 @@ def other_size(path: Path):
     draw(path / "b/2.png", GREY[0].T.copy())
 
 
+def clients_images(path: Path):
+    draw(path / "k0/cat/1.png", GREY[0])
+
+
+def clients_arrays(path: Path):
+    (path / "k0").mkdir(parents=True)
+    np.savez(path / "k0/data.npz", images=GREY, labels=[0, 1, 0, 1])
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (no_subfolder, ("has no subfolders", "subfolder of its own")),
         (empty_class, ("b has no images", ".jpg", "add some or remove it")),
+        (
+            clients_images,
+            ("k0 has no images", "add some or remove it, or write clients: for folder:", "bad has a folder per client"),
+        ),
+        (clients_arrays, ("k0 has no images", "or write clients: for")),
         (
             other_size,
             ("b/2.png has 6 x 5 pixels and 1.png has 5 x 6", "give the experiment's image a size", "or resize them"),
@@ -58,5 +87,6 @@ def other_size(path: Path):
 )
 def test_unusable_folders_are_input_errors(tmp_path, make, words):
     make(tmp_path / "bad")
-    with input_error(*words):
+    with input_error(*words) as caught:
         load("folder:bad", tmp_path)
+    assert ("clients:" in str(caught.value)) == make.__name__.startswith("clients")

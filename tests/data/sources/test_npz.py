@@ -82,6 +82,12 @@ def test_public_inputs_come_with_the_private_ones_or_need_no_labels(tmp_path):
         load_public("included", "digits", tmp_path)
 
 
+def test_an_array_of_another_name_is_refused_in_public_files_too(tmp_path):
+    save(tmp_path / "public.npz", images=GREY, label=LABELS)
+    with input_error("'label', which is not known (did you mean 'labels'?)", "leave it out"):
+        load_public("npz:public.npz", "digits", tmp_path)
+
+
 def test_npz_paths_are_absolute_relative_or_from_home(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     path = save(tmp_path / "sub/mine.npz", images=GREY, labels=LABELS)
@@ -137,6 +143,11 @@ def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
         ({"images": GREY, "labels": LABELS, "test": LABELS > 0}, ("'test' and none", "whose each sample is")),
         ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS}, ("'test'", "other than 0 and 1")),
         ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS / 1}, ("'test'", "true or false")),
+        (
+            {"images": GREY, "labels": LABELS, "clients": LABELS, "tests": LABELS > 0},
+            ("'tests', which is not known (did you mean 'test'?)", "images, features, labels, clients, test, public;"),
+        ),
+        ({"images": GREY, "labels": LABELS, "hospital": LABELS}, ("'hospital', which is not known: the names",)),
     ):
         with case(words):
             save(tmp_path / "bad.npz", **arrays)

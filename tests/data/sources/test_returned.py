@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.sources import load
+from ktpfl_pipeline.data.sources import load, load_public
 
 IMAGES, LABELS = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
 SAMPLES = LabelledDataset(IMAGES, LABELS)
@@ -62,3 +63,42 @@ def test_anything_else_is_told_of(samples: Any, words: str, tmp_path: Any, monke
     with pytest.raises(InputError, match=re.escape(words)) as caught:
         returned(samples, tmp_path, monkeypatch)
     assert str(caught.value).startswith("source 'my_package.sources:mine:a.csv' ")
+
+
+def test_two_clients_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match=r"have 'b' 2 times: give each client a name of its own"):
+        replace(OWNED, names=("a", "b", "b", "d"))
+
+
+BOOM = """
+from ktpfl_pipeline.core.errors import InputError
+
+def table(argument, folder):
+    raise ValueError("boom")
+
+def opened(argument, folder):
+    return open(folder / argument)
+
+def told(argument, folder):
+    raise InputError("so it is.")
+"""
+
+
+def test_what_a_source_of_ones_own_raises_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "raising").mkdir()
+    (tmp_path / "raising" / "__init__.py").touch()
+    (tmp_path / "raising" / "source.py").write_text(BOOM)
+    file = tmp_path / "raising" / "source.py"
+    with pytest.raises(InputError) as caught:
+        load("raising.source:table:a.csv", tmp_path)
+    assert str(caught.value) == (
+        f"The source 'raising.source:table', given 'a.csv', raised ValueError: boom ({file}, line 5): "
+        "correct it there, or what it reads."
+    )
+    with pytest.raises(InputError, match=r"raised FileNotFoundError: .*, line 8\)"):
+        load_public("raising.source:opened:a.csv", "digits", tmp_path)
+    with pytest.raises(InputError, match=r"^so it is\.$"):
+        load("raising.source:told", tmp_path)

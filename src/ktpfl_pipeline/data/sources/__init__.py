@@ -90,15 +90,18 @@ def load(
         inputs (M, ...), images in the source's own channels and size, and labels (M,).
 
     Raises:
-        InputError: unknown source or class, a file that is missing or unusable, a download that failed.
+        InputError: unknown source or class, a file that is missing or unusable, a download that failed, a source of the
+            user's own that raised anything or returned no samples.
 
     Example:
         The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
     """
     function, argument = find(source)
-    samples: LabelledDataset = _read(function, argument, folder, size)
-    if PATH.fullmatch(source):
-        check_returned(samples, source)
+    samples: LabelledDataset
+    if own := PATH.fullmatch(source):
+        samples = check_returned(_called(own["path"], function, argument, folder, size), source)
+    else:
+        samples = _read(function, argument, folder, size)
     return samples if classes is None else _keep(samples, classes, source)
 
 
@@ -134,6 +137,19 @@ def sized(source: str) -> bool:
 
 def _read(function: Callable[..., Any], argument: str, folder: Path, size: tuple[int, int] | None) -> Any:
     return function(argument, folder, size) if function in SIZED else function(argument, folder)
+
+
+def _called(path: str, function: Source, argument: str, folder: Path, size: tuple[int, int] | None) -> Any:
+    """Return what the function at a dotted path returns; whatever it raises becomes an `InputError`."""
+    try:
+        return _read(function, argument, folder, size)
+    except InputError:
+        raise
+    except Exception as error:
+        reason = extensions.raised(error, path)
+        raise InputError(
+            f"The source {path!r}, given {argument!r}, raised {reason}: correct it there, or what it reads."
+        ) from error
 
 
 def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> LabelledDataset:

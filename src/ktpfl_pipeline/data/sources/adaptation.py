@@ -14,7 +14,7 @@ from ktpfl_pipeline.data.sources.limits import gib, room
 _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
 
 
-def adapt(images: Tensor, shape: Shape) -> Tensor:
+def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
     """Return the images with the channels and size of the federation; `images` itself when nothing is to be done.
 
     Grey becomes any number of channels by repetition, RGB becomes grey by the luma of ITU-R BT.601 (0.299 R + 0.587 G +
@@ -24,6 +24,7 @@ def adapt(images: Tensor, shape: Shape) -> Tensor:
     Args:
         images: (M, 1 to 4, height, width), uint8.
         shape: channels, height and width of the result.
+        what: the images are, for messages: ``"images of the public source 'npz:mine.npz'"``.
 
     Returns:
         (M, ...), uint8.
@@ -37,12 +38,13 @@ def adapt(images: Tensor, shape: Shape) -> Tensor:
         return images
     if given not in (channels, 1) and (given, channels) != (3, 1):
         raise InputError(
-            f"images of {given} channels cannot be brought to {channels}, only grey to any number and RGB to grey: set "
-            f"image.channels to {given}{' or 1' * (given == 3)}, or convert the images."
+            f"{what} have {given} channels, which cannot be brought to {channels}, only grey to any number and RGB to "
+            f"grey: set image.channels to {given}{' or 1' * (given == 3)}, or convert the images."
         )
     if number * math.prod(shape) > room():
         raise InputError(
-            f"{number:,} images of {size[0]} x {size[1]} pixels need more than {gib(room())}: choose a smaller size."
+            f"{number:,} {what}, brought to {size[0]} x {size[1]} pixels, need more than {gib(room())}: choose a "
+            "smaller size."
         )
     adapted = torch.empty(number, *shape, dtype=torch.uint8)
     rows = max(1, _CHUNK_VALUES // (given * math.prod(map(max, sides, size))))

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ def load(argument: str, folder: Path, size: Size | None = None) -> LabelledDatas
     """Return the images of a folder that has one subfolder per class.
 
     Classes are numbered by the sorted names of the subfolders (as text: "10" comes before "2"), images are sorted by
-    name, names that begin with a dot and files other than images are passed over. For colours and `size` see
-    `photographs`.
+    name, names that begin with a dot are passed over, and files other than images with a warning. For colours and
+    `size` see `photographs`.
     """
     path = find("folder", argument, folder)
     classes = by_class(path, path)
@@ -54,13 +55,27 @@ def find(name: str, argument: str, folder: Path) -> Path:
 
 
 def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
-    """Return the image files in each subfolder of `place` by its name; symbolic links must stay within `root`."""
+    """Return the image files in each subfolder of `place` by its name; symbolic links must stay within `root`.
+
+    Raises:
+        InputError: if there is no subfolder, or one without images; it names the other kind of folder where it is one.
+    """
     found = {entry.name: files_in(entry, root) for entry in subfolders(place, root)}
     if not found:
-        raise InputError(f"{place} has no subfolders: put the images of each class into a subfolder of its own.")
+        other = f", or write folder: for clients: if {root} has a folder per class" if files_in(place, root) else ""
+        raise InputError(
+            f"{place} has no subfolders: put the images of each class into a subfolder of its own"
+            f"{other if place != root else ''}."
+        )
     for name, files in found.items():
         if not files:
-            raise InputError(f"{place / name} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it.")
+            holds = subfolders(place / name, root) or files_in(place / name, root, (".npz",))
+            other = (
+                f", or write clients: for folder: if {root} has a folder per client" if holds and place == root else ""
+            )
+            raise InputError(
+                f"{place / name} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it{other}."
+            )
     return found
 
 
@@ -105,6 +120,7 @@ def photographs(where: Path, files: list[Path], size: Size | None = None) -> Ten
     Raises:
         InputError: if one cannot be read, or has another size where `size` is None.
     """
+    _warn_of_skipped(where, files)
     headers = [_header(file) for file in files]
     mode = _common_mode(files, headers, size)
     (width, height), channels = size[::-1] if size else headers[0][0], len(mode)  # "L" or "RGB"
@@ -116,6 +132,20 @@ def photographs(where: Path, files: list[Path], size: Size | None = None) -> Ten
         with readable(file), _open(file) as image:
             images[row] = np.asarray(_sized(image, mode, (width, height))).reshape(height, width, channels)
     return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+
+
+def _warn_of_skipped(where: Path, files: list[Path]) -> None:
+    """Warn of the files beside the images that are none by their names, such as a `.gif`."""
+    skipped: Counter[str] = Counter()
+    for place in {file.parent for file in files}:
+        with readable(place):
+            beside = [file for file in place.iterdir() if not file.name.startswith(".") and file.is_file()]
+        skipped.update(file.suffix.lower() for file in beside if file.suffix.lower() not in IMAGE_SUFFIXES)
+    if skipped:
+        kinds = [f"{number:,} {suffix or 'without an ending'}" for suffix, number in sorted(skipped.items())]
+        logger.warning(
+            f"{where}: files beside the images are skipped, {', '.join(kinds)}; images are {', '.join(IMAGE_SUFFIXES)}."
+        )
 
 
 def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:

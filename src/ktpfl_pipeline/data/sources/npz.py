@@ -1,6 +1,7 @@
 """An `.npz` file of the user's own: checked by its headers, then read."""
 
 import contextlib
+import difflib
 import io
 import math
 import os
@@ -24,6 +25,7 @@ Headers = dict[str, Header]
 
 INPUTS = ("images", "features")
 _BESIDE = ("labels", "clients", "test")
+_KNOWN = (*INPUTS, *_BESIDE, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -36,9 +38,11 @@ def load(argument: str, folder: Path) -> LabelledDataset:
         features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32.
         labels: integers, N: class numbers from 0, used as they are; a class without samples is no error.
         clients: optional: whose each sample is, integers or text, N.
-        test: optional, beside clients: which samples they are tested on, true or false, N.
+        test: optional, beside clients: which samples they are tested on, true or false or 0 and 1, N.
+        public: optional: see `included`.
 
-    Shapes and types are read from the headers and checked before any array is.
+    An array of another name is refused: it may be one of these, misspelt. Shapes and types are read from the headers
+    and checked before any array is.
     """
     return read(_file(argument, folder))
 
@@ -87,6 +91,12 @@ def read(path: Path) -> LabelledDataset:
     return OwnedDataset(inputs, numbers, torch.from_numpy(owners.astype(np.int64)), client_names(names, path), test)
 
 
+def names(argument: str, folder: Path) -> list[str]:
+    """Return what the arrays of a file are called."""
+    with _opened(_file(argument, folder)) as file:
+        return _names(file)
+
+
 def claim(path: Path) -> int:
     """Return how many bytes `read` will need, having checked all headers of the file."""
     with _opened(path) as file:
@@ -132,6 +142,11 @@ def _headers(file: Bounded, *names: str) -> Headers:
         return {name: _header(archive, members[f"{name}.npy"]) for name in names if f"{name}.npy" in members}
 
 
+def _names(file: Bounded) -> list[str]:
+    with zipfile.ZipFile(file) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
@@ -154,9 +169,15 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
         raise InputError(f"{path} has the array 'images' and the array 'features': save one of them alone.")
     if not found or (labelled and "labels" not in headers):
         missing = "'labels'" if found else "'images' or 'features'"
-        with zipfile.ZipFile(file) as archive:
-            others = ", ".join(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
-        raise InputError(f"{path} has no array {missing}, only {others or 'none at all'}: {_SAVE_AGAIN}.")
+        others = ", ".join(_names(file)) or "none at all"
+        raise InputError(f"{path} has no array {missing}, only {others}: {_SAVE_AGAIN}.")
+    for name in _names(file):
+        if name not in _KNOWN:
+            near = "".join(f" (did you mean {known!r}?)" for known in difflib.get_close_matches(name, _KNOWN, n=1))
+            raise InputError(
+                f"{path} has an array {name!r}, which is not known{near}: the names are {', '.join(_KNOWN)}; save it"
+                " under one of them, or leave it out."
+            )
     _check_inputs(path, found[0], *headers[found[0]])
     _check_beside(path, found[0], headers)
     return found[0], headers

@@ -14,17 +14,22 @@ logger = logging.getLogger(__name__)
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
+    from ktpfl_pipeline.data.owned import OwnedDataset
+    from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.data.sources import load, sized
 
     source, size = experiment.private.source, _size(experiment)
     samples = load(source, raw_folder, experiment.private.classes, size)
+    if experiment.partition.scheme == NATURAL and not isinstance(samples, OwnedDataset):
+        raise _without_owners(source, raw_folder)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
+    _warn_of_gaps(samples.labels, source)
     if experiment.private.samples is not None:
         samples = _draw(samples, experiment.private.samples)
     given = _shaped(experiment, samples.inputs)
     native = None if size and sized(source) else tuple(given.shape[1:])
-    return replace(samples, inputs=_adapted(experiment, given, source), native=native)
+    return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
 
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
@@ -39,13 +44,43 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     if source == "open_part":
         return private.inputs
     public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
-    public = _adapted(experiment, _shaped(experiment, public), source)
+    public = _adapted(experiment, _shaped(experiment, public), "public", source)
     if (ours := kind(private.inputs)) != (theirs := kind(public)):
         raise InputError(
             f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
             " bring images to one with image: {channels: 3, size: 64}, say."
         )
     return public
+
+
+def _warn_of_gaps(labels: Any, source: str) -> None:
+    """Warn of classes below the highest that no sample of the source has: labels that count from 1, for example.
+
+    ``private.classes``, where it is set, leaves no gap: it renumbers what it keeps.
+    """
+    absent = labels.bincount().eq(0).nonzero().flatten().tolist()
+    if absent:
+        which = f"class{'es' * (len(absent) > 1)} {', '.join(map(str, absent[:10]))}"
+        more = f" and {len(absent) - 10:,} more" * (len(absent) > 10)
+        logger.warning(
+            f"{source}: no sample has {which}{more}; labels count from 0, so models tell {int(labels.max()) + 1:,} "
+            "classes apart. If that is not meant, renumber the labels, or list those that there are in private.classes."
+        )
+
+
+def _without_owners(source: str, raw_folder: Path) -> InputError:
+    """Return the error for a private source that does not say whose its samples are, where they stay with their owners.
+
+    Of a file it tells which arrays it has.
+    """
+    from ktpfl_pipeline.data.sources import npz
+
+    name, _, argument = source.partition(":")
+    has = f" (its arrays are {', '.join(npz.names(argument, raw_folder))})" if name == "npz" else ""
+    return InputError(
+        f"partition.scheme is natural, and the private source {source!r} does not say whose its samples are{has}: take"
+        " one that does (an .npz file with an array 'clients', a folder for each client), or another scheme."
+    )
 
 
 def _size(experiment: Experiment) -> tuple[int, int] | None:
@@ -66,8 +101,11 @@ def _shaped(experiment: Experiment, inputs: Any) -> Any:
     return inputs.reshape(-1, *shape)
 
 
-def _adapted(experiment: Experiment, inputs: Any, source: str) -> Any:
-    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none."""
+def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> Any:
+    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none.
+
+    They are of the ``"private"`` or the ``"public"`` `source`, which messages name.
+    """
     import torch
 
     from ktpfl_pipeline.data.sources.adaptation import adapt, brought
@@ -75,10 +113,15 @@ def _adapted(experiment: Experiment, inputs: Any, source: str) -> Any:
     if experiment.image is None:
         return inputs
     if inputs.dtype != torch.uint8:
-        raise InputError("image has channels and size, and the source has features and no images: set image: null.")
+        fix = "set image: null"
+        if whose == "public":  # the private ones, brought to the size before, are images
+            fix = "the private source has images, so choose a public source of images, such as open_part"
+        raise InputError(
+            f"image has channels and size, and the {whose} source {source!r} has features and no images: {fix}."
+        )
     if tuple(inputs.shape[1:]) != experiment.image.shape:
         logger.info(f"Images of {source}: {brought(inputs.shape[1:], experiment.image.shape)}.")
-    return adapt(inputs, experiment.image.shape)
+    return adapt(inputs, experiment.image.shape, f"images of the {whose} source {source!r}")
 
 
 def _draw(samples: Any, total: int) -> Any:

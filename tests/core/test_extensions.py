@@ -1,0 +1,59 @@
+"""What is said of a user's own module that cannot be imported."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ktpfl_pipeline.core import extensions
+from ktpfl_pipeline.core.errors import InputError
+
+ADVICE = "put the package where Python finds it"
+BROKEN_DATACLASS = """
+from dataclasses import dataclass
+
+@dataclass
+class Wide:
+    sizes: list = []
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty package on the path."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name in [name for name in sys.modules if name.split(".")[0] == "users_own"]:
+        monkeypatch.delitem(sys.modules, name)
+    place = tmp_path / "users_own"
+    place.mkdir()
+    (place / "__init__.py").touch()
+    return place
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "line"),
+    [
+        (BROKEN_DATACLASS, "ValueError: mutable default <class 'list'> for field sizes", 4),
+        ("x = 1\ndef wide(:\n", "SyntaxError: invalid syntax", 2),
+        ("\nimport no_such_package", "ModuleNotFoundError: No module named 'no_such_package'", 2),
+        ("import users_own.missing", "ModuleNotFoundError: No module named 'users_own.missing'", 1),
+        ("import torch\n\ntorch.zeros(2) @ torch.zeros(3)", "RuntimeError: ", 3),
+    ],
+    ids=["dataclass", "syntax", "another package", "another module", "in a library"],
+)
+def test_a_bug_in_the_users_module_is_told_with_its_line(package: Path, source: str, reason: str, line: int) -> None:
+    (package / "nets.py").write_text(source)
+    with pytest.raises(InputError) as caught:
+        extensions.load("users_own.nets:Wide", "model")
+    told = str(caught.value)
+    assert told.startswith(f"The model 'users_own.nets:Wide' cannot be imported: its module raised {reason}")
+    assert told.endswith(f"({package / 'nets.py'}, line {line}): correct it there.")
+    assert ADVICE not in told
+
+
+@pytest.mark.parametrize("path", ["users_own.nest:Wide", "no_such_package.nets:Wide", "users_own.nets.deeper:Wide"])
+def test_a_module_that_there_is_not_is_a_wrong_path(package: Path, path: str) -> None:
+    (package / "nets.py").touch()
+    with pytest.raises(InputError, match=ADVICE):
+        extensions.load(path, "model")
