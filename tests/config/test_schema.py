@@ -63,8 +63,9 @@ def test_what_is_compared_is_no_part_of_a_runs_settings(path: str, value: str) -
 @pytest.mark.parametrize("method", ["fedavg", "kt_pfl_params"])
 def test_a_method_of_one_architecture_compared_beside_several(method: str) -> None:
     with pytest.raises(InputError, match=f"{method} combines the clients' models, which needs one architecture"):
-        parsing.check({"mine": changed("compare", method)})
-    parsing.check({"mine": {**changed("compare", method), "architectures": "mlp", "training": {}}})
+        list(parsing.used(["mine"], {"mine": changed("compare", method)}))
+    one = {**changed("compare", method), "architectures": "mlp", "training": {}}
+    assert [name for name, _ in parsing.used(["mine"], {"mine": one})] == ["mine"]
 
 
 def test_only_the_source_of_the_samples_must_be_said() -> None:

@@ -102,6 +102,21 @@ class TestSweep:
                 "mine.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for sweep_x."
             )
 
+    def test_how_values_go_together_is_checked_where_the_sweep_is_run_alone(self) -> None:
+        """Each value by itself is checked whatever is run."""
+        hostile = {**SWEEP, "parameter": "adversaries.share", "values": [0.2]}
+        one_class = changed("newcomers", 0.2) | {"training": {}}
+        sections = {"mine": one_class, "sweep_x": hostile}
+        parsing.check(sections)
+        assert [name for name, _ in parsing.used(["mine"], sections)] == ["mine"]
+        with pytest.raises(
+            InputError, match=r"^sweep_x cannot set adversaries\.share to 0\.2: mine\.newcomers is 0\.2"
+        ):
+            list(parsing.used(["sweep_x"], sections))
+        for wrong in ({"parameter": "adversaries.shaer"}, {"values": [2.0]}, {"methods": ["kt_pfll"]}):
+            with case(wrong), pytest.raises(InputError, match="sweep_x"):
+                parsing.check({**sections, "sweep_x": {**hostile, **wrong}})
+
     def test_no_section(self) -> None:
         for values in (None, 5, "x", []):
             with (
