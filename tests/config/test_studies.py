@@ -10,6 +10,9 @@ from experiment import EXPERIMENT, SWEEP, changed
 from ktpfl_pipeline.config import parsing, studies
 from ktpfl_pipeline.core.errors import InputError
 
+PATH = "ktpfl_pipeline.methods.local:LocalMatched"
+"""A method that is given by a dotted path, as one of a user's own is."""
+
 
 class TestSweep:
     """One setting of an experiment at several values."""
@@ -196,6 +199,18 @@ class TestTune:
                 with pytest.raises(InputError) as refused:
                     self.parsed(**changes)
                 assert message in str(refused.value)
+
+    def test_a_method_need_not_be_configured(self) -> None:
+        """What is compared without a section of its own has its defaults."""
+        sections = {"mine": {"private": {"source": "digits"}, "compare": ["fedmd"]}}
+        spaces = {"kt_pfl": {"rho": [1.0]}, PATH: {"work": [1.0, 2.0]}}
+        assert parsing.parse_tune("tune_mine", {**self.TUNE, "spaces": spaces}, sections).spaces == spaces
+        for wrong, message in (
+            ({"fedprox": {}}, "is 'fedprox', which does not exist; did you mean 'fedproto'"),
+            ({PATH: {"work": [-1.0]}}, f"^tune_mine.spaces.{PATH}.work cannot be -1.0: {PATH}.work is -1.0"),
+        ):
+            with case(wrong), pytest.raises(InputError, match=message):
+                parsing.parse_tune("tune_mine", {**self.TUNE, "spaces": wrong}, sections)
 
     def test_the_experiment_must_be_there(self) -> None:
         with pytest.raises(

@@ -190,14 +190,14 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
     tune = _section(Tune, name, values, "a tuning")
     tuned = name.removeprefix(TUNE)
     checks.check_known(f"The experiment of {name}", tuned, experiments(parameters))
-    configured = parse(tuned, parameters[tuned]).methods
+    configured = form(tuned, parameters[tuned]).methods
     for method, space in tune.spaces.items():
-        checks.check_known(f"A method of {name}.spaces", method, configured)
+        checks.check_extension(f"A method of {name}.spaces", method, METHODS, find)
         for hyperparameter, tried in space.items():
             where = f"{name}.spaces.{method}.{hyperparameter}"
             for value in _tried(where, tried):
                 with checks.saying(f"{where} cannot be {value!r}: "):
-                    create_method(method, {**configured[method], hyperparameter: value})
+                    create_method(method, {**configured.get(method, {}), hyperparameter: value})
     return tune
 
 
