@@ -36,6 +36,16 @@ class TestSweep:
         assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
         assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
 
+    def test_a_hyperparameter_of_a_method_by_its_dotted_path(self) -> None:
+        own = {**SWEEP, "parameter": f"methods.{PATH}.work", "values": [0.5, 2.0], "methods": [PATH, "local"]}
+        parameters = {"mine": changed("training.privacy", None)}
+        sweep = parsing.parse_sweep("sweep_x", own, parameters)
+        found = [point.methods[PATH] for point in parsing.points("sweep_x", sweep, parameters)]
+        assert found == [{"work": 0.5}, {"work": 2.0}]
+        assert (sweep.label(0.5), sweep.touches(PATH), sweep.touches("local")) == ("work=0.5", True, False)
+        with pytest.raises(InputError, match=f"local; add {PATH} to sweep_x.methods"):
+            parsing.parse_sweep("sweep_x", {**own, "methods": ["local"]}, parameters)
+
     def test_hyperparameters_of_several_methods_at_once(self) -> None:
         values = [{"kt_pfl": {"rho": 0.1}}, {"kt_pfl": {"rho": 2.0}}]
         sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "methods", "values": values}, self.PARAMETERS)

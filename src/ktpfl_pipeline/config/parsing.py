@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from ktpfl_pipeline.config import checks
+from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
@@ -53,7 +53,7 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
             otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(named)}."
             hint = checks.nearest(name, result, otherwise)
             raise InputError(f"--params {name}=... names no experiment and no sweep; {hint}")
-        result[name] = deep_merge(result[name], value)
+        result[name] = deep_merge(result[name], paths.rejoined(value))
     return inherited(result)
 
 
@@ -134,8 +134,8 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
     for point in found:
         checks.check_methods(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
-        group, _, path = sweep.parameter.partition(".")
-        touched = path.partition(".")[0] if group == "methods" else "a method that exchanges predictions"
+        group, *path = paths.split(sweep.parameter)
+        touched = path[0] if group == "methods" else "a method that exchanges predictions"
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
             f"add {touched} to {name}.methods."
@@ -148,7 +148,7 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: boo
     found = []
     for value in sweep.values:
         change = value
-        for part in reversed(sweep.parameter.split(".")):
+        for part in reversed(paths.split(sweep.parameter)):
             change = {part: change}
         with checks.saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
             found.append(parse(sweep.experiment, deep_merge(parameters[sweep.experiment], change), together))
