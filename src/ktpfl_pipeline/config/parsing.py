@@ -117,9 +117,14 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
         checks.check_privacy(name, experiment)
         checks.check_newcomers(name, experiment)
         checks.check_budgets(name, experiment)
-    for method, hyperparameters in experiment.methods.items():
-        create_method(method, hyperparameters, f"{name}.methods.{method}")
+    _check_values(name, experiment, [*experiment.methods, *(method for method in experiment.compare if method != ALL)])
     return experiment
+
+
+def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -> None:
+    """Check the hyperparameters that methods have in an experiment, and the defaults of those it says nothing of."""
+    for method in methods:
+        create_method(method, experiment.methods.get(method, {}), f"{name}.methods.{method}")
 
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together: bool = True) -> Sweep:
@@ -133,6 +138,7 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
         return sweep
     for point in found:
         checks.check_methods(sweep.experiment, point, sweep.methods)
+        _check_values(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
         group, *path = paths.split(sweep.parameter)
         touched = path[0] if group == "methods" else "a method that exchanges predictions"
@@ -181,6 +187,7 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
                 settings = parse(experiment, merged_in)
                 checks.check_configured(experiment, settings, PAPER)
                 checks.check_methods(experiment, settings, part.methods)
+                _check_values(experiment, settings, part.methods)
             found.append((experiment, label, settings))
     return found
 

@@ -5,10 +5,11 @@ imported when they are asked for, so that names can be listed without torch. A m
 line: its dotted path, ``my_package.my_method:Nearest``, stands wherever a name may.
 """
 
+import contextlib
 import inspect
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -141,17 +142,37 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Meth
     """Return the method called `name` with `hyperparameters` in place of its defaults.
 
     Raises:
-        InputError: if there is no such method or hyperparameter, or a value is out of range.
+        InputError: if there is no such method or hyperparameter, one has no value, or a value or a default is out of
+            range.
     """
     from ktpfl_pipeline.core.hyperparameters import check
 
     preset = find(name)
     given = {**preset.values, **(hyperparameters or {})}
-    names = [entry.name for entry in fields(preset.kind)]
+    entries = {entry.name: entry for entry in fields(preset.kind) if entry.init}
+    names = list(entries)
     if others := [hyperparameter for hyperparameter in given if hyperparameter not in names]:
         raise unknown(f"hyperparameter of {name}", others[0], names)
+    without = [each for each, entry in entries.items() if entry.default is entry.default_factory is MISSING]
+    if missing := [each for each in without if each not in given]:
+        raise InputError(
+            f"{name}.{missing[0]} has neither a default nor a value: give it a default in the class, or a value under "
+            f"methods.{name}."
+        )
     check(preset.kind, given, name)
+    defaults = {each: entry.default for each, entry in entries.items() if entry.default is not MISSING}
+    with _of_the_class(preset.path):
+        check(preset.kind, {each: value for each, value in defaults.items() if each not in given}, name)
     return preset.kind(**given)
+
+
+@contextlib.contextmanager
+def _of_the_class(path: str) -> Iterator[None]:
+    """Let the message of an `InputError` from within end with where a default stands."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{error} It is the default of {path}: change it there, or give another value.") from error
 
 
 def title(name: str) -> str:
