@@ -206,6 +206,32 @@ class TestDottedPath:
         )
         assert create(f"{package}.alone:Beyond", {"x": 1.0}) is not None
 
+    @pytest.mark.parametrize(
+        ("attribute", "value", "mend"),
+        [
+            ("title", 5, 'it must be a text, "...".'),
+            ("exchanges", "predictions", "it must be a frozenset with some of 'predictions', 'parameters', "),
+            ("exchanges", frozenset({"gossip"}), "it must be a frozenset with some of 'predictions', 'parameters', "),
+            ("exchanges", {"predictions"}, 'such as frozenset({"predictions"}), or frozenset() for nothing.'),
+            ("private_data", frozenset({"training"}), "what private samples are used for."),
+            ("private_data", "", "what private samples are used for."),
+            ("one_architecture", "no", "it must be True or False."),
+            ("fits_validation", 1, "it must be True or False."),
+            ("own_step", None, "it must be True or False."),
+            ("own_knowledge", "select", 'it must be a frozenset of texts, such as frozenset({"select"}).'),
+            ("own_knowledge", frozenset({5}), 'it must be a frozenset of texts, such as frozenset({"select"}).'),
+            ("paper_name", 3, 'it must be a text, "...", or None.'),
+        ],
+    )
+    def test_what_a_class_says_of_itself_is_checked(
+        self, package: str, attribute: str, value: Any, mend: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = f"{package}.alone:Alone"
+        monkeypatch.setattr(find(path).kind, attribute, value)
+        said = answer(path, {})
+        assert said.startswith(f"'of_mine.alone:Alone' has {attribute} = {value!r} in its class; ")
+        assert mend in said
+
     @pytest.mark.parametrize("method", ["Needy", "Beyond"])
     def test_they_are_told_before_anything_is_trained(self, package: str, method: str) -> None:
         """Wherever the method is run: compared, swept, or in the paper."""

@@ -8,7 +8,7 @@ line: its dotted path, ``my_package.my_method:Nearest``, stands wherever a name 
 import contextlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ class Preset:
         """The class.
 
         Raises:
-            InputError: if it cannot be imported, or is no method that can be run.
+            InputError: if it cannot be imported, is no method that can be run, or says of itself what cannot be.
         """
         from ktpfl_pipeline.core.method import Method
 
@@ -53,7 +53,42 @@ class Preset:
             )
         if not vars(kind).get("title"):
             raise InputError(f'{self.path!r} has no title: write title = "..." in the class, for tables and figures.')
+        _check_attributes(self.path, kind)
         return kind
+
+
+EXCHANGED = ("predictions", "parameters", "prototypes", "coefficients")
+"""What may leave a client and come back."""
+
+
+def _check_attributes(path: str, kind: "type[Method[Any]]") -> None:
+    """Check what the class at a path says of itself; `core.method.Method` says what each attribute means."""
+    a_text, yes_or_no, texts = 'a text, "..."', "True or False", 'a frozenset of texts, such as frozenset({"select"})'
+    of = ", ".join(map(repr, EXCHANGED))
+    rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
+        "title": (a_text, _is_text),
+        "exchanges": (
+            f'a frozenset with some of {of}, such as frozenset({{"predictions"}}), or frozenset() for nothing',
+            lambda value: _is_texts(value) and value <= set(EXCHANGED),
+        ),
+        "private_data": (f"{a_text}: what private samples are used for", _is_text),
+        **dict.fromkeys(
+            ("one_architecture", "fits_validation", "own_step"), (yes_or_no, lambda value: isinstance(value, bool))
+        ),
+        "own_knowledge": (texts, _is_texts),
+        "paper_name": (f"{a_text}, or None", lambda value: value is None or _is_text(value)),
+    }
+    for name, (allowed, is_allowed) in rules.items():
+        if not is_allowed(value := getattr(kind, name)):
+            raise InputError(f"{path!r} has {name} = {value!r} in its class; it must be {allowed}.")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, frozenset) and all(map(_is_text, value))
 
 
 ANY_ARCHITECTURES = {
