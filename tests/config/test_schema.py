@@ -135,6 +135,20 @@ def test_a_name_that_does_not_exist() -> None:
             assert mend in message
 
 
+def test_a_name_that_was_to_be_a_dotted_path() -> None:
+    for path, given, meant in (
+        ("architectures", ["my_package.nets.wide"], "my_package.nets:wide"),
+        ("architectures", ["my_package/nets.py:wide"], "my_package.nets:wide"),
+        ("compare", ["my_package/prior.py:Prior"], "my_package.prior:Prior"),
+        ("private.source", "my_package.sources.load", "my_package.sources:load"),
+        ("public.source", "my_package.sources.load", "my_package.sources:load"),
+    ):
+        with case(path, given):
+            named = given if isinstance(given, str) else given[0]
+            message = f"mine.{path} is {named!r}, which is no dotted path, package.module:name; write {meant}."
+            assert refusal(path, given) == message
+
+
 def test_a_method_that_does_not_exist() -> None:
     for method, mend in (
         ("kt_pfll", "did you mean 'kt_pfl'?"),

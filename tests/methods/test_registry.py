@@ -258,7 +258,11 @@ class TestDottedPath:
             ("of_mine.alone:Untitled", "has no title: write title = "),
             ("of_mine.alone:Unfinished", "is no method: it must be a class that derives from Personal"),
             ("of_mine.alone:no_class", "is no method: it must be a class that derives from Personal"),
-            ("of_mine.alone", "method 'of_mine.alone' is unknown"),
+            ("of_mine.alone.Alone", "is no dotted path, package.module:name; write of_mine.alone:Alone."),
+            ("of_mine/alone.py:Alone", "is no dotted path, package.module:name; write of_mine.alone:Alone."),
+            ("of_mine/alone:Alone", "is no dotted path, package.module:name; write of_mine.alone:Alone."),
+            ("of_mine/alone.py", "method 'of_mine/alone.py' is unknown"),
+            ("of_mine..alone", "method 'of_mine..alone' is unknown"),
         ],
     )
     def test_that_leads_nowhere_is_refused(self, package: str, path: str, message: str) -> None:

@@ -22,7 +22,7 @@ from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.methods import METHODS, find, title
+from ktpfl_pipeline.methods import METHODS, dotted, find, title
 
 
 @contextlib.contextmanager
@@ -56,6 +56,8 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
         known: the names of the registry.
         find: imports what a dotted path names.
     """
+    if given not in known and (meant := dotted(given)):
+        raise InputError(f"{where} is {given!r}, which is no dotted path, package.module:name; write {meant}.")
     if ":" not in given:
         return check_known(where, given, known)
     with saying(f"{where}: "):

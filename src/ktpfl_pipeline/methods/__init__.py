@@ -167,10 +167,18 @@ def find(name: str) -> Preset:
         InputError: if there is none.
     """
     if name not in METHODS and not is_path(name):
+        if meant := dotted(name):
+            raise InputError(f"The method {name!r} is no dotted path, package.module:name; write {meant}.")
         raise unknown("method", name, METHODS)
     preset = METHODS.get(name) or Preset(name)
     preset.kind  # noqa: B018 - a path that leads nowhere is told of here
     return preset
+
+
+def dotted(name: str) -> str:
+    """Return the dotted path that a name was to be: a file's, or one without its colon; nothing for other names."""
+    given = re.fullmatch(r"(?P<module>\w+(?:[./]\w+)*?)(?:\.py)?[:.](?P<name>(?!py$)\w+)", name)
+    return f"{given['module'].replace('/', '.')}:{given['name']}" if given and not is_path(name) else ""
 
 
 def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Method[Any]":
