@@ -118,8 +118,7 @@ class TestSweep:
     def test_how_values_go_together_is_checked_where_the_sweep_is_run_alone(self) -> None:
         """Each value by itself is checked whatever is run."""
         hostile = {**SWEEP, "parameter": "adversaries.share", "values": [0.2]}
-        one_class = changed("newcomers", 0.2) | {"training": {}}
-        sections = {"mine": one_class, "sweep_x": hostile}
+        sections = {"mine": changed("newcomers", 0.2) | {"training": {}}, "sweep_x": hostile}
         parsing.check(sections)
         assert [name for name, _ in parsing.used(["mine"], sections)] == ["mine"]
         with pytest.raises(
