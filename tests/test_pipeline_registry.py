@@ -1,6 +1,7 @@
 """Which pipelines there are, and that each has the same shape: data, one box per method, report."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +149,20 @@ class TestTuning:
 def test_a_misspelt_name_is_a_sentence() -> None:
     with pytest.raises(ClickException, match=r"There is no pipeline 'hetero_digit'; did you mean 'hetero_digits'\?"):
         pipelines()["hetero_digit"]
+
+
+def test_a_name_that_is_near_none_brings_them_all() -> None:
+    """No other command is named, which may not be there: outside a project there is no `kedro`."""
+    with pytest.raises(ClickException) as refused:
+        pipelines()["xyzzy"]
+    said = refused.value.message
+    assert said.startswith("There is no pipeline 'xyzzy'; choose from the experiments ")
+    assert "kedro" not in said
+    told = set(re.findall(r"\w+", said))
+    plain = {name.removeprefix("compare_").removeprefix("tune_") for name in pipelines()} - {"__default__"}
+    assert plain <= told
+    assert {"compare_", "tune_"} <= told
+    assert "__default__" not in told
 
 
 def test_a_pipeline_writes_its_own_report() -> None:

@@ -190,11 +190,19 @@ def related(names: Collection[str], sections: dict[str, Any]) -> set[str]:
     return {*names, *experiments, *(each for part in parts for each in part["experiments"])}
 
 
-def check(environment: str | None, parameters: dict[str, Any], written: dict[str, Any] | None = None) -> None:
-    """Check the sections that are given parameters, or `written` into conf/, as a run does before it trains."""
+def check(
+    environment: str | None,
+    names: Collection[str],
+    parameters: dict[str, Any],
+    written: dict[str, Any] | None = None,
+) -> None:
+    """Check all sections with these parameters, and what is `written` into conf/, as a run of these pipelines does."""
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
-    given = [name for name in parameters or written or {} if not name.startswith("_")]  # the rest is in others
-    parsing.check({name: sections[name] for name in related(given, sections) if name in sections})
+    parsing.check(sections)
+    run = {
+        section for name in names or (DEFAULT,) for section in (name, *map(name.removeprefix, ("compare_", "tune_")))
+    }
+    list(parsing.used(run & sections.keys(), sections))
 
 
 def unused(environment: str | None, names: Collection[str], parameters: dict[str, Any]) -> set[str]:
@@ -218,18 +226,21 @@ class TestCommands:
         given = run.make_context("run", shlex.split(line, comments=True)[2:]).params
         names = [given["pipeline"]] if given.get("pipeline") else given["pipelines"] or []
         assert set(names) <= pipelines(given["env"] or "base")
-        check(given["env"], given["params"])
+        check(given["env"], names, given["params"])
         assert unused(given["env"], names, given["params"]) == set()
 
     @pytest.mark.parametrize("page", [page for page in PAGES if "# conf/" in page.read_text("utf-8")], ids=by_path)
     def test_files_of_settings_may_stand_under_conf(self, page: Path) -> None:
         for found in YAML.finditer(page.read_text("utf-8")):
             if Path(found["file"]).name.startswith("parameters"):
-                check(None, {}, yaml.safe_load(found["text"]))
+                written = yaml.safe_load(found["text"])
+                check(None, [name for name in written if not name.startswith("_")], {}, written)
 
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
-            check("test", {"hetero_digits": {"round": 3}})
+            check("test", [], {"hetero_digits": {"round": 3}})
+        with pytest.raises(InputError, match="newcomers are judged among honest clients"):
+            check("test", [], {"hetero_digits": {"newcomers": 0.2, "adversaries": {"share": 0.2}}})
         assert unused(None, [], {"hetero_cifar": {"rounds": 3}}) == {"hetero_cifar"}
         assert unused(None, ["sweep_rho"], {"hetero_digits": {"rounds": 3}}) == set()
 

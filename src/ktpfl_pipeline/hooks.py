@@ -27,7 +27,7 @@ class ProjectHooks:
 
     @hook_impl(tryfirst=True)  # before anybody's hook that asks for the pipelines
     def after_context_created(self, context: KedroContext) -> None:
-        """Check the parameters, keep them for the registry and for Kedro, and say where runs are tracked.
+        """Check each parameter by itself, keep all for the registry and for Kedro, and say where runs are tracked.
 
         On the command line, say first that a run starts; from here on, Ctrl-C ends it in one sentence.
 
@@ -53,7 +53,7 @@ class ProjectHooks:
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Any) -> None:
-        """Put the nodes in their turns, and check for the sequential runner and for what only this run names.
+        """Put the nodes in their turns, and check for the sequential runner and that what this run uses goes together.
 
         Other runners would start nodes where tracking and checkpoints do not reach.
         """

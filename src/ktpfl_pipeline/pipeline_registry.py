@@ -16,7 +16,9 @@ from ktpfl_pipeline.pipelines import overview, paper, sweep, tune
 from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
-DEFAULT = "compare_hetero_digits"
+COMPARE = "compare_"
+"""What the names of comparisons begin with; the experiment's follows."""
+DEFAULT = f"{COMPARE}hetero_digits"
 
 
 class Pipelines(UserDict[str, Any]):
@@ -25,7 +27,7 @@ class Pipelines(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Pipeline:
         """Return a pipeline; for a name that does not exist, raise the error of the command, with the nearest one."""
         if name not in self.data:
-            hint = nearest(name, self, "`kedro registry list` names them all.")
+            hint = nearest(name, self, self.told())
             experiment = name.removeprefix(TUNE)
             if name != experiment and experiment in self.data:
                 hint = (
@@ -36,6 +38,15 @@ class Pipelines(UserDict[str, Any]):
             self.data[name] = self.data[name]()
         made: Pipeline = self.data[name]
         return made
+
+    def told(self) -> str:
+        """Return how a message goes on that says which pipelines there are."""
+        pairs = [name for name in self.data if f"{COMPARE}{name}" in self.data]
+        others = [name for name in self.data if name not in pairs and not name.startswith((COMPARE, TUNE, "__"))]
+        return (
+            f"choose from the experiments {', '.join(pairs)}, each alone or with {COMPARE} or {TUNE} before its name, "
+            f"and from {', '.join(others)}."
+        )
 
 
 def register_pipelines() -> Pipelines:
@@ -55,7 +66,7 @@ def register_pipelines() -> Pipelines:
         raise ClickException(str(error)) from error
     pipelines = Pipelines()
     for name, experiment in experiments.items():
-        compare, tuning, methods = f"compare_{name}", f"{TUNE}{name}", methods_of(experiment)
+        compare, tuning, methods = f"{COMPARE}{name}", f"{TUNE}{name}", methods_of(experiment)
         real = experiment.compute.flower is not None
         pipelines[name] = partial(experiment_pipeline, name, name, methods[:1], real)
         pipelines[compare] = partial(experiment_pipeline, compare, name, methods, real)

@@ -19,6 +19,7 @@ from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Range, Sweep, Tune
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import compared
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -240,6 +241,36 @@ class TestSweeps:
     def test_the_tests_need_no_download(self) -> None:
         assert {sweep.experiment for sweep in sweeps("test").values()} == {"hetero_digits", "digits_dirichlet"}
         assert sweeps("test")["sweep_public_source"].values == ["open_part"]
+
+
+class TestRuntime:
+    """What is set for one experiment, beside all others, which inherit and sweep it."""
+
+    @pytest.mark.parametrize(
+        ("change", "others", "message"),
+        [
+            ({"newcomers": 0.2}, "sweep_adversaries_digits", "sweep_adversaries_digits cannot set adversaries.share"),
+            (
+                {
+                    "private": {"source": "npz:a.npz"},
+                    "clients": None,
+                    "partition": {"scheme": "natural", "minimum": 20},
+                },
+                "digits_dirichlet",
+                "digits_dirichlet.clients is null",
+            ),
+            ({"exchange": "parameters", "architectures": "mlp"}, "har", "har.architectures is cnn1d, mlp, gru; "),
+        ],
+    )
+    @pytest.mark.parametrize("environment", ["base", "test"])
+    def test_is_no_matter_of_sections_that_are_not_run(
+        self, environment: str, change: dict[str, Any], others: str, message: str
+    ) -> None:
+        sections = parsing.merged(load(environment), {"hetero_digits": change})
+        parsing.check(sections)
+        assert [name for name, _ in parsing.used(["hetero_digits"], sections)] == ["hetero_digits"]
+        with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+            list(parsing.used([others], sections))
 
 
 class TestPaper:

@@ -64,21 +64,41 @@ def test_a_section_with_an_underscore_is_there_to_be_like() -> None:
         "mine": {**EXPERIMENT, "rounds": 4, "clients": 3, "image": None},
         "tune_mine": {"trials": 2, "seeds": [1]},
     }
-    with pytest.raises(InputError, match=r"^mine\.like is '_tune_all', which does not exist; did you mean '_all'\?$"):
+    message = r"^mine\.like is '_tune_all', which is a tuning, and mine is an experiment; did you mean '_all'\?$"
+    with pytest.raises(InputError, match=message):
         inherited({**configured, "mine": {"like": "_tune_all"}})
 
 
 def test_sweeps_and_tunings_inherit_from_their_kind() -> None:
     sections = {"mine": EXPERIMENT, "sweep_a": SWEEP, "sweep_b": {"like": "sweep_a", "values": [2]}}
     assert inherited(sections)["sweep_b"] == {**SWEEP, "values": [2]}
-    with pytest.raises(InputError, match=r"^sweep_a\.like is 'mine', which does not exist; choose from sweep_b\.$"):
+    message = r"^sweep_a\.like is 'mine', which is an experiment, and sweep_a is a sweep; choose from sweep_b\.$"
+    with pytest.raises(InputError, match=message):
         inherited({**sections, "sweep_a": {"like": "mine"}})
 
 
 def test_what_cannot_be() -> None:
     for sections, message in (
         ({"a": {"like": "theris"}, "theirs": {}}, "a.like is 'theris', which does not exist; did you mean 'theirs'?"),
-        ({"a": {"like": "a"}, "b": {}}, "a.like is 'a', which does not exist; choose from b."),
+        ({"a": {"like": "a"}, "b": {}}, "a.like is 'a', which is this section itself; choose from b."),
+        ({"a": {"like": "a"}}, "a.like is 'a', which is this section itself; take it out."),
+        (
+            {"a": {"like": "sweep_rho"}, "sweep_rho": {}, "_rho": {"low": 0.1, "high": 1}, "b": {}},
+            "a.like is 'sweep_rho', which is a sweep, and a is an experiment; choose from b.",
+        ),
+        (
+            {"a": {"like": "paper"}, "paper": {}},
+            "a.like is 'paper', which is the section of the paper, and a is an experiment; ",
+        ),
+        ({"a": {"like": "rho"}, "_rho": [1, 2], "b": {}}, "a.like is 'rho', which does not exist; choose from b."),
+        (
+            {"_m": [1], "a": {"like": ["c"]}, "b": {}, "c": {}},
+            "a.like is ['c']; it must be the name of a section, as in like: c.",
+        ),
+        (
+            {"_m": {"low": 1}, "_n": {}, "a": {"like": 5}, "b": {}},
+            "a.like is 5; it must be the name of a section, as in like: b.",
+        ),
         ({"a": {"like": "b"}, "b": {"like": "a"}}, "b.like is 'a', which is like b itself; take `like` out of one of"),
         ({"a": {"like": ["b"]}, "b": {}}, "a.like is ['b']; it must be the name of a section, as in like: b."),
         ({"a": {"like": None}}, "a.like is None; it must be the name of a section"),

@@ -63,8 +63,9 @@ def test_what_is_compared_is_no_part_of_a_runs_settings(path: str, value: str) -
 @pytest.mark.parametrize("method", ["fedavg", "kt_pfl_params"])
 def test_a_method_of_one_architecture_compared_beside_several(method: str) -> None:
     with pytest.raises(InputError, match=f"{method} combines the clients' models, which needs one architecture"):
-        parsing.check({"mine": changed("compare", method)})
-    parsing.check({"mine": {**changed("compare", method), "architectures": "mlp", "training": {}}})
+        list(parsing.used(["mine"], {"mine": changed("compare", method)}))
+    one = {**changed("compare", method), "architectures": "mlp", "training": {}}
+    assert [name for name, _ in parsing.used(["mine"], {"mine": one})] == ["mine"]
 
 
 def test_only_the_source_of_the_samples_must_be_said() -> None:
@@ -132,6 +133,20 @@ def test_a_name_that_does_not_exist() -> None:
             assert f"mine.{path}" in message
             assert named in message
             assert mend in message
+
+
+def test_a_name_that_was_to_be_a_dotted_path() -> None:
+    for path, given, meant in (
+        ("architectures", ["my_package.nets.wide"], "my_package.nets:wide"),
+        ("architectures", ["my_package/nets.py:wide"], "my_package.nets:wide"),
+        ("compare", ["my_package/prior.py:Prior"], "my_package.prior:Prior"),
+        ("private.source", "my_package.sources.load", "my_package.sources:load"),
+        ("public.source", "my_package.sources.load", "my_package.sources:load"),
+    ):
+        with case(path, given):
+            named = given if isinstance(given, str) else given[0]
+            message = f"mine.{path} is {named!r}, which is no dotted path, package.module:name; write {meant}."
+            assert refusal(path, given) == message
 
 
 def test_a_method_that_does_not_exist() -> None:

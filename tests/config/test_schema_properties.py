@@ -100,10 +100,16 @@ def test_any_name_that_no_setting_has(path: tuple[str, ...], key: Any) -> None:
         accepted(lambda: parsing.parse("mine", put(EXPERIMENT, (*path, key), 1)))
 
 
+def checked(sections: dict[str, Any]) -> None:
+    """Check all sections as a run of all of them does."""
+    parsing.check(sections)
+    list(parsing.used(list(sections), sections))
+
+
 @check
 @given(values=anything, name=st.sampled_from(["mine", "sweep_x", "tune_mine", "tune_", "sweep_", "other", ""]))
 def test_anything_as_a_section(values: Any, name: str) -> None:
-    accepted(lambda: parsing.check({**PARAMETERS, name: values}))
+    accepted(lambda: checked({**PARAMETERS, name: values}))
 
 
 @check
@@ -136,7 +142,7 @@ def test_any_value_in_a_tuning(path: tuple[str, ...], value: Any) -> None:
 @check
 @given(runtime=st.dictionaries(st.text(max_size=4) | st.sampled_from(list(PARAMETERS)), anything, max_size=2))
 def test_anything_as_params(runtime: dict[str, Any]) -> None:
-    accepted(lambda: parsing.check(parsing.merged(PARAMETERS, runtime)))
+    accepted(lambda: checked(parsing.merged(PARAMETERS, runtime)))
 
 
 def test_a_number_of_5000_digits() -> None:

@@ -10,6 +10,9 @@ from experiment import EXPERIMENT, SWEEP, changed
 from ktpfl_pipeline.config import parsing, studies
 from ktpfl_pipeline.core.errors import InputError
 
+PATH = "ktpfl_pipeline.methods.local:LocalMatched"
+"""A method that is given by a dotted path, as one of a user's own is."""
+
 
 class TestSweep:
     """One setting of an experiment at several values."""
@@ -32,6 +35,16 @@ class TestSweep:
         found = [point.methods["kt_pfl"] for point in parsing.points("sweep_x", sweep, self.PARAMETERS)]
         assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
         assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
+
+    def test_a_hyperparameter_of_a_method_by_its_dotted_path(self) -> None:
+        own = {**SWEEP, "parameter": f"methods.{PATH}.work", "values": [0.5, 2.0], "methods": [PATH, "local"]}
+        parameters = {"mine": changed("training.privacy", None)}
+        sweep = parsing.parse_sweep("sweep_x", own, parameters)
+        found = [point.methods[PATH] for point in parsing.points("sweep_x", sweep, parameters)]
+        assert found == [{"work": 0.5}, {"work": 2.0}]
+        assert (sweep.label(0.5), sweep.touches(PATH), sweep.touches("local")) == ("work=0.5", True, False)
+        with pytest.raises(InputError, match=f"local; add {PATH} to sweep_x.methods"):
+            parsing.parse_sweep("sweep_x", {**own, "methods": ["local"]}, parameters)
 
     def test_hyperparameters_of_several_methods_at_once(self) -> None:
         values = [{"kt_pfl": {"rho": 0.1}}, {"kt_pfl": {"rho": 2.0}}]
@@ -101,6 +114,20 @@ class TestSweep:
             assert str(refused.value) == (
                 "mine.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for sweep_x."
             )
+
+    def test_how_values_go_together_is_checked_where_the_sweep_is_run_alone(self) -> None:
+        """Each value by itself is checked whatever is run."""
+        hostile = {**SWEEP, "parameter": "adversaries.share", "values": [0.2]}
+        sections = {"mine": changed("newcomers", 0.2) | {"training": {}}, "sweep_x": hostile}
+        parsing.check(sections)
+        assert [name for name, _ in parsing.used(["mine"], sections)] == ["mine"]
+        with pytest.raises(
+            InputError, match=r"^sweep_x cannot set adversaries\.share to 0\.2: mine\.newcomers is 0\.2"
+        ):
+            list(parsing.used(["sweep_x"], sections))
+        for wrong in ({"parameter": "adversaries.shaer"}, {"values": [2.0]}, {"methods": ["kt_pfll"]}):
+            with case(wrong), pytest.raises(InputError, match="sweep_x"):
+                parsing.check({**sections, "sweep_x": {**hostile, **wrong}})
 
     def test_no_section(self) -> None:
         for values in (None, 5, "x", []):
@@ -181,6 +208,18 @@ class TestTune:
                 with pytest.raises(InputError) as refused:
                     self.parsed(**changes)
                 assert message in str(refused.value)
+
+    def test_a_method_need_not_be_configured(self) -> None:
+        """What is compared without a section of its own has its defaults."""
+        sections = {"mine": {"private": {"source": "digits"}, "compare": ["fedmd"]}}
+        spaces = {"kt_pfl": {"rho": [1.0]}, PATH: {"work": [1.0, 2.0]}}
+        assert parsing.parse_tune("tune_mine", {**self.TUNE, "spaces": spaces}, sections).spaces == spaces
+        for wrong, message in (
+            ({"fedprox": {}}, "is 'fedprox', which does not exist; did you mean 'fedproto'"),
+            ({PATH: {"work": [-1.0]}}, f"^tune_mine.spaces.{PATH}.work cannot be -1.0: {PATH}.work is -1.0"),
+        ):
+            with case(wrong), pytest.raises(InputError, match=message):
+                parsing.parse_tune("tune_mine", {**self.TUNE, "spaces": wrong}, sections)
 
     def test_the_experiment_must_be_there(self) -> None:
         with pytest.raises(

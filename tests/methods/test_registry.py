@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from annotated_types import Ge, Gt, Le
+from cases import case
 
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.hyperparameters import allowed
 from ktpfl_pipeline.core.method import TRAINING
@@ -132,7 +134,10 @@ def test_a_class_made_without_the_registry_checks_its_values_too() -> None:
 
 
 MODULE = """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Interval
 
 from ktpfl_pipeline.core.method import Personal
 from ktpfl_pipeline.methods.local import Local
@@ -143,6 +148,19 @@ class Alone(Local):
     title = "Alone"
     exchanges = frozenset({"parameters"})
     private_data = "nothing that could be told in short"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needy(Alone):
+    title = "Needy"
+    x: float
+    names: tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Beyond(Alone):
+    title = "Beyond"
+    x: Annotated[float, Interval(ge=0, le=1)] = 2.0
 
 
 class Untitled(Local):
@@ -176,6 +194,61 @@ class TestDottedPath:
         assert (title(path), find(path)) == ("Alone", Preset(path))
         assert slug(path) == "of_mine_alone_Alone"
 
+    def test_a_hyperparameter_without_a_value_and_a_default_out_of_range_are_told(self, package: str) -> None:
+        assert answer(f"{package}.alone:Needy", {}) == (
+            "of_mine.alone:Needy.x has neither a default nor a value: give it a default in the class, or a value under "
+            "methods.of_mine.alone:Needy."
+        )
+        assert create(f"{package}.alone:Needy", {"x": 1.0}) is not None
+        assert answer(f"{package}.alone:Beyond", {}) == (
+            "of_mine.alone:Beyond.x is 2.0; it must lie between 0 and 1. It is the default of of_mine.alone:Beyond: "
+            "change it there, or give another value."
+        )
+        assert create(f"{package}.alone:Beyond", {"x": 1.0}) is not None
+
+    @pytest.mark.parametrize(
+        ("attribute", "value", "mend"),
+        [
+            ("title", 5, 'it must be a text, "...".'),
+            ("exchanges", "predictions", "it must be a frozenset with some of 'predictions', 'parameters', "),
+            ("exchanges", frozenset({"gossip"}), "it must be a frozenset with some of 'predictions', 'parameters', "),
+            ("exchanges", {"predictions"}, 'such as frozenset({"predictions"}), or frozenset() for nothing.'),
+            ("private_data", frozenset({"training"}), "what private samples are used for."),
+            ("private_data", "", "what private samples are used for."),
+            ("one_architecture", "no", "it must be True or False."),
+            ("fits_validation", 1, "it must be True or False."),
+            ("own_step", None, "it must be True or False."),
+            ("own_knowledge", "select", 'it must be a frozenset of texts, such as frozenset({"select"}).'),
+            ("own_knowledge", frozenset({5}), 'it must be a frozenset of texts, such as frozenset({"select"}).'),
+            ("paper_name", 3, 'it must be a text, "...", or None.'),
+        ],
+    )
+    def test_what_a_class_says_of_itself_is_checked(
+        self, package: str, attribute: str, value: Any, mend: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = f"{package}.alone:Alone"
+        monkeypatch.setattr(find(path).kind, attribute, value)
+        said = answer(path, {})
+        assert said.startswith(f"'of_mine.alone:Alone' has {attribute} = {value!r} in its class; ")
+        assert mend in said
+
+    @pytest.mark.parametrize("method", ["Needy", "Beyond"])
+    def test_they_are_told_before_anything_is_trained(self, package: str, method: str) -> None:
+        """Wherever the method is run: compared, swept, or in the paper."""
+        path = f"{package}.alone:{method}"
+        plain = {"private": {"source": "digits"}}
+        sweep = {"experiment": "mine", "parameter": "rounds", "values": [1], "methods": [path]}
+        part = {"title": "t", "experiments": ["mine"], "columns": {"a": {}}, "methods": [path]}
+        paper = {"scale": "s", "seeds": [0], "parts": {"table1": part}}
+        with pytest.raises(InputError, match=rf"^{path}\.x "):
+            parsing.check({"mine": {**plain, "compare": [path]}})
+        for name, section in (("sweep_x", sweep), ("paper", paper)):
+            with case(name), pytest.raises(InputError, match=rf"{path}\.x "):
+                list(parsing.used([name], {"mine": plain, name: section}))
+        given = {"mine": {**plain, "methods": {path: {"x": 1.0}}}}
+        for name, section in (("sweep_x", sweep), ("paper", paper)):
+            assert len(list(parsing.used([name], {**given, name: section}))) == 1
+
     @pytest.mark.parametrize(
         ("path", "message"),
         [
@@ -185,7 +258,11 @@ class TestDottedPath:
             ("of_mine.alone:Untitled", "has no title: write title = "),
             ("of_mine.alone:Unfinished", "is no method: it must be a class that derives from Personal"),
             ("of_mine.alone:no_class", "is no method: it must be a class that derives from Personal"),
-            ("of_mine.alone", "method 'of_mine.alone' is unknown"),
+            ("of_mine.alone.Alone", "is no dotted path, package.module:name; write of_mine.alone:Alone."),
+            ("of_mine/alone.py:Alone", "is no dotted path, package.module:name; write of_mine.alone:Alone."),
+            ("of_mine/alone:Alone", "is no dotted path, package.module:name; write of_mine.alone:Alone."),
+            ("of_mine/alone.py", "method 'of_mine/alone.py' is unknown"),
+            ("of_mine..alone", "method 'of_mine..alone' is unknown"),
         ],
     )
     def test_that_leads_nowhere_is_refused(self, package: str, path: str, message: str) -> None:

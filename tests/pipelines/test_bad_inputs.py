@@ -107,6 +107,14 @@ class TestCommandLine:
                 "--params hetero_digit=... names no experiment and no sweep; did you mean 'hetero_digits'?",
             ),
             ("homo_digits.rounds=0", "homo_digits.rounds is 0;"),  # another experiment, and still a mistake
+            (
+                "hetero_digits.newcomers=0.2,hetero_digits.adversaries.share=0.2",
+                "hetero_digits.newcomers is 0.2 beside hetero_digits.adversaries.share",
+            ),
+            (
+                "hetero_digits.compare=my_package/prior.py:Prior",
+                "hetero_digits.compare is 'my_package/prior.py:Prior', which is no dotted path",
+            ),
             ("hetero_digits.public.batch=600", "lower public.batch to 135 or less"),
             ("hetero_digits.private.source=npz:nowhere/my.npz", "nowhere/my.npz: correct the path"),
         ],

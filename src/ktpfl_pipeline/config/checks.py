@@ -22,7 +22,7 @@ from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.methods import METHODS, find, title
+from ktpfl_pipeline.methods import METHODS, dotted, find, title
 
 
 @contextlib.contextmanager
@@ -56,6 +56,8 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
         known: the names of the registry.
         find: imports what a dotted path names.
     """
+    if given not in known and (meant := dotted(given)):
+        raise InputError(f"{where} is {given!r}, which is no dotted path, package.module:name; write {meant}.")
     if ":" not in given:
         return check_known(where, given, known)
     with saying(f"{where}: "):
@@ -63,26 +65,15 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
 
 
 def check_names(name: str, experiment: Experiment) -> None:
-    """Check that what is named exists: architectures of ours, methods, schemes, sources, devices, workers."""
+    """Check that what is named exists: architectures of ours, methods, schemes, sources, devices."""
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.core import executors, setting
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import NATURAL, SCHEMES
 
     check_known(f"{name}.partition.scheme", experiment.partition.scheme, [*SCHEMES, NATURAL])
-    if experiment.clients is None and experiment.partition.scheme != NATURAL:
-        raise InputError(
-            f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
-            f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
-        )
     for architecture in experiment.models():
         if not models.is_family(architecture):
             check_extension(f"{name}.architectures", architecture, models.MODELS, models.find)
-    for architecture in experiment.pretrained:
-        check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
-    if experiment.clients is not None:
-        with saying(f"{name}."):
-            dealt(experiment.architectures, range(experiment.clients))
     for method in experiment.compare:
         check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
     called: dict[str, str] = {}
@@ -95,8 +86,25 @@ def check_names(name: str, experiment: Experiment) -> None:
         source = getattr(experiment, kind).source
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
+    check_device(f"{name}.compute.device", experiment.compute.device)
+
+
+def check_federation(name: str, experiment: Experiment) -> None:
+    """Check that clients, partition, architectures and workers go together."""
+    from ktpfl_pipeline.core import executors, setting
+    from ktpfl_pipeline.data.partition import NATURAL
+
+    if experiment.clients is None and experiment.partition.scheme != NATURAL:
+        raise InputError(
+            f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
+            f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
+        )
+    for architecture in experiment.pretrained:
+        check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
+    if experiment.clients is not None:
+        with saying(f"{name}."):
+            dealt(experiment.architectures, range(experiment.clients))
     compute = experiment.compute
-    check_device(f"{name}.compute.device", compute.device)
     with saying(f"{name}."):
         dtype: Any = "float32" if compute.dtype.startswith("auto") else compute.dtype
         device = setting.Compute(compute.device, dtype).place()

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktpfl_pipeline.config import checks
-from ktpfl_pipeline.config.studies import SWEEP, TUNE
-from ktpfl_pipeline.config.values import spelt_out
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Sweep, Tune
+from ktpfl_pipeline.config.values import Settings, spelt_out
 from ktpfl_pipeline.core.errors import InputError
 
 LIKE = "like"
@@ -15,6 +16,10 @@ WHOLE = ("architectures",)
 """Settings whose mapping is one value: a federation of 9 LeNets and 3 MLPs, say."""
 RESERVED = ("compare_", "overview")
 """How no experiment's name begins: pipelines are called so."""
+MODELS: dict[str, type[Settings]] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
+"""What may stand in a section, by its `_kind`."""
+WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the section of the paper"}
+"""What a section is called in messages."""
 
 
 def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,16 +58,30 @@ def _chain(name: str, sections: Mapping[str, Any]) -> list[str]:
     chain = [name]
     while isinstance(section := sections[chain[-1]], Mapping) and LIKE in section:
         other, where = section[LIKE], f"{chain[-1]}.{LIKE}"
-        kin = [each for each in sections if _kind(each) == _kind(name) and each != chain[-1]]
-        if not isinstance(other, str):
-            raise InputError(
-                f"{where} is {other!r}; it must be the name of a section, as in like: {(kin or [name])[0]}."
-            )
-        checks.check_known(where, other, kin)
+        _check_like(where, other, chain[-1], sections)
         if other in chain:
             raise InputError(f"{where} is {other!r}, which is like {chain[-1]} itself; take `like` out of one of them.")
         chain.append(other)
     return chain
+
+
+def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) -> None:
+    """Check that what a section `name` is like is another section of its kind; `where` is the path to its `like`."""
+    kind = _kind(name)
+    kin = [each for each in sections if _kind(each) == kind and each != name]
+    if isinstance(other, str) and other in kin:
+        return
+    offered = [each for each in kin if _has_settings_of(kind, sections[each])]
+    if not isinstance(other, str):
+        given = [each for each in other if each in offered] if isinstance(other, list) else []
+        first = next(iter([*given, *(each for each in offered if not each.startswith("_")), *offered, name]))
+        raise InputError(f"{where} is {other!r}; it must be the name of a section, as in like: {first}.")
+    hint = checks.nearest(other, offered, f"choose from {', '.join(offered)}." if offered else "take it out.")
+    if other == name:
+        raise InputError(f"{where} is {other!r}, which is this section itself; {hint}")
+    if other in sections:
+        raise InputError(f"{where} is {other!r}, which is {WHAT[_kind(other)]}, and {name} is {WHAT[kind]}; {hint}")
+    raise InputError(f"{where} is {other!r}, which does not exist; {hint}")
 
 
 def _complete(sections: Sequence[Any]) -> Any:
@@ -74,7 +93,14 @@ def _complete(sections: Sequence[Any]) -> Any:
 
 
 def _kind(name: str) -> str:
-    return next((kind for kind in (SWEEP, TUNE) if name.removeprefix("_").startswith(kind)), "")
+    """Return what the names of a section's kind begin with: nothing for experiments."""
+    return next((kind for kind in (SWEEP, TUNE) if name.removeprefix("_").startswith(kind)), PAPER * (name == PAPER))
+
+
+def _has_settings_of(kind: str, section: Any) -> bool:
+    """Say whether a section has settings of a kind alone: what is named for YAML alone, a range, say, has not."""
+    known = {LIKE, *MODELS[kind].model_fields}
+    return isinstance(section, Mapping) and known.issuperset(section)
 
 
 def _check_name(name: str) -> None:

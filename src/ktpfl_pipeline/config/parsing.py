@@ -1,5 +1,9 @@
 """From what stands in conf/ and --params to experiments, sweeps and tunings, checked before the first node runs.
 
+One rule: **each value by itself is checked in all sections; how values go together, in those that the asked pipelines
+use.** So a typo is found wherever it stands, and an experiment may be changed although others inherit or sweep it.
+`check` does the first, `used` the second.
+
 An unknown key is an error, and an `InputError` is a sentence that names the value, what is allowed and how to fix it.
 
 Arguments that all functions share:
@@ -7,6 +11,7 @@ Arguments that all functions share:
     values: its section of the configuration.
     parameters: all sections by name, the experiments among them.
     where: the path to a value in the configuration, for the message.
+    together: whether to check how values go together, too, and not only each by itself.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +21,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from ktpfl_pipeline.config import checks
+from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
@@ -48,7 +53,7 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
             otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(named)}."
             hint = checks.nearest(name, result, otherwise)
             raise InputError(f"--params {name}=... names no experiment and no sweep; {hint}")
-        result[name] = deep_merge(result[name], value)
+        result[name] = deep_merge(result[name], paths.rejoined(value))
     return inherited(result)
 
 
@@ -57,32 +62,34 @@ def experiments(parameters: Collection[str]) -> list[str]:
     return [name for name in parameters if name != PAPER and not name.startswith((SWEEP, TUNE, "_"))]
 
 
-def check(parameters: Mapping[str, Any]) -> dict[str, Experiment]:
-    """Check every section, and return the experiments; see `parse`, `parse_sweep`, `parse_tune` and `parse_paper`."""
-    found = {name: parse(name, parameters[name]) for name in experiments(parameters)}
-    for name, experiment in found.items():
-        checks.check_methods(name, experiment, [method for method in experiment.compare if method != ALL])
+def check(parameters: Mapping[str, Any]) -> None:
+    """Check each value by itself in every section: unknown keys, types, ranges, names; the rest is left to `used`."""
+    for name in experiments(parameters):
+        parse(name, parameters[name], together=False)
     for name, values in parameters.items():
         if name.startswith(SWEEP):
-            parse_sweep(name, values, parameters)
+            parse_sweep(name, values, parameters, together=False)
         elif name.startswith(TUNE):
             parse_tune(name, values, parameters)
         elif name == PAPER:
             parse_paper(values, parameters)
-    return found
 
 
 def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tuple[str, Experiment]]:
-    """Yield the experiments among the sections `named`, by name, and those of each point of their sweeps or the paper.
+    """Check how values go together in the sections `named`, those that a run uses, and yield the experiments it runs.
+
+    They are the experiments among the sections, by name, and those of each point of their sweeps and of the paper.
 
     Raises:
-        InputError: if a sweep among them comes to tuned hyperparameters.
+        InputError: if values do not go together, or if a sweep comes to tuned hyperparameters.
     """
     for name in experiments(parameters):
         if name in named:
-            yield name, form(name, parameters[name])
+            experiment = parse(name, parameters[name])
+            checks.check_methods(name, experiment, [method for method in experiment.compare if method != ALL])
+            yield name, experiment
     for name in [each for each in named if each.startswith(SWEEP)]:
-        sweep = Sweep.model_validate(parameters[name])
+        sweep = parse_sweep(name, parameters[name], parameters)
         for point in points(name, sweep, parameters):
             checks.check_configured(sweep.experiment, point, name)
             yield sweep.experiment, point
@@ -97,32 +104,44 @@ def form(name: str, values: Any) -> Experiment:
     return _section(Experiment, name, values, "an experiment")
 
 
-def parse(name: str, values: Any) -> Experiment:
+def parse(name: str, values: Any, together: bool = True) -> Experiment:
     """Return an experiment from its section."""
     experiment = form(name, values)
-    checks.check_real(name, experiment)
+    if together:
+        checks.check_real(name, experiment)
     checks.check_names(name, experiment)
-    checks.check_recipes(name, experiment)
-    checks.check_methods(name, experiment, [])
-    checks.check_privacy(name, experiment)
-    checks.check_newcomers(name, experiment)
-    checks.check_budgets(name, experiment)
-    for method, hyperparameters in experiment.methods.items():
-        create_method(method, hyperparameters, f"{name}.methods.{method}")
+    if together:
+        checks.check_federation(name, experiment)
+        checks.check_recipes(name, experiment)
+        checks.check_methods(name, experiment, [])
+        checks.check_privacy(name, experiment)
+        checks.check_newcomers(name, experiment)
+        checks.check_budgets(name, experiment)
+    _check_values(name, experiment, [*experiment.methods, *(method for method in experiment.compare if method != ALL)])
     return experiment
 
 
-def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
+def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -> None:
+    """Check the hyperparameters that methods have in an experiment, and the defaults of those it says nothing of."""
+    for method in methods:
+        create_method(method, experiment.methods.get(method, {}), f"{name}.methods.{method}")
+
+
+def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together: bool = True) -> Sweep:
     """Return a sweep from its section, with every point of it checked."""
     sweep = _section(Sweep, name, values, "a sweep")
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
         checks.check_extension(f"{name}.methods", method, METHODS, find)
-    for point in points(name, sweep, parameters):
+    found = points(name, sweep, parameters, together)
+    if not together:
+        return sweep
+    for point in found:
         checks.check_methods(sweep.experiment, point, sweep.methods)
+        _check_values(sweep.experiment, point, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
-        group, _, path = sweep.parameter.partition(".")
-        touched = path.partition(".")[0] if group == "methods" else "a method that exchanges predictions"
+        group, *path = paths.split(sweep.parameter)
+        touched = path[0] if group == "methods" else "a method that exchanges predictions"
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, which changes none of its methods, {', '.join(sweep.methods)}; "
             f"add {touched} to {name}.methods."
@@ -130,15 +149,15 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any]) -> Sweep:
     return sweep
 
 
-def points(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[Experiment]:
+def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: bool = True) -> list[Experiment]:
     """Return the experiment of a sweep at each of its values, in their order."""
     found = []
     for value in sweep.values:
         change = value
-        for part in reversed(sweep.parameter.split(".")):
+        for part in reversed(paths.split(sweep.parameter)):
             change = {part: change}
         with checks.saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
-            found.append(parse(sweep.experiment, deep_merge(parameters[sweep.experiment], change)))
+            found.append(parse(sweep.experiment, deep_merge(parameters[sweep.experiment], change), together))
     return found
 
 
@@ -168,6 +187,7 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
                 settings = parse(experiment, merged_in)
                 checks.check_configured(experiment, settings, PAPER)
                 checks.check_methods(experiment, settings, part.methods)
+                _check_values(experiment, settings, part.methods)
             found.append((experiment, label, settings))
     return found
 
@@ -177,14 +197,14 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
     tune = _section(Tune, name, values, "a tuning")
     tuned = name.removeprefix(TUNE)
     checks.check_known(f"The experiment of {name}", tuned, experiments(parameters))
-    configured = parse(tuned, parameters[tuned]).methods
+    configured = form(tuned, parameters[tuned]).methods
     for method, space in tune.spaces.items():
-        checks.check_known(f"A method of {name}.spaces", method, configured)
+        checks.check_extension(f"A method of {name}.spaces", method, METHODS, find)
         for hyperparameter, tried in space.items():
             where = f"{name}.spaces.{method}.{hyperparameter}"
             for value in _tried(where, tried):
                 with checks.saying(f"{where} cannot be {value!r}: "):
-                    create_method(method, {**configured[method], hyperparameter: value})
+                    create_method(method, {**configured.get(method, {}), hyperparameter: value})
     return tune
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ktpfl_pipeline.config import paths
 from ktpfl_pipeline.config.schema import ALL, Experiment
 from ktpfl_pipeline.config.values import Count, EachOnce, Names, OneOrMore, Seeds, Settings
 from ktpfl_pipeline.methods import find
@@ -30,17 +31,17 @@ class Sweep(Settings):
         """Return the setting at a value in short: ``rho=0.3``."""
         if isinstance(value, Mapping):
             return ",".join(f"{name}={each}" for name, each in value.items())
-        return f"{self.parameter.rpartition('.')[2]}={value}"
+        return f"{paths.split(self.parameter)[-1]}={value}"
 
     def touches(self, method: str) -> bool:
         """Say whether the setting is one that the method's runs depend on.
 
         Another method's hyperparameter is not, nor is how predictions travel where none do.
         """
-        group, _, path = self.parameter.partition(".")
+        group, *path = paths.split(self.parameter)
         if group == "knowledge":
             return "predictions" in find(method).kind.exchanges
-        return group != "methods" or path.partition(".")[0] in ("", method)
+        return group != "methods" or path[:1] in ([], [""], [method])
 
 
 class Range(Settings):

@@ -5,10 +5,11 @@ imported when they are asked for, so that names can be listed without torch. A m
 line: its dotted path, ``my_package.my_method:Nearest``, stands wherever a name may.
 """
 
+import contextlib
 import inspect
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class Preset:
         """The class.
 
         Raises:
-            InputError: if it cannot be imported, or is no method that can be run.
+            InputError: if it cannot be imported, is no method that can be run, or says of itself what cannot be.
         """
         from ktpfl_pipeline.core.method import Method
 
@@ -52,7 +53,42 @@ class Preset:
             )
         if not vars(kind).get("title"):
             raise InputError(f'{self.path!r} has no title: write title = "..." in the class, for tables and figures.')
+        _check_attributes(self.path, kind)
         return kind
+
+
+EXCHANGED = ("predictions", "parameters", "prototypes", "coefficients")
+"""What may leave a client and come back."""
+
+
+def _check_attributes(path: str, kind: "type[Method[Any]]") -> None:
+    """Check what the class at a path says of itself; `core.method.Method` says what each attribute means."""
+    a_text, yes_or_no, texts = 'a text, "..."', "True or False", 'a frozenset of texts, such as frozenset({"select"})'
+    of = ", ".join(map(repr, EXCHANGED))
+    rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
+        "title": (a_text, _is_text),
+        "exchanges": (
+            f'a frozenset with some of {of}, such as frozenset({{"predictions"}}), or frozenset() for nothing',
+            lambda value: _is_texts(value) and value <= set(EXCHANGED),
+        ),
+        "private_data": (f"{a_text}: what private samples are used for", _is_text),
+        **dict.fromkeys(
+            ("one_architecture", "fits_validation", "own_step"), (yes_or_no, lambda value: isinstance(value, bool))
+        ),
+        "own_knowledge": (texts, _is_texts),
+        "paper_name": (f"{a_text}, or None", lambda value: value is None or _is_text(value)),
+    }
+    for name, (allowed, is_allowed) in rules.items():
+        if not is_allowed(value := getattr(kind, name)):
+            raise InputError(f"{path!r} has {name} = {value!r} in its class; it must be {allowed}.")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, frozenset) and all(map(_is_text, value))
 
 
 ANY_ARCHITECTURES = {
@@ -131,27 +167,55 @@ def find(name: str) -> Preset:
         InputError: if there is none.
     """
     if name not in METHODS and not is_path(name):
+        if meant := dotted(name):
+            raise InputError(f"The method {name!r} is no dotted path, package.module:name; write {meant}.")
         raise unknown("method", name, METHODS)
     preset = METHODS.get(name) or Preset(name)
     preset.kind  # noqa: B018 - a path that leads nowhere is told of here
     return preset
 
 
+def dotted(name: str) -> str:
+    """Return the dotted path that a name was to be: a file's, or one without its colon; nothing for other names."""
+    given = re.fullmatch(r"(?P<module>\w+(?:[./]\w+)*?)(?:\.py)?[:.](?P<name>(?!py$)\w+)", name)
+    return f"{given['module'].replace('/', '.')}:{given['name']}" if given and not is_path(name) else ""
+
+
 def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Method[Any]":
     """Return the method called `name` with `hyperparameters` in place of its defaults.
 
     Raises:
-        InputError: if there is no such method or hyperparameter, or a value is out of range.
+        InputError: if there is no such method or hyperparameter, one has no value, or a value or a default is out of
+            range.
     """
     from ktpfl_pipeline.core.hyperparameters import check
 
     preset = find(name)
     given = {**preset.values, **(hyperparameters or {})}
-    names = [entry.name for entry in fields(preset.kind)]
+    entries = {entry.name: entry for entry in fields(preset.kind) if entry.init}
+    names = list(entries)
     if others := [hyperparameter for hyperparameter in given if hyperparameter not in names]:
         raise unknown(f"hyperparameter of {name}", others[0], names)
+    without = [each for each, entry in entries.items() if entry.default is entry.default_factory is MISSING]
+    if missing := [each for each in without if each not in given]:
+        raise InputError(
+            f"{name}.{missing[0]} has neither a default nor a value: give it a default in the class, or a value under "
+            f"methods.{name}."
+        )
     check(preset.kind, given, name)
+    defaults = {each: entry.default for each, entry in entries.items() if entry.default is not MISSING}
+    with _of_the_class(preset.path):
+        check(preset.kind, {each: value for each, value in defaults.items() if each not in given}, name)
     return preset.kind(**given)
+
+
+@contextlib.contextmanager
+def _of_the_class(path: str) -> Iterator[None]:
+    """Let the message of an `InputError` from within end with where a default stands."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{error} It is the default of {path}: change it there, or give another value.") from error
 
 
 def title(name: str) -> str:

@@ -1,0 +1,48 @@
+"""Paths to settings, ``training.epochs``, in which a method may stand by a dotted path of its own.
+
+Dots separate names, and ``my_package.my_method:Nearest`` is one name: the dots before its colon belong to it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ktpfl_pipeline.core.extensions import PATH, is_path
+
+GROUPS = ("methods", "spaces")
+"""Settings whose names are methods: those of an experiment, and those of a tuning."""
+
+
+def split(path: str) -> list[str]:
+    """Return the names in a path, ``["methods", "my_package.my_method:Nearest", "own"]``."""
+    group, _, rest = path.partition(".")
+    if group == GROUPS[0] and (method := re.match(rf"({PATH.pattern})(?:\.|$)", rest)):
+        after = rest[method.end() :]
+        return [group, method[1], *(after.split(".") if after else [])]
+    return path.split(".")
+
+
+def rejoined(values: Any) -> Any:
+    """Return a section as ``--params`` give it, with methods' dotted paths whole, which Kedro splits at every dot."""
+    if not isinstance(values, Mapping):
+        return values
+    return {name: _with_methods(own) if name in GROUPS else own for name, own in values.items()}
+
+
+def _with_methods(group: Any) -> Any:
+    if not isinstance(group, Mapping):
+        return group
+    joined: dict[Any, Any] = {}
+    for name, own in group.items():
+        found = dict(_leaves(name, own))
+        joined |= found if any(map(is_path, found)) else {name: own}
+    return joined
+
+
+def _leaves(name: Any, values: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what stands below a name, by all names down to a dotted path that is whole, or to a value."""
+    if is_path(str(name)) or not isinstance(values, Mapping):
+        yield str(name), values
+        return
+    for part, own in values.items():
+        yield from _leaves(f"{name}.{part}", own)
