@@ -8,16 +8,14 @@ from types import NoneType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.weights import Handle
 
-PLAIN = frozenset(
-    {*(Tensor, nn.Parameter, int, float, bool, NoneType, str, bytes, complex), *(torch.dtype, torch.device, torch.Size)}
-)
-"""Types that a checkpoint is read back with; a type derived from one is not among them, such as ``numpy.float64``."""
+PLAIN = frozenset({*(int, float, bool, NoneType, str, bytes, complex), *(torch.dtype, torch.device, torch.Size)})
+"""Types beside tensors that a checkpoint is read back with; derived ones are not, such as ``numpy.float64``."""
 SEQUENCES = frozenset({list, tuple, set})
 
 
@@ -82,7 +80,7 @@ def name_of(method: Any) -> str:
 def _odd(value: Any) -> str:
     """Return what is in a part of a state that no checkpoint is read back with; nothing if nothing is."""
     kind = type(value)
-    if kind in PLAIN or isinstance(value, Handle):
+    if kind in PLAIN or isinstance(value, Tensor | Handle):
         return ""
     if isinstance(value, dict):  # of any kind: it is kept as a dict
         return next(filter(None, map(_odd, (*value, *value.values()))), "")
