@@ -26,6 +26,8 @@ CHANGING = {"told", "kept", "last"}
 """What a hello says of the moment; all else must be as it was when the run began."""
 NUMBERS = 2**63
 """Above the numbers of models and messages."""
+AWAY = "has not joined again since the server did"
+"""Why a client is not there that has said nothing to this process."""
 PIXELS = 2**31
 """Numbers of one image, at most, and samples of a split."""
 
@@ -107,8 +109,13 @@ class Attendance:
         self._replaced: set[int] = set()  # addresses that another has taken the place of
         self._numbers: dict[int, int] = {}  # of the last message to each client
 
-    def meet(self, wanted: int, seconds: float) -> None:
+    def meet(self, wanted: int, seconds: float, known: Mapping[int, Hello]) -> None:
         """Let the clients in that the run begins with; nodes that say nothing until the time is over are left out.
+
+        Args:
+            wanted: how many are waited for.
+            seconds: how long.
+            known: that are remembered: where fewer come in time, the run is theirs, and goes on without those that miss.
 
         Raises:
             InputError: if there are not so many in time, or one of them cannot take part.
@@ -126,7 +133,9 @@ class Attendance:
             if self._greeted or len(self.clients) < wanted:
                 self._link.pause()
         silent = ", ".join(map(str, self._greeted))
-        if len(self.clients) != wanted:
+        if known and 0 < len(self.clients) < wanted:
+            self._take_up(known)
+        elif len(self.clients) != wanted:
             who = f" No answer to hello came from nodes {silent}: see to their programs." if silent else ""
             raise InputError(
                 f"{len(self.clients)} clients were there within {seconds:g} s, and clients is {wanted}, in the "
@@ -153,9 +162,16 @@ class Attendance:
         self.clients[said.client] = said
         self._let_in(address, said)
 
+    def _take_up(self, known: Mapping[int, Hello]) -> None:
+        """Take up a run that began with these clients with those of them that are there."""
+        met, here = self.clients, self.here
+        self.clients, self.here, self.why = dict(known), {}, dict.fromkeys(known, AWAY)
+        for n, said in met.items():
+            self._take_back(here[n], said)
+
     def resume(self, clients: Mapping[int, Hello]) -> None:
         """Take up a run that began with these clients, and wait until all are there, or the deadline is over."""
-        self.clients, self.why = dict(clients), dict.fromkeys(clients, "has not joined again since the server did")
+        self.clients, self.why = dict(clients), dict.fromkeys(clients, AWAY)
         self.wait(list(clients), len(clients))
 
     def wait(self, clients: Sequence[int], least: int) -> None:
@@ -254,6 +270,14 @@ class Attendance:
         """Let in the client that answered a hello, if it is one that may come in."""
         try:
             said = self._read(address, packet)
+        except InputError as error:
+            logger.warning("Node %d is not let in: %s", address, error)
+        else:
+            self._take_back(address, said)
+
+    def _take_back(self, address: int, said: Hello) -> None:
+        """Let in the client that said this, if it is one of the run's and as it was."""
+        try:
             self._check_returned(address, said)
         except InputError as error:
             logger.warning("Node %d is not let in: %s", address, error)
