@@ -144,6 +144,16 @@ def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
         serve.run(tmp_path / "federation.yml", NoLink(files))
 
 
+def test_a_client_that_is_gone_as_a_run_begins_is_told_with_what_to_do(tmp_path):
+    link = Stage(tmp_path, deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, quorum=0.5, deadline=0.05))
+    link.at("before", "begin", 1, lambda: link.stop(1))
+    told = r"^Client 1 gave no answer to begin \(node unavailable\)\. Before the first .* give the same command again"
+    with pytest.raises(InputError, match=told):
+        serve.run(tmp_path / "federation.yml", link)
+    link.start(1)
+    assert len(serve.run(tmp_path / "federation.yml", link).history) == 1
+
+
 def test_a_client_writes_no_signs_into_the_server_s_log_that_steer_its_terminal(tmp_path, caplog):
     def changes(kind, n, answer):
         if kind == "perform" and n == 1 and [who for kind, who, *_ in link.seen if kind == "perform"].count(1) == 1:

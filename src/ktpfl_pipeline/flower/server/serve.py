@@ -154,11 +154,14 @@ def begin(fed: RealFederation) -> None:
     """Tell the clients of the federation before its first round.
 
     Raises:
-        AbsentError: if one is not there, or refuses.
+        InputError: if one is not there, or refuses.
     """
     fed.executor.start(fed)
     if out := absent(fed.executor.attendance, fed.by_id):
-        raise AbsentError(out)
+        raise InputError(
+            f"{AbsentError(out)} Before the first round all clients are needed: see to its program, start it again if "
+            "it has ended, and give the same command again, which takes what is finished as it is."
+        )
 
 
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
