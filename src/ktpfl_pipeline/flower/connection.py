@@ -117,7 +117,7 @@ def connected(superlink: str, certificate: str | None) -> GridLink:
         link = stack.enter_context(_started(superlink, certificate))  # which is waited for
         stack.callback(link.terminate)
     try:
-        return GridLink(_entered(superlink, certificate, stack))
+        return GridLink(_entered(superlink, certificate, stack), superlink)
     except (httpx.HTTPError, OSError) as error:
         raise InputError(
             f"The SuperLink at {superlink} does not do what it is asked for ({error}): see that it is one of Flower "
