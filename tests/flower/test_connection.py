@@ -15,10 +15,10 @@ def test_a_superlink_that_is_gone_or_new_is_given_up_and_the_process_can_end(mon
     address = f"127.0.0.1:{loopback.free_port()}"
     with ExitStack() as stack:
         link = connection._started(address, None)
-        stack.callback(link.kill)
+        stack.callback(link.terminate)
         grid = connection._entered(address, None, stack.enter_context(ExitStack()))
         assert grid.get_node_ids() == []
-        link.kill()
+        link.terminate()
         link.wait()
         with monkeypatch.context() as patch:
             patch.setattr(connection, "PATIENCE", 0.5)
@@ -26,7 +26,7 @@ def test_a_superlink_that_is_gone_or_new_is_given_up_and_the_process_can_end(mon
                 InputError, match=rf"{address} gave no answer .* within 0.5 seconds.*goes on at the checkpoint"
             ):
                 grid.get_node_ids()
-        stack.callback(connection._started(address, None).kill)
+        stack.callback(connection._started(address, None).terminate)
         with pytest.raises(InputError, match=rf"{address} was started anew, or has ended the run: .*the same command"):
             grid.get_node_ids()
 
