@@ -1,7 +1,8 @@
 """This process as Flower's ServerApp: it submits a run to a SuperLink, and takes the server's part in it itself.
 
 Flower would start another process for that, where Kedro and MLflow of this one are not. Where nobody listens, a
-SuperLink is started, which ends with this process, even by SIGKILL. What this uses of Flower's inside is that of release 1.41.
+SuperLink is started, which ends with this process, killed or not. What this uses of Flower's inside is that of release
+1.41.
 """
 
 import atexit
