@@ -31,13 +31,17 @@ from ktpfl_pipeline.reports.model import Notes, Table
 NAME = "mine"
 
 
-def prepared(project: Project) -> list[Path]:
-    """Give a project an experiment on two real clients, and return their files."""
+def prepared(project: Project, **flower: float) -> list[Path]:
+    """Give a project an experiment on two real clients, met as `flower` says, and return their files."""
     raw = project.folder / "data" / "01_raw"
     files = deal_out(raw, "kt_pfl", ("mlp", "cnn_bn"))
     asked = yaml.safe_load((raw / "federation.yml").read_text())
     given = {name: asked[name] for name in ("clients", "rounds", "public", "training", "distillation")}
-    section = {**given, "compare": ["fedmd"], "compute": {"flower": "127.0.0.1:1", "device": "cpu"}}
+    section = {
+        **given,
+        "compare": ["fedmd"],
+        "compute": {"flower": {"superlink": "127.0.0.1:1", **flower}, "device": "cpu"},
+    }
     project.configure("parameters_mine", **{NAME: {**section, "evaluation": {"adapt_epochs": [0]}}})
     return files
 
@@ -126,6 +130,49 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
     assert [said["seal"] == seal for said, seal in zip(_hellos(link), seals[0], strict=True)] == [False, True]
 
 
+def test_a_server_that_is_started_again_goes_on_with_a_quorum(
+    untracked: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = prepared(untracked, quorum=0.5, deadline=0.05, patience=0.05)
+    folder = untracked.folder / "data"
+
+    def cut(kind: str, n: int, answer: Packet) -> Packet:
+        if any((folder / "06_models").rglob("checkpoint.pt")):
+            raise PowerCut
+        return answer
+
+    monkeypatch.setattr(real, "link_of", lambda place: NoLink(files, changes=cut))
+    with pytest.raises(PowerCut):
+        untracked.run(NAME)
+    link = NoLink(files)
+    link.stop(1)
+    monkeypatch.setattr(real, "link_of", lambda place: link)
+    untracked.run(NAME)
+    result = json.loads((folder / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
+    assert [record["absent"] for record in result["runs"][0]["history"]] == [[], [1]]
+    assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 1
+
+
+def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def changes(kind: str, n: int, answer: Packet) -> Packet:
+        return Packet({**answer.values, "seal": "other"}) if kind == "hello" and n == 0 else answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3))
+    asked, public = serve.read(tmp_path / "federation.yml"), torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    met = [serve.met(asked, public, link, 0.05, tmp_path / "kept", others=True)]
+    link.changes = changes
+    met.append(serve.met(asked, public, link, 0.05, tmp_path / "kept", others=True))  # all are there: another run
+    link.changes = None
+    link.stop(2)
+    met.append(serve.met(asked, public, link, 0.05, tmp_path / "kept", others=True))
+    assert [sorted(each.here) for each in met] == [[0, 1, 2], [0, 1, 2], [1]]
+    assert [each.clients[0].seal == "other" for each in met] == [False, True, True]
+    assert "Node 100 is not let in: Client 0 (node 100) is not as it was when the run began (seal=" in caplog.text
+    assert met[2].why[2] == "has not joined again since the server did"
+
+
 def _hellos(link: NoLink) -> list[dict[str, Any]]:
     """Return what each client said of itself last."""
     return list({n: answer.values for kind, n, _, answer in link.seen if kind == "hello"}.values())
@@ -196,7 +243,7 @@ def test_methods_that_combine_models_are_refused_before_any_is_trained(monkeypat
     section = {"public": {"source": "npz:public.npz"}, "compute": {"flower": "here:1"}}
     experiment = parsing.parse("mine", section)
     monkeypatch.setattr(real.serve, "public_set", lambda file, folder: torch.zeros(4, 1, 28, 28, dtype=torch.uint8))
-    monkeypatch.setattr(real.serve, "met", lambda *given: SimpleNamespace(clients=found))
+    monkeypatch.setattr(real.serve, "met", lambda *given, **beside: SimpleNamespace(clients=found))
     monkeypatch.setattr(real, "link_of", lambda place: None)
     data = real.read_public(experiment, Path(), ("kt_pfl", "fedavg", "local"))
     sentence = r"several architectures \(lenet of 0; mlp of 1, 3\), and .* need one: leave fedavg out of compare"

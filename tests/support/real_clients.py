@@ -124,6 +124,8 @@ class NoLink:
         nodes: who is at which address.
     """
 
+    place = "here:1"
+
     def __init__(self, files: list[Path], anew: bool = False, changes: Changes | None = None) -> None:
         self.files, self.anew, self.changes = files, anew, changes
         self.members = [Member(file) for file in files]

@@ -57,9 +57,9 @@ def packet_of(content: RecordDict) -> Packet:
 class GridLink:
     """Messages over Flower's grid, whose nodes are the addresses."""
 
-    def __init__(self, grid: Grid) -> None:
-        """Send nothing yet."""
-        self._grid = grid
+    def __init__(self, grid: Grid, place: str = "the SuperLink of this run") -> None:
+        """Send nothing yet; `place` is where clients join."""
+        self._grid, self.place = grid, place
         self._waiting: dict[str, tuple[int, str]] = {}  # node and kind of each message that is not answered
 
     def addresses(self) -> list[int]:

@@ -1,7 +1,8 @@
 """This process as Flower's ServerApp: it submits a run to a SuperLink, and takes the server's part in it itself.
 
 Flower would start another process for that, where Kedro and MLflow of this one are not. Where nobody listens, a
-SuperLink is started, which ends with this process. What this uses of Flower's inside is that of release 1.41.
+SuperLink is started, which ends with this process, killed or not. What this uses of Flower's inside is that of release
+1.41.
 """
 
 import atexit
@@ -9,13 +10,13 @@ import hashlib
 import logging
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
+from subprocess import Popen
 
 import httpx
 from flwr.cli.build import build_fab_from_files
@@ -39,6 +40,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.flower import watched
 from ktpfl_pipeline.flower.app import GridLink
 
 PATIENCE = 300.0
@@ -117,7 +119,7 @@ def connected(superlink: str, certificate: str | None) -> GridLink:
         link = stack.enter_context(_started(superlink, certificate))  # which is waited for
         stack.callback(link.terminate)
     try:
-        return GridLink(_entered(superlink, certificate, stack))
+        return GridLink(_entered(superlink, certificate, stack), superlink)
     except (httpx.HTTPError, OSError) as error:
         raise InputError(
             f"The SuperLink at {superlink} does not do what it is asked for ({error}): see that it is one of Flower "
@@ -194,7 +196,7 @@ def _token(runtime: RuntimeHttpClient, run: int, superlink: str) -> str:
     )
 
 
-def _started(superlink: str, certificate: str | None) -> "subprocess.Popen[bytes]":
+def _started(superlink: str, certificate: str | None) -> Popen[bytes]:
     """Start a SuperLink on this machine, and wait until it listens."""
     host, _, port = superlink.rpartition(":")
     if certificate is not None or not port.isdecimal():
@@ -205,11 +207,11 @@ def _started(superlink: str, certificate: str | None) -> "subprocess.Popen[bytes
     command = [str(Path(sys.executable).parent / "flower-superlink"), "--insecure", "--host", host, "--port", port]
     command += ["--isolation", "process", "--disable-runtime-dependency-installation"]
     quiet = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0"}
-    link = subprocess.Popen(command, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    link = watched.start(command, quiet)
     end = time.monotonic() + PATIENCE
     while not _listens(superlink):
         if link.poll() is not None or time.monotonic() > end:
-            link.kill()
+            link.terminate()
             raise InputError(f"No SuperLink could be started at {superlink}: try `{' '.join(command)}`.")
         time.sleep(PULSE)
     return link

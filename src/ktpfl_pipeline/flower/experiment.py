@@ -59,15 +59,25 @@ def read_public(experiment: schema.Experiment, folder: Path, methods: tuple[str,
     return RealData(public, experiment.of_data(), methods)
 
 
-def meet(experiment: schema.Experiment, method: str, data: RealData, seed: int) -> tuple[RealFederation, Facts]:
+def meet(
+    experiment: schema.Experiment, method: str, data: RealData, seed: int, folder: Path | None = None
+) -> tuple[RealFederation, Facts]:
     """Return the federation of one method and seed with the clients that are there, and what is known of their data.
+
+    Args:
+        experiment: that is run.
+        method: its name.
+        data: what the server has.
+        seed: of the run.
+        folder: of the method's checkpoints, which remembers the clients, so that a run goes on without all of them;
+            None remembers nobody.
 
     Raises:
         InputError: if they are not there in time, or do not go together, or with one of the methods.
     """
     file, place = asked(experiment, method, seed), experiment.compute.flower
     assert place is not None
-    attendance = serve.met(file, data.public, link_of(place), place.patience)
+    attendance = serve.met(file, data.public, link_of(place), place.patience, folder, others=True)
     check_architectures(data.methods, attendance.clients)
     return serve.federation(file, data.public, attendance), facts(data.public, attendance.clients)
 

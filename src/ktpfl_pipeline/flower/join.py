@@ -18,15 +18,20 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode, SubStatus
+from flwr.proto.fleet_pb2 import PullMessagesRequest, PullMessagesResponse
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
+from flwr.supercore.exit.exit_handler import trigger_exit_handlers
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.cli.flower_supernode import flower_supernode
+from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from ktpfl_pipeline.core.errors import InputError
@@ -38,7 +43,10 @@ PULSE = 0.5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a client until it is stopped; options that are not known here are the SuperNode's."""
+    """Run a client until it is stopped; options that are not known here are the SuperNode's.
+
+    Returns 1 where the client ends by itself: a supervisor may start it again.
+    """
     parser = argparse.ArgumentParser("python -m ktpfl_pipeline.flower.join", description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="the client's own file")
     parser.add_argument("--pulse", type=float, default=PULSE, help="seconds between two looks for messages")
@@ -58,16 +66,46 @@ def main(arguments: list[str] | None = None) -> int:
     port = _free_port()
     threading.Thread(target=_answer_all, args=(f"127.0.0.1:{port}", asked.pulse), daemon=True).start()
     _look_every(asked.pulse)
+    _tell_unknown()
     sys.argv = ["flower-supernode", *others, "--isolation", "process", "--port", str(port)]
     sys.argv += ["--node-config", f'client="{file}"']
-    flower_supernode()
-    return 0
+    flower_supernode()  # which returns by an error alone, having told it
+    trigger_exit_handlers(run_before_force_exit=False)
+    return 1
 
 
 def _look_every(seconds: float) -> None:
     """Let the SuperNode look for messages that often; how long it sleeps between two looks is a constant of it."""
     loop = import_module("flwr.supernode.start_client_internal")
     loop.time = SimpleNamespace(sleep=lambda asked: time.sleep(min(asked, seconds)))  # type: ignore[attr-defined]
+
+
+class _Fleet(FleetHttpClient):  # type: ignore[misc,unused-ignore]
+    """The SuperNode's calls of a SuperLink, which tell in a sentence that it does not know this client any more."""
+
+    def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:
+        try:
+            return super().PullMessages(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.UNAUTHORIZED:
+                raise
+            raise InputError(
+                "The SuperLink does not know this client any more, for it was started anew: start the same command "
+                "again."
+            ) from error
+
+    def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:
+        try:
+            return super().SendNodeHeartbeat(request)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.UNAUTHORIZED:
+                raise
+            raise SystemExit from error  # of its thread, silently: the next look for messages tells
+
+
+def _tell_unknown() -> None:
+    """Let the SuperNode end with a sentence where it would with a traceback, and as if it had been asked to."""
+    import_module("flwr.supernode.fleet_http_connection").FleetHttpClient = _Fleet  # type: ignore[attr-defined,unused-ignore]
 
 
 def _answer_all(address: str, pulse: float) -> None:

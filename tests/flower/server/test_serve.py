@@ -8,7 +8,7 @@ from real_clients import NoLink, deal_out
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.flower.alike import versions
-from ktpfl_pipeline.flower.server import serve
+from ktpfl_pipeline.flower.server import attendance, serve
 from ktpfl_pipeline.flower.wire import Packet
 
 
@@ -142,6 +142,45 @@ def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, image={"channels": 1, "size": 12})
     with pytest.raises(InputError, match=r"Client \d refused begin: the public set has .*12, 12"):
         serve.run(tmp_path / "federation.yml", NoLink(files))
+
+
+class OneByOne(NoLink):
+    """A link whose clients join after so many looks each."""
+
+    def __init__(self, files, looks):
+        super().__init__(files)
+        self.joining, self.nodes = dict(enumerate(looks)), {}
+
+    def addresses(self):
+        for n in [n for n, left in self.joining.items() if left == 0]:
+            self.nodes[100 + n] = n
+        self.joining = {n: left - 1 for n, left in self.joining.items() if left > 0}
+        return super().addresses()
+
+
+def waits(caplog):
+    return [record.message for record in caplog.records if record.message.startswith("Waiting for clients")]
+
+
+def test_who_is_waited_for_is_told_as_it_changes_and_once_a_minute(tmp_path, caplog, monkeypatch):
+    caplog.set_level("INFO", attendance.__name__)
+    files = deal_out(tmp_path, "local", ("mlp",) * 2, 1)
+    serve.run(tmp_path / "federation.yml", OneByOne(files, (3, 9)), 60)
+    assert waits(caplog) == [f"Waiting for clients at here:1: {who}." for who in ("0 of 2 there", "1 of 2 there (0)")]
+    caplog.clear()
+    monkeypatch.setattr(attendance, "AGAIN", 0.0)
+    serve.run(tmp_path / "federation.yml", OneByOne(files, (0, 3)), 60)  # which takes the run up
+    assert waits(caplog) == ["Waiting for clients at here:1: 1 of 2 there (0; missing 1)."] * 3
+
+
+def test_a_client_that_is_gone_as_a_run_begins_is_told_with_what_to_do(tmp_path):
+    link = Stage(tmp_path, deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, quorum=0.5, deadline=0.05))
+    link.at("before", "begin", 1, lambda: link.stop(1))
+    told = r"^Client 1 gave no answer to begin \(node unavailable\)\. Before the first .* give the same command again"
+    with pytest.raises(InputError, match=told):
+        serve.run(tmp_path / "federation.yml", link)
+    link.start(1)
+    assert len(serve.run(tmp_path / "federation.yml", link).history) == 1
 
 
 def test_a_client_writes_no_signs_into_the_server_s_log_that_steer_its_terminal(tmp_path, caplog):

@@ -26,12 +26,22 @@ CHANGING = {"told", "kept", "last"}
 """What a hello says of the moment; all else must be as it was when the run began."""
 NUMBERS = 2**63
 """Above the numbers of models and messages."""
+AWAY = "has not joined again since the server did"
+"""Why a client is not there that has said nothing to this process."""
 PIXELS = 2**31
 """Numbers of one image, at most, and samples of a split."""
+AGAIN = 60.0
+"""Seconds after which it is told again who is waited for."""
 
 
 class Link(Protocol):
-    """How messages get to clients and back. A client is known to it by an address."""
+    """How messages get to clients and back. A client is known to it by an address.
+
+    Attributes:
+        place: where clients join, in words.
+    """
+
+    place: str
 
     def addresses(self) -> list[int]:
         """Return the addresses of the clients that are connected now."""
@@ -106,9 +116,15 @@ class Attendance:
         self._greeted: dict[int, int] = {}  # the number of each hello that is not answered, by address
         self._replaced: set[int] = set()  # addresses that another has taken the place of
         self._numbers: dict[int, int] = {}  # of the last message to each client
+        self._told: tuple[str, float] = "", 0.0  # what was told of a wait, and when
 
-    def meet(self, wanted: int, seconds: float) -> None:
+    def meet(self, wanted: int, seconds: float, known: Mapping[int, Hello]) -> None:
         """Let the clients in that the run begins with; nodes that say nothing until the time is over are left out.
+
+        Args:
+            wanted: how many are waited for.
+            seconds: how long.
+            known: that are remembered: where fewer come in time, the run is theirs, and goes on without the others.
 
         Raises:
             InputError: if there are not so many in time, or one of them cannot take part.
@@ -124,9 +140,12 @@ class Attendance:
             if len(self.clients) > wanted:
                 break
             if self._greeted or len(self.clients) < wanted:
+                self._tell_wait(self.clients, wanted)
                 self._link.pause()
         silent = ", ".join(map(str, self._greeted))
-        if len(self.clients) != wanted:
+        if known and 0 < len(self.clients) < wanted:
+            self._take_up(known)
+        elif len(self.clients) != wanted:
             who = f" No answer to hello came from nodes {silent}: see to their programs." if silent else ""
             raise InputError(
                 f"{len(self.clients)} clients were there within {seconds:g} s, and clients is {wanted}, in the "
@@ -153,9 +172,16 @@ class Attendance:
         self.clients[said.client] = said
         self._let_in(address, said)
 
+    def _take_up(self, known: Mapping[int, Hello]) -> None:
+        """Take up a run that began with these clients with those of them that are there."""
+        met, here = self.clients, self.here
+        self.clients, self.here, self.why = dict(known), {}, dict.fromkeys(known, AWAY)
+        for n, said in met.items():
+            self._take_back(here[n], said)
+
     def resume(self, clients: Mapping[int, Hello]) -> None:
         """Take up a run that began with these clients, and wait until all are there, or the deadline is over."""
-        self.clients, self.why = dict(clients), dict.fromkeys(clients, "has not joined again since the server did")
+        self.clients, self.why = dict(clients), dict.fromkeys(clients, AWAY)
         self.wait(list(clients), len(clients))
 
     def wait(self, clients: Sequence[int], least: int) -> None:
@@ -163,8 +189,21 @@ class Attendance:
         end = time.monotonic() + self._deadline
         self._look()
         while sum(n in self.here for n in clients) < least and time.monotonic() < end:
+            self._tell_wait([n for n in clients if n in self.here], least)
             self._link.pause()
             self._look()
+
+    def _tell_wait(self, found: Collection[int], wanted: int) -> None:
+        """Tell who is there and who is not, at the start of a wait, where that has changed, and once a minute."""
+        names = {n: f"{n} {said.name}".strip() for n, said in self.clients.items()}
+        there = ", ".join(names[n] for n in sorted(found))
+        missing = ", ".join(names[n] for n in sorted(self.clients.keys() - found))
+        beside = [part for part in (there, missing and f"missing {missing}") if part]
+        line = f"{len(found)} of {wanted} there" + (f" ({'; '.join(beside)})" if beside else "")
+        now, (before, when) = time.monotonic(), self._told
+        if line != before or now >= when + AGAIN:
+            logger.info("Waiting for clients at %s: %s.", self._link.place, line)
+            self._told = line, now
 
     def ask(self, kind: str, packets: Mapping[int, Packet], what: str) -> Iterator[tuple[int, Packet]]:
         """Send clients that are there messages, and yield what they answer in time; the others are struck off.
@@ -254,6 +293,14 @@ class Attendance:
         """Let in the client that answered a hello, if it is one that may come in."""
         try:
             said = self._read(address, packet)
+        except InputError as error:
+            logger.warning("Node %d is not let in: %s", address, error)
+        else:
+            self._take_back(address, said)
+
+    def _take_back(self, address: int, said: Hello) -> None:
+        """Let in the client that said this, if it is one of the run's and as it was."""
+        try:
             self._check_returned(address, said)
         except InputError as error:
             logger.warning("Node %d is not let in: %s", address, error)

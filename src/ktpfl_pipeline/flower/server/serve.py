@@ -154,11 +154,14 @@ def begin(fed: RealFederation) -> None:
     """Tell the clients of the federation before its first round.
 
     Raises:
-        AbsentError: if one is not there, or refuses.
+        InputError: if one is not there, or refuses.
     """
     fed.executor.start(fed)
     if out := absent(fed.executor.attendance, fed.by_id):
-        raise AbsentError(out)
+        raise InputError(
+            f"{AbsentError(out)} Before the first round all clients are needed: see to its program, start it again if "
+            "it has ended, and give the same command again, which takes what is finished as it is."
+        )
 
 
 def end(method: Method[Any], state: Any, fed: RealFederation) -> None:
@@ -207,7 +210,12 @@ def public_set(asked: FederationFile, folder: Path) -> Tensor:
 
 
 def met(
-    asked: FederationFile, public: Tensor, link: Link, patience: float = 600.0, folder: Path | None = None
+    asked: FederationFile,
+    public: Tensor,
+    link: Link,
+    patience: float = 600.0,
+    folder: Path | None = None,
+    others: bool = False,
 ) -> Attendance:
     """Return the attendance of a run's clients, which are there and go together.
 
@@ -217,6 +225,8 @@ def met(
         link: to the clients.
         patience: seconds in which all must be there, where the run is not begun yet.
         folder: where it is remembered whose run it is; None for nowhere.
+        others: whether clients that are all there, but not as they are remembered, begin another run: what is
+            remembered then counts for those that do not come in time. Else none but the remembered are let in.
 
     Raises:
         InputError: if two have one number, or one has other versions or images than the server or the others.
@@ -226,10 +236,12 @@ def met(
     attendance = Attendance(link, name, asked.seed, asked.deadline, asked.on_unsound == "stop")
     file = None if folder is None else folder / name / "clients.pt"
     known = None if file is None else checkpoint.load(file, {"run": name}, torch.device("cpu"))
-    if known is not None:
-        attendance.resume({int(n): understood(Hello, said, str(file)) for n, said in known["clients"].items()})
+    said_before = {} if known is None else known["clients"]
+    remembered = {int(n): understood(Hello, said, str(file)) for n, said in said_before.items()}
+    if remembered and not others:
+        attendance.resume(remembered)
         return attendance
-    attendance.meet(asked.clients, patience)
+    attendance.meet(asked.clients, patience, remembered)
     if file is not None:
         clients = {n: said.model_dump(mode="json") for n, said in attendance.clients.items()}
         checkpoint.save(file, {"settings": {"run": name}, "clients": clients})

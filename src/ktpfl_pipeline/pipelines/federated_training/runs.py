@@ -117,14 +117,20 @@ def _tell_waiting(job: Job, seed: int) -> None:
 
 def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
     """Return the folder in which a run keeps its checkpoint; None where none is kept."""
+    folder = _checkpoints(job)
+    return folder and folder / f"seed-{seed}-{key[:8]}"
+
+
+def _checkpoints(job: Job) -> Path | None:
+    """Return the folder of the checkpoints of a method's runs; None where none are kept."""
     place = tracking.current().checkpoints
-    return place and place / job.name / slug(job.method) / f"seed-{seed}-{key[:8]}"
+    return place and place / job.name / slug(job.method)
 
 
 def federation(job: Job, seed: int) -> tuple[Federation, Facts]:
     """Return the federation of one seed, in this process or of real clients, and what is told of its data."""
     if isinstance(job.data, RealData):
-        return meet(job.experiment, job.method, job.data, seed)
+        return meet(job.experiment, job.method, job.data, seed, _checkpoints(job))
     fed = assemble(job.experiment, job.samples, seed)
     return fed, job.samples.seeds[seed].facts(list(fed.by_id))
 
