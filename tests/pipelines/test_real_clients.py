@@ -96,19 +96,24 @@ def test_the_report_tells_what_is_known_and_what_went_over_the_wire(project: Pro
     assert run["label_counts"] == [[80], [80]]
 
 
-def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
-    untracked: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, folder = prepared(untracked), untracked.folder / "data"
+def run_until_a_checkpoint(project: Project, files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run with clients of these files until a checkpoint is written, and cut the power."""
 
     def cut(kind: str, n: int, answer: Packet) -> Packet:
-        if any((folder / "06_models").rglob("checkpoint.pt")):
+        if any((project.folder / "data" / "06_models").rglob("checkpoint.pt")):
             raise PowerCut
         return answer
 
     monkeypatch.setattr(real, "link_of", lambda place: NoLink(files, changes=cut))
     with pytest.raises(PowerCut):
-        untracked.run(NAME)
+        project.run(NAME)
+
+
+def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(
+    untracked: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, folder = prepared(untracked), untracked.folder / "data"
+    run_until_a_checkpoint(untracked, files, monkeypatch)
     link = NoLink(files)
     monkeypatch.setattr(real, "link_of", lambda place: link)
     untracked.run(NAME)
@@ -135,15 +140,7 @@ def test_a_server_that_is_started_again_goes_on_with_a_quorum(
 ) -> None:
     files = prepared(untracked, quorum=0.5, deadline=0.05, patience=0.05)
     folder = untracked.folder / "data"
-
-    def cut(kind: str, n: int, answer: Packet) -> Packet:
-        if any((folder / "06_models").rglob("checkpoint.pt")):
-            raise PowerCut
-        return answer
-
-    monkeypatch.setattr(real, "link_of", lambda place: NoLink(files, changes=cut))
-    with pytest.raises(PowerCut):
-        untracked.run(NAME)
+    run_until_a_checkpoint(untracked, files, monkeypatch)
     link = NoLink(files)
     link.stop(1)
     monkeypatch.setattr(real, "link_of", lambda place: link)
