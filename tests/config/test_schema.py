@@ -44,6 +44,7 @@ def test_one_value_needs_no_brackets() -> None:
     for path, given, meant in (
         ("seeds", 3, [3]),
         ("seeds", [4, 2], [4, 2]),
+        ("seeds", "0+1+12", [0, 1, 12]),
         ("private.classes", 3, [3]),
         ("architectures", "mlp", ["mlp"]),
         ("architectures", "lenet+mlp", ["lenet", "mlp"]),
@@ -117,6 +118,8 @@ def test_a_wrong_part_of_a_list() -> None:
         ("seeds", -1, "mine.seeds.0 is -1; it should be greater than or equal to 0."),
         ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
         ("seeds", "first", "mine.seeds.0 is 'first'; it should be a valid integer."),
+        ("seeds", "0+one", "mine.seeds.0 is '0+one'; it should be a valid integer."),
+        ("seeds", "0+1+0", "mine.seeds is [0, 1, 0]; it has 0 twice; give each once."),
         ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
         ("seeds", [3, 0, 3], "mine.seeds is [3, 0, 3]; it has 3 twice; give each once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),

@@ -24,6 +24,12 @@ def as_names(value: Any) -> Any:
     return value.split("+") if isinstance(value, str) else value
 
 
+def as_seeds(value: Any) -> Any:
+    """Return the whole numbers in a text, between them a +, as with names; a single one as a list of one."""
+    parts = value.split("+") if isinstance(value, str) else []
+    return [int(part) for part in parts] if parts and all(map(str.isdecimal, parts)) else as_list(value)
+
+
 WORDS = {"schedule": "kind", "knowledge": "encoding", "flower": "superlink"}
 """Groups of settings that a text may stand for: it is the value of this one, and all others have their defaults."""
 
@@ -49,7 +55,7 @@ def each_once(values: Any) -> Any:
 EachOnce = AfterValidator(each_once)
 OneOrMore = BeforeValidator(as_list)
 """A single value stands for a list of one."""
-Seeds = Annotated[list[Seed], OneOrMore, Field(min_length=1), EachOnce]
+Seeds = Annotated[list[Seed], BeforeValidator(as_seeds), Field(min_length=1), EachOnce]
 Names = Annotated[list[str], BeforeValidator(as_names), Field(min_length=1), EachOnce]
 
 
