@@ -119,7 +119,7 @@ def test_a_wrong_part_of_a_list() -> None:
         ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
         ("seeds", "first", "mine.seeds.0 is 'first'; it should be a valid integer."),
         ("seeds", "0+one", "mine.seeds.0 is '0+one'; it should be a valid integer."),
-        ("seeds", "0+1+0", "mine.seeds is [0, 1, 0]; it has 0 twice; give each once."),
+        ("seeds", "0+1+0", "mine.seeds is '0+1+0'; it has 0 twice; give each once."),
         ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
         ("seeds", [3, 0, 3], "mine.seeds is [3, 0, 3]; it has 3 twice; give each once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
