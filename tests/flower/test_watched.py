@@ -12,9 +12,13 @@ from ktpfl_pipeline.flower import watched
 
 SAYS_WHO = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
 """A stand-in for a SuperLink."""
-PARENT = (
-    "import sys, time; from ktpfl_pipeline.flower import watched; kept = watched.start(sys.argv[1:]); time.sleep(600)"
-)
+PARENT = """
+import signal, sys, time
+from ktpfl_pipeline.flower import watched
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell lets its background jobs ignore
+kept = watched.start(sys.argv[1:])
+time.sleep(600)
+"""
 
 
 def number(file):
@@ -37,6 +41,7 @@ def test_it_ends_with_its_parent_whatever_ends_that(tmp_path, how):
     with subprocess.Popen([sys.executable, "-c", PARENT, *command], stderr=subprocess.DEVNULL) as parent:
         child = number(tmp_path / "number")
         parent.send_signal(how)
+        parent.wait(60)
     wait_for(lambda: not there(child), 60)
 
 
