@@ -165,6 +165,18 @@ class TestOnPipelineError:
                 ProjectHooks().on_pipeline_error(shown)
             assert refused.value.message.startswith(message)
 
+    def test_a_run_that_begins_inside_a_box(self) -> None:
+        """With --from-nodes: what comes before it is not there."""
+        pipeline = Pipeline([step(lambda settled: None, "methods.kt_pfl.settled", None, name="train")])
+        catalog = DataCatalog({"methods.kt_pfl.settled": MemoryDataset()})
+        with pytest.raises(DatasetError) as raised:
+            SequentialRunner().run(pipeline, catalog)
+        with pytest.raises(ClickException) as refused:
+            ProjectHooks().on_pipeline_error(raised.value)
+        assert refused.value.message.startswith(
+            "The run begins after the step that makes methods.kt_pfl.settled, which"
+        )
+
     @pytest.mark.parametrize("error", [ValueError("a bug"), RuntimeError("another"), OSError("of a library's own")])
     def test_anything_else_keeps_its_traceback(self, error: Exception) -> None:
         """The hook returns, and Kedro raises the error itself."""

@@ -13,6 +13,7 @@ from click import ClickException
 from kedro.config import MissingConfigException
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
+from kedro.io import DatasetError
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.stopping import TerminatedError, heed
@@ -75,6 +76,12 @@ class ProjectHooks:
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can fix as one sentence; anything else keeps its traceback."""
+        if isinstance(error, DatasetError) and "has not been saved yet" in str(error):
+            raise ClickException(
+                f"The run begins after the step that makes {str(error).partition(':')[0]}, which is kept in memory "
+                "alone: begin with a whole box, such as --namespaces=methods.report, or leave --from-nodes, --from-inputs and "
+                "--nodes out."
+            ) from error
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, InputError | OSError):
             cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
