@@ -77,10 +77,10 @@ class ProjectHooks:
     def on_pipeline_error(self, error: Exception) -> None:
         """Show what the user can fix as one sentence; anything else keeps its traceback."""
         if isinstance(error, DatasetError) and "has not been saved yet" in str(error):
+            made = str(error).partition(":")[0]
             raise ClickException(
-                f"The run begins after the step that makes {str(error).partition(':')[0]}, which is kept in memory "
-                "alone: begin with a whole box, such as --namespaces=methods.report, or leave --from-nodes, --from-inputs and "
-                "--nodes out."
+                f"The run begins after the step that makes {made}, which is kept in memory alone: begin with a whole "
+                "box, such as --namespaces=methods.report, or leave --from-nodes, --from-inputs and --nodes out."
             ) from error
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, InputError | OSError):
