@@ -57,3 +57,11 @@ def test_a_module_that_there_is_not_is_a_wrong_path(package: Path, path: str) ->
     (package / "nets.py").touch()
     with pytest.raises(InputError, match=ADVICE):
         extensions.load(path, "model")
+
+
+def test_of_a_message_of_many_lines_the_first_is_told() -> None:
+    assert (
+        extensions.raised(RuntimeError("Sizes differ.\nBacktrace: ..."), "my_package.nets:Wide")
+        == "RuntimeError: Sizes differ"
+    )
+    assert extensions.raised(KeyError(), "my_package.nets:Wide") == "KeyError"

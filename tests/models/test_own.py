@@ -53,9 +53,15 @@ def dropping(shape: Any, classes: int) -> nn.Module:
 REFUSED: dict[str, tuple[Any, str]] = {
     "fewer": (lambda shape, classes: good(shape, classes - 1), "returned a tensor of (2, 2) for two inputs of 1 x 8 x"),
     "more": (lambda shape, classes: good(shape, classes + 3), "it must return logits, a tensor of (2, 3), one number"),
-    "size": (lambda shape, classes: nn.Linear(99, classes), "does not take inputs of 1 x 8 x 8 (RuntimeError: "),
+    "size": (
+        lambda shape, classes: nn.Linear(99, classes),
+        "does not take inputs of 1 x 8 x 8; it raised RuntimeError: ",
+    ),
     "nothing": (lambda shape, classes: None, "The builder 'my_nets:net' returned None; it must return a torch.nn.M"),
-    "signature": (lambda shape: good(shape, 3), "cannot be built for inputs of 1 x 8 x 8 and 3 classes (TypeError: "),
+    "signature": (
+        lambda shape: good(shape, 3),
+        "cannot be built for inputs of 1 x 8 x 8 and 3 classes; it raised TypeError: ",
+    ),
     "module": (nn.Linear(1, 1), "it must be a function of (shape, classes) that takes these."),
     "lazy": (lambda shape, classes: nn.Sequential(nn.Flatten(), nn.LazyLinear(classes)), "has no shape for 1.weight"),
     "tuple": (lambda *_: Returning(lambda logits: (logits, logits)), "returned a tuple for two inputs of 1 x 8 x 8;"),

@@ -55,4 +55,5 @@ def raised(error: Exception, path: str) -> str:
         places.append((str(error.filename), error.lineno or 1))
         said = error.msg
     where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
-    return f"{type(error).__name__}: {said}{where}"
+    first = str(said).strip().partition("\n")[0].rstrip(".")  # torch's messages have more lines
+    return f"{type(error).__name__}{first and ': '}{first}{where}"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.extensions import raised
 
 Builder = Callable[[Shape, int], nn.Module]
 _FITTING: set[tuple[str, int, Shape, int]] = set()
@@ -71,7 +72,7 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
     try:
         found = torch.autograd.grad(output.sum(), [*parameters.values()], allow_unused=True)
     except RuntimeError as error:
-        raise InputError(f"The model {name!r} has no gradient ({_reason(error)}): correct it.") from error
+        raise InputError(f"The model {name!r} has no gradient ({raised(error, name)}): correct it.") from error
     if unused := [key for key, gradient in zip(parameters, found, strict=True) if gradient is None]:
         raise InputError(
             f"The model {name!r} does not use {unused[0]} for its logits, so that it has no gradient: leave it out."
@@ -85,8 +86,8 @@ def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
         raise
     except Exception as error:  # whatever the user's own code raises
         raise InputError(
-            f"The model {name!r} cannot be built for inputs of {_sides(shape)} and {classes} classes "
-            f"({_reason(error)}): it must be a function of (shape, classes) that takes these."
+            f"The model {name!r} cannot be built for inputs of {_sides(shape)} and {classes} classes; it raised "
+            f"{raised(error, name)}: it must be a function of (shape, classes) that takes these."
         ) from error
     if not isinstance(model, nn.Module):
         raise InputError(f"The builder {name!r} returned {_called(model)}; it must return a torch.nn.Module.")
@@ -98,8 +99,8 @@ def _output(name: str, model: nn.Module, shape: Shape) -> Any:
         return model(torch.zeros(2, *shape))
     except Exception as error:  # whatever the user's own code raises
         raise InputError(
-            f"The model {name!r} does not take inputs of {_sides(shape)} ({_reason(error)}): correct it, or choose "
-            "another model or size of the inputs."
+            f"The model {name!r} does not take inputs of {_sides(shape)}; it raised {raised(error, name)}: correct it, "
+            "or choose another model or size of the inputs."
         ) from error
 
 
@@ -117,8 +118,3 @@ def _called(value: object) -> str:
 
 def _sides(shape: Shape) -> str:
     return " x ".join(map(str, shape))
-
-
-def _reason(error: Exception) -> str:
-    first = str(error).strip().partition("\n")[0].rstrip(".")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
