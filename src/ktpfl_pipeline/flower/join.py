@@ -7,6 +7,7 @@ is one process, so that nothing of a killed client goes on. What it uses of Flow
 """
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,23 +86,24 @@ class _Fleet(FleetHttpClient):  # type: ignore[misc,unused-ignore]
     """The SuperNode's calls of a SuperLink, which tell in a sentence that it does not know this client any more."""
 
     def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:
-        try:
+        anew = "it was started anew: start the same command again."
+        with _known_or(InputError(f"The SuperLink does not know this client any more, for {anew}")):
             return super().PullMessages(request)
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code != httpx.codes.UNAUTHORIZED:
-                raise
-            raise InputError(
-                "The SuperLink does not know this client any more, for it was started anew: start the same command "
-                "again."
-            ) from error
 
     def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:
-        try:
+        with _known_or(SystemExit()):  # of its thread, silently: the next look for messages tells
             return super().SendNodeHeartbeat(request)
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code != httpx.codes.UNAUTHORIZED:
-                raise
-            raise SystemExit from error  # of its thread, silently: the next look for messages tells
+
+
+@contextlib.contextmanager
+def _known_or(otherwise: BaseException) -> Iterator[None]:
+    """Raise `otherwise` where a SuperLink turns a client away that it does not know."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.UNAUTHORIZED:
+            raise
+        raise otherwise from error
 
 
 def _tell_unknown() -> None:
