@@ -152,7 +152,7 @@ def test_public_inputs_of_another_kind_or_shape_are_refused(series: Path) -> Non
 
 
 def test_features_are_not_brought_to_a_size_of_images(series: Path) -> None:
-    with pytest.raises(InputError, match=r"the private source 'npz:mine.npz' has features and .*: set image: null\."):
+    with pytest.raises(InputError, match=r"the private source 'npz:mine.npz' has features, .*: set image: null\."):
         load_private(own().model_copy(update={"image": parsing.parse("mine", EXPERIMENT).image}), series)
 
 
@@ -160,7 +160,7 @@ def test_a_public_source_that_cannot_be_brought_to_the_images_is_named(raw: Path
     np.savez(raw / "features.npz", features=np.ones((4, 3)))
     np.savez(raw / "colours.npz", images=np.zeros((4, 6, 6, 4), np.uint8))
     for source, words in (
-        ("npz:features.npz", "the public source 'npz:features.npz' has features and no images: .* such as open_part"),
+        ("npz:features.npz", "the public source 'npz:features.npz' has features, not images: .* such as open_part"),
         ("npz:colours.npz", "images of the public source 'npz:colours.npz' have 4 channels, which cannot .* to 1"),
     ):
         experiment = parsing.parse("mine", {**EXPERIMENT, "public": {"source": source}})

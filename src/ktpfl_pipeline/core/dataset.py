@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ktpfl_pipeline.core import kinds
+
 Shape = tuple[int, ...]
 """Of one input: (channels, height, width) of an image, (channels, length) of a series, (features,) of a vector."""
 
@@ -13,7 +15,7 @@ class LabelledDataset:
     """Inputs and their labels.
 
     Attributes:
-        inputs: (M, ...): images in uint8, or features of any shape in float32.
+        inputs: (M, ...), of one of the kinds in `core.kinds`: images in uint8, or features of any shape in float32.
         labels: (M,), int64 class numbers from 0.
         native: shape of an input as its source has it; None where they are of many, or it is not known.
     """
@@ -25,6 +27,11 @@ class LabelledDataset:
     def __len__(self) -> int:
         """Return the number of samples M."""
         return len(self.labels)
+
+    @property
+    def kind(self) -> kinds.Kind:
+        """What the inputs are, and how they become floats."""
+        return kinds.of(self.inputs)
 
     @property
     def shape(self) -> Shape:

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.kinds import IMAGES, Kind
 from ktpfl_pipeline.core.setting import DTYPES, Setting
 from ktpfl_pipeline.core.training.recipe import Recipe
 
@@ -78,7 +79,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
 
-def cost(module: nn.Module, shape: Shape) -> Cost:
+def cost(module: nn.Module, shape: Shape, kind: Kind = IMAGES) -> Cost:
     """Measure a module by what is dispatched and autograd's hooks, in one forward pass of two samples on its device.
 
     Operations that are no products of matrices and no convolutions count nothing. BatchNorm needs the second sample.
@@ -95,7 +96,7 @@ def cost(module: nn.Module, shape: Shape) -> Cost:
             kept.append(tensor)  # or its place would be another's
         return tensor
 
-    inputs = torch.zeros(2, *shape, dtype=own[0].dtype)
+    inputs = kind.blank(shape, 2, own[0].dtype)
     hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     with rng.seeded(0), Products() as products, hooks:
         F.cross_entropy(module.train()(inputs), torch.zeros(2, dtype=torch.int64))
@@ -112,4 +113,4 @@ def cost_of(setting: Setting, architecture: str) -> Cost:
     """Return what an architecture costs in a federation."""
     with rng.seeded(0):
         module: Any = setting.build(architecture).to(dtype=DTYPES[setting.compute.dtype])
-    return cost(module, tuple(setting.public.shape[1:]))
+    return cost(module, tuple(setting.public.shape[1:]), kinds.of(setting.public))

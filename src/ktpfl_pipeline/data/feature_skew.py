@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import stream
 
@@ -29,9 +30,9 @@ class FeatureSkew(NamedTuple):
     def check(self, inputs: Tensor) -> None:
         """Raise an `InputError` where inputs (M, ...) cannot be skewed so."""
         shape = tuple(inputs.shape[1:])
-        if inputs.dtype != torch.uint8 and self.kind != "noise":
+        if not (kind := kinds.of(inputs)).pixels and self.kind != "noise":
             raise InputError(
-                f"partition.feature_skew is {self.kind}, which images can have, and the private data are features of"
+                f"partition.feature_skew is {self.kind}, which images can have, and the private data are {kind.name} of"
                 f" shape {shape}: choose noise or none."
             )
         if self.kind == "colour" and shape[0] != 3:
@@ -55,7 +56,7 @@ class FeatureSkew(NamedTuple):
             return KINDS[self.kind](inputs, level, self.levels)
         drawn = torch.randn(inputs.shape, generator=stream(self.seed, "feature_noise", client, split))
         drawn *= level / (self.levels - 1)
-        if inputs.dtype == torch.uint8:
+        if kinds.of(inputs).pixels:
             return (inputs + IMAGE_NOISE * drawn).round().clamp(0, 255).to(torch.uint8)
         return inputs + FEATURE_NOISE * drawn
 

@@ -102,7 +102,7 @@ class SeedData:
     @cached_property
     def scale(self) -> Standardisation | None:
         """How features are standardised; None for images, whose range is known."""
-        if not self.private.inputs.is_floating_point():
+        if not self.private.kind.standardized:
             return None
         return Standardisation.of(self.private.inputs, (own.train for _, own in sorted(self.partition.items())))
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -59,8 +58,3 @@ def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
                 " shown; rename it."
             )
     return texts
-
-
-def kind(inputs: Tensor) -> str:
-    """Return what inputs (M, ...) are, in words: ``"images of shape (3, 64, 64)"``."""
-    return f"{'images' if inputs.dtype == torch.uint8 else 'features'} of shape {tuple(inputs.shape[1:])}"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
@@ -56,7 +57,8 @@ def save(
     plain = {n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}
     with replacing(folder / WEIGHTS, f"The clients' models, {folder / WEIGHTS},") as place, place.open("wb") as file:
         torch.save(plain, file)  # given a path, torch hides what the system said
-    built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
+    kind = kinds.of(example).name
+    built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes, "kind": kind}
     built["scale"] = scale and {"mean": scale.mean.tolist(), "std": scale.std.tolist()}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
     model = Model(signature=ModelSignature(takes, gives))
@@ -71,6 +73,7 @@ class PersonalModels:
 
     Attributes:
         models: by client id.
+        kind: of the inputs.
         scale: how features are standardised; None for images.
     """
 
@@ -81,6 +84,8 @@ class PersonalModels:
         self.scale = scale and Standardisation(
             *(torch.tensor(scale[name], dtype=torch.float64) for name in ("mean", "std"))
         )
+        older = kinds.FEATURES if scale else kinds.IMAGES  # models saved before data said their kind
+        self.kind = kinds.KINDS.get(built.get("kind"), older)
         self.models = {}
         build = partial(models.build, shape=shape, classes=built["classes"])
         for n, own in weights.items():
@@ -104,7 +109,7 @@ class PersonalModels:
                 f"There are {len(clients):,} client ids and {len(inputs):,} inputs: give one id for each input, or one "
                 "for all of them."
             )
-        numbers = self.scale(inputs) if self.scale else inputs.float().div(127.5).sub(1.0)  # `Workspace.numbers`
+        numbers = self.kind.to_float(self.scale(inputs) if self.scale else inputs)
         each = zip(clients.expand(len(inputs)).tolist(), numbers, strict=True)
         with torch.no_grad():
             answers = [self.models[n](number[None]).softmax(dim=1) for n, number in each]

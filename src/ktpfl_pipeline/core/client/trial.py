@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -46,14 +47,13 @@ def step_seconds(
     Args:
         build: makes a module from an architecture's name.
         architecture: the name.
-        like: (M, ...), inputs of the shape and kind that are drawn: images in uint8, or features.
+        like: (M, ...), inputs of the shape and kind that are drawn.
         classes: K.
         batch_size: samples of a step.
         computes: devices, dtypes and memory formats; the first says how long the others may take.
     """
     draws, batch = torch.Generator().manual_seed(0), max(2, batch_size)
-    drawn = torch.randint(0, 256, (batch, *like.shape[1:]), generator=draws, dtype=torch.uint8)
-    inputs = drawn / 127.5 - 1 if like.is_floating_point() else drawn
+    inputs = kinds.of(like).random_like(like, batch, draws)
     samples = LabelledDataset(inputs, torch.arange(batch) % classes)
     sizes = [batch // 2**halved for halved in range(batch.bit_length()) if halved == 0 or batch >> halved >= FEW]
     splits = {size: samples.take(torch.arange(size)) for size in sizes}

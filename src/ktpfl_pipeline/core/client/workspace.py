@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.client import joint, reduced
 from ktpfl_pipeline.core.client.graphs import Graphs
 from ktpfl_pipeline.core.client.head import linear
@@ -169,7 +169,5 @@ class Numbers:
     format: torch.memory_format
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Return inputs as a model takes them: uint8 images as numbers from -1 to 1, features as they are."""
-        if inputs.dtype != torch.uint8:
-            return inputs.to(self.dtype)
-        return inputs.to(self.dtype).div_(127.5).sub_(1.0).contiguous(memory_format=self.format)
+        """Return inputs as a model takes them; how depends on their kind."""
+        return kinds.of(inputs).to_float(inputs, self.dtype, self.format)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError
 
 Augmentation = tuple[dict[str, dict[str, Any]], ...]
@@ -48,9 +49,10 @@ def check(wanted: Augmentation, inputs: Tensor) -> None:
     names = [name for each in wanted for name in each]
     if not names:
         return
-    if inputs.dtype != torch.uint8 or inputs.dim() != 4:
+    if not (kind := kinds.of(inputs)).pixels:
         raise InputError(
-            f"training.augmentation has {', '.join(names)}, and the clients' samples are no images: set it to []."
+            f"training.augmentation has {', '.join(names)}, and the clients' samples are {kind.name}, not images: set"
+            " it to []."
         )
     check_channels(wanted, inputs.shape[1])
     import torchvision.transforms.v2  # noqa: F401 - now, which takes seconds, so that workers that are forked have it

@@ -5,8 +5,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names, kind
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.folder import Size, by_class, check_file, find, photographs, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
@@ -79,7 +80,7 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     for file, part in zip(files, parts, strict=True):
         if isinstance(part, OwnedDataset):
             raise InputError(f"{file} has an array 'clients', and is one client's: leave the array out.")
-        if (one := kind(part.inputs)) != (other := kind(parts[0].inputs)):
+        if (one := kinds.described(part.inputs)) != (other := kinds.described(parts[0].inputs)):
             raise InputError(f"{file} has {one} and {files[0]} has {other}: save all clients' samples alike.")
     sizes = torch.tensor([len(part) for part in parts])
     counts = torch.tensor([len(own) for own in clients])

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
@@ -30,11 +31,8 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
             f"{who} returned labels in {labels.dtype} of shape {tuple(labels.shape)}: they must be class numbers in "
             "int64, (M,)."
         )
-    if inputs.dim() < 2 or not (inputs.dtype == torch.float32 or (inputs.dtype == torch.uint8 and inputs.dim() == 4)):
-        raise InputError(
-            f"{who} returned inputs in {inputs.dtype} of shape {tuple(inputs.shape)}: images must be uint8, (M, "
-            "channels, height, width), and features float32, (M, ...)."
-        )
+    if not any(kind.allows(inputs) for kind in kinds.KINDS.values()):
+        raise InputError(f"{who} returned inputs in {inputs.dtype} of shape {tuple(inputs.shape)}: {kinds.forms()}.")
     if len(inputs) != len(labels) or not len(labels):
         raise InputError(f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: give each input its own.")
     if labels.min() < 0 or labels.max() >= MAX_CLASSES:
@@ -42,7 +40,7 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
             f"{who} returned labels from {labels.min()} to {labels.max()}: they must be class numbers from 0 to "
             f"{MAX_CLASSES - 1}."
         )
-    if inputs.dtype == torch.float32:
+    if inputs.is_floating_point():
         check_finite(inputs, who)
     if isinstance(samples, OwnedDataset):
         _check_owners(samples, who)

@@ -132,10 +132,10 @@ def samples(own: ClientFile, folder: Path) -> LabelledDataset:
         found = _of_owner(found, own)
     elif own.owner is not None:
         raise InputError(f"owner is {own.owner!r}, and {own.source} does not say whose its samples are: leave it out.")
-    if found.inputs.dtype != torch.uint8:
+    if not found.kind.pixels:
         raise InputError(
-            f"{own.source} has features, which a federation standardises over all clients' samples; real clients share "
-            "nothing of theirs: take images."
+            f"{own.source} has {found.kind.name}; a federation standardizes features over all clients' samples, and "
+            "real clients share none of theirs: take images."
         )
     inputs = found.inputs if own.image is None else adapt(found.inputs, own.image.shape)
     return replace(found, inputs=inputs)

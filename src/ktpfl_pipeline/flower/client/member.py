@@ -101,7 +101,7 @@ class Member:
         told = client_file.understood(Told, _without_number(packet), "the server")
         leaves = ", ".join(sorted(operations.exchanges(told.method))) or "measures alone"
         public = packet.tensors.get("public", torch.empty(0))
-        if public.dtype != torch.uint8 or tuple(public.shape[1:]) != self._samples().shape:
+        if public.dtype != self._samples().inputs.dtype or tuple(public.shape[1:]) != self._samples().shape:
             raise InputError(
                 f"the public set has {public.dtype} of shape {tuple(public.shape[1:])}, and this client's images are "
                 f"{self._samples().shape} in bytes: bring both to one size with image."

@@ -17,7 +17,7 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.schema import Distillation, Image, Knowledge, Public, Training
 from ktpfl_pipeline.config.values import Count, Seed, Settings
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import AbsentError, InputError, LostError
 from ktpfl_pipeline.core.identity import digest
@@ -203,8 +203,8 @@ def public_set(asked: FederationFile, folder: Path) -> Tensor:
         )
     size = None if asked.image is None else asked.image.shape[1:]
     images = load_public(asked.public.source, "", folder, size)
-    if images.dtype != torch.uint8:
-        raise InputError(f"{asked.public.source} has features, and real clients learn from images: take images.")
+    if not (kind := kinds.of(images)).pixels:
+        raise InputError(f"{asked.public.source} has {kind.name}, and real clients learn from images: take images.")
     check_size(len(images), asked.public.batch)
     return images if asked.image is None else adapt(images, asked.image.shape)
 
@@ -276,7 +276,7 @@ def _shell(said: Hello) -> Client:
     """Return a client whose samples are elsewhere: who asks for one gets torch's error, or a refusal."""
 
     def split(size: int) -> LabelledDataset:
-        inputs = torch.empty(size, *said.shape, dtype=torch.uint8, device="meta")
+        inputs = torch.empty(size, *said.shape, dtype=kinds.IMAGES.dtype, device="meta")
         return LabelledDataset(inputs, torch.empty(size, dtype=torch.int64, device="meta"))
 
     train, validation, test = map(split, said.sizes)

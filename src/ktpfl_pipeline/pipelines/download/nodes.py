@@ -37,15 +37,15 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
 
     They are the private ones themselves for an open part.
     """
+    from ktpfl_pipeline.core import kinds
     from ktpfl_pipeline.data import sources
-    from ktpfl_pipeline.data.owned import kind
 
     source = experiment.public.source
     if source == "open_part":
         return private.inputs
     public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
     public = _adapted(experiment, _shaped(experiment, public), "public", source)
-    if (ours := kind(private.inputs)) != (theirs := kind(public)):
+    if (ours := kinds.described(private.inputs)) != (theirs := kinds.described(public)):
         raise InputError(
             f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
             " bring images to one with image: {channels: 3, size: 64}, say."
@@ -106,18 +106,17 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
 
     They are of the ``"private"`` or the ``"public"`` `source`, which messages name.
     """
-    import torch
-
+    from ktpfl_pipeline.core import kinds
     from ktpfl_pipeline.data.sources.adaptation import adapt, brought
 
     if experiment.image is None:
         return inputs
-    if inputs.dtype != torch.uint8:
+    if not (kind := kinds.of(inputs)).pixels:
         fix = "set image: null"
         if whose == "public":  # the private ones, brought to the size before, are images
             fix = "the private source has images, so choose a public source of images, such as open_part"
         raise InputError(
-            f"image has channels and size, and the {whose} source {source!r} has features and no images: {fix}."
+            f"image has channels and size, and the {whose} source {source!r} has {kind.name}, not images: {fix}."
         )
     if tuple(inputs.shape[1:]) != experiment.image.shape:
         logger.info(f"Images of {source}: {brought(inputs.shape[1:], experiment.image.shape)}.")

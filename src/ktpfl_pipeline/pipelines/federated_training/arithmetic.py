@@ -106,7 +106,7 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
         gpu = Compute(asked.device).place().type == "cuda"
         reduced = asked.dtype == "auto:bfloat16" and not private
         dtypes = ["float32", *["tf32"] * gpu, *["bfloat16"] * reduced]
-    images = not data.private.inputs.is_floating_point()
+    images = data.private.kind.pixels
     formats: list[str] = [asked.memory_format if images else "contiguous"]
     if asked.memory_format == "auto" and images:
         formats = ["contiguous", *["channels_last"] * (not private)]

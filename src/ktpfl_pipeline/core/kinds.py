@@ -1,0 +1,144 @@
+"""The kinds of data: what inputs are, and how they become the floats that models take.
+
+`KINDS` is the registry. Each kind has a dtype of its own, in which sources give its inputs and in which the inputs are
+kept, so `of` knows the kind of any tensor of inputs. A new kind is one class and one entry in `KINDS`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+
+
+class Kind(ABC):
+    """One kind of data.
+
+    Attributes:
+        name: what inputs of this kind are called in messages, in the plural.
+        dtype: of inputs as sources give them.
+        form: the shapes and the dtype that inputs must have, for messages.
+        pixels: whether an input is (channels, height, width) of pixels from 0 to 255, so that it can be resized,
+            augmented, rotated and kept channels-last.
+        standardized: whether inputs are brought to mean 0 and standard deviation 1 before training, by the training
+            samples of all clients.
+    """
+
+    name: ClassVar[str]
+    dtype: ClassVar[torch.dtype]
+    form: ClassVar[str]
+    pixels: ClassVar[bool] = False
+    standardized: ClassVar[bool] = False
+
+    def includes(self, dtype: torch.dtype) -> bool:
+        """Return whether inputs of a dtype are of this kind."""
+        return dtype == self.dtype
+
+    def allows(self, inputs: Tensor) -> bool:
+        """Return whether inputs, (M, ...), have the dtype and the number of dimensions that this kind needs."""
+        return inputs.dtype == self.dtype and inputs.dim() >= 2
+
+    @abstractmethod
+    def to_float(
+        self,
+        inputs: Tensor,
+        dtype: torch.dtype = torch.float32,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """Return inputs, (b, ...), as a model takes them.
+
+        A kind whose inputs the model embeds, such as tokens, returns them unchanged.
+
+        Args:
+            inputs: of this kind; standardized already where the kind is.
+            dtype: of the model.
+            memory_format: of images.
+        """
+
+    def blank(self, shape: Sequence[int], number: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return inputs of one shape, (number, ...), as a model in `dtype` takes them, all zero."""
+        return self.to_float(torch.zeros(number, *shape, dtype=self.dtype), dtype).zero_()
+
+    @abstractmethod
+    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
+        """Return `number` random inputs with the shape and the range of values of `inputs`, (M, ...), for timing."""
+
+
+class Images(Kind):
+    """Images of 8 bits: (channels, height, width), uint8."""
+
+    name, dtype, pixels = "images", torch.uint8, True
+    form = "uint8, (M, channels, height, width)"
+
+    def allows(self, inputs: Tensor) -> bool:
+        """Return whether inputs are uint8, (M, C, H, W)."""
+        return super().allows(inputs) and inputs.dim() == 4
+
+    def to_float(
+        self,
+        inputs: Tensor,
+        dtype: torch.dtype = torch.float32,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """Return pixels as numbers from -1 to 1."""
+        return inputs.to(dtype, copy=True).div_(127.5).sub_(1.0).contiguous(memory_format=memory_format)
+
+    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
+        """Return uniform pixels."""
+        return torch.randint(0, 256, (number, *inputs.shape[1:]), generator=generator, dtype=torch.uint8)
+
+
+class Features(Kind):
+    """Numbers without a known range: vectors, series, or grids of any channels; float32."""
+
+    name, dtype, standardized = "features", torch.float32, True
+    form = "float32, (M, ...)"
+
+    def includes(self, dtype: torch.dtype) -> bool:
+        """Return whether a dtype is one of floats: float64 is what a caller in Python may have."""
+        return dtype.is_floating_point
+
+    def to_float(
+        self,
+        inputs: Tensor,
+        dtype: torch.dtype = torch.float32,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """Return features as they are, in the model's dtype."""
+        return inputs.to(dtype)
+
+    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
+        """Return numbers from -1 to 1."""
+        drawn = torch.randint(0, 256, (number, *inputs.shape[1:]), generator=generator, dtype=torch.uint8)
+        return drawn / 127.5 - 1
+
+
+IMAGES, FEATURES = Images(), Features()
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (IMAGES, FEATURES)}
+"""All kinds by name."""
+
+
+def of(inputs: Tensor) -> Kind:
+    """Return the kind of inputs, (M, ...).
+
+    Raises:
+        InputError: if no kind has their dtype.
+    """
+    for kind in KINDS.values():
+        if kind.includes(inputs.dtype):
+            return kind
+    raise InputError(f"inputs are {inputs.dtype}, which is the dtype of no kind of data: {forms()}.")
+
+
+def forms() -> str:
+    """Return what inputs of each kind must be: ``images must be uint8, (M, ...), and features ...``."""
+    first, *others = KINDS.values()
+    return ", and ".join([f"{first.name} must be {first.form}", *(f"{kind.name} {kind.form}" for kind in others)])
+
+
+def described(inputs: Tensor) -> str:
+    """Return what inputs, (M, ...), are: ``images of shape (3, 64, 64)``."""
+    return f"{of(inputs).name} of shape {tuple(inputs.shape[1:])}"
