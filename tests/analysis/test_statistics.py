@@ -17,11 +17,12 @@ from ktpfl_pipeline.analysis.statistics import (
 
 
 class TestInterval:
-    def test_two_seeds_in_closed_form(self):
-        """With one degree of freedom Student's distribution is Cauchy's: t = tan(0.95 π / 2)."""
+    def test_two_seeds_have_a_deviation_and_no_interval(self):
+        """Its ends would be 0.03 ± 12.7 · 0.02."""
         found = difference([0.05, 0.01])
-        half = math.tan(0.95 * math.pi / 2) * 0.04 / 2**0.5 / 2**0.5
-        assert (found.low, found.high) == (pytest.approx(0.03 - half), pytest.approx(0.03 + half))
+        assert (found.mean, found.std) == (pytest.approx(0.03), pytest.approx(0.04 / 2**0.5))
+        assert (found.low, found.high, found.ends, found.p, found.sign) == (None, None, None, None, 0)
+        assert difference([0.5, 0.5]).sign == 0
 
     def test_three_seeds_in_closed_form(self):
         """With two, P(|T| < t) = t / √(t² + 2), so t² = 2 p² / (1 - p²)."""
@@ -32,8 +33,8 @@ class TestInterval:
         assert difference([-0.11, -0.10, -0.09]).sign == -1
 
     def test_a_difference_beyond_its_std_is_not_enough(self):
-        """1 and 3: the mean of 2 exceeds the standard deviation of 1.4, and the interval is 2 ± 12.7."""
-        assert difference([0.01, 0.03]).sign == 0
+        """1, 3 and 5: the mean of 3 exceeds the standard deviation of 2, and the interval is 3 ± 4.97."""
+        assert difference([0.01, 0.03, 0.05]).sign == 0
 
     def test_one_seed_and_none(self):
         assert difference([0.5]) == Difference(0.5, None, None, None, 1)
@@ -50,15 +51,19 @@ class TestInterval:
         assert difference([rounded_off, rounded_off]) == difference([0.0, 0.0])
 
 
+def at(p):
+    """Return t with P(|T| > t) = p, with two degrees of freedom."""
+    return 2**0.5 * (1 - p) / math.sqrt(1 - (1 - p) ** 2)
+
+
 P = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}
 
 
 class TestHolm:
     @pytest.fixture
     def found(self):
-        """Two seeds a point around a mean: t is the mean, and P(|T| > t) = 1 - 2 atan(t) / π."""
-        means = {name: 1 / math.tan(math.pi * p / 2) for name, p in P.items()}
-        return {name: difference([mean - 1, mean + 1]) for name, mean in means.items()}
+        """Three seeds, a mean and √3 around it: t is the mean, and P(|T| > t) = 1 - t / √(t² + 2)."""
+        return {name: difference([(mean := at(p)) - 3**0.5, mean, mean + 3**0.5]) for name, p in P.items()}
 
     def test_a_hand_example(self, found):
         """0.005 ≤ 0.05 / 4 and 0.01 ≤ 0.05 / 3, but 0.03 > 0.05 / 2, so that 0.04 ≤ 0.05 is not tested."""
@@ -75,23 +80,23 @@ class TestHolm:
         for name, divisor in (("d", 4), ("a", 3), ("c", 2), ("b", 2)):
             with case(name):
                 each = holm(found)[name]
-                half = math.tan((1 - 0.05 / divisor) * math.pi / 2)
+                half = at(0.05 / divisor)
                 assert (each.low, each.high) == (pytest.approx(each.mean - half), pytest.approx(each.mean + half))
                 assert (each.family, each.confidence) == (4, pytest.approx(1 - 0.05 / divisor))
 
     def test_alone_nothing_changes(self):
-        alone = difference([0.05, 0.01])
+        alone = difference([0.05, 0.01, 0.02])
         assert holm({"x": alone})["x"].ends == pytest.approx(alone.ends)
 
     def test_what_cannot_be_tested_does_not_count(self):
-        one, alone = difference([0.5]), difference([0.11, 0.10, 0.09])
-        corrected = holm({"one seed": one, "none": None, "three": alone})
-        assert (corrected["one seed"], corrected["none"]) == (one, None)
+        one, two, alone = difference([0.5]), difference([0.5, 0.5]), difference([0.11, 0.10, 0.09])
+        corrected = holm({"one seed": one, "two": two, "none": None, "three": alone})
+        assert (corrected["one seed"], corrected["two"], corrected["none"]) == (one, two, None)
         assert (corrected["three"].family, corrected["three"].ends) == (1, pytest.approx(alone.ends))
 
     def test_the_seeds_that_would_decide_are_of_the_corrected_test(self):
         """Of two alike, the first is tested at 97.5 %: t(n - 1) / √n is 1.004 with eight seeds, 0.92 with nine."""
-        alike = difference([0.01 * (1 + 0.5**0.5), 0.01 * (1 - 0.5**0.5)])
+        alike = difference([0.02, 0.01, 0.0])
         assert seeds_to_decide(holm({"a": alike, "b": alike})["a"]) == 9
 
 
@@ -109,6 +114,9 @@ class TestMeans:
 
 def test_how_many_seeds_would_decide():
     """Mean and standard deviation are both a point: t(5) / √6 = 2.571 / 2.449 is above 1, t(6) / √7 = 0.92 below."""
-    assert seeds_to_decide(difference([0.01 * (1 + 0.5**0.5), 0.01 * (1 - 0.5**0.5)])) == 7
-    assert seeds_to_decide(difference([0.01, -0.01])) is None
+    assert seeds_to_decide(difference([0.02, 0.01, 0.0])) == 7
+    assert (
+        seeds_to_decide(difference([0.03, 0.01])) == 5
+    )  # a deviation of 0.71 means: t(3) / √4 is 1.59, t(4) / √5 is 1.24
+    assert seeds_to_decide(difference([0.01, 0.0, -0.01])) is None
     assert seeds_to_decide(difference([0.01])) is None

@@ -98,29 +98,31 @@ class TestSummary:
         )
 
     def test_an_interval_with_zero_decides_nothing(self, result):
-        """+5 and +3: beyond their standard deviation of 1.4, and within ± 12.7."""
-        assert comparison.summary([result("kt_pfl", 0.90, 0.88), result("local", 0.85, 0.85)]) == (
-            "KT-pFL and local-only cannot be told apart after transfer: +4.0 points, 95 % "
-            "interval [−8.7, +16.7] over 2 seeds."
+        """+5, +1 and 0: 2 ± 4.303 · 2.646 / √3."""
+        assert comparison.summary([result("kt_pfl", 0.90, 0.86, 0.85), result("local", 0.85, 0.85, 0.85)]) == (
+            "KT-pFL and local-only cannot be told apart after transfer: +2.0 points, 95 % "
+            "interval [−4.6, +8.6] over 3 seeds."
         )
 
-    def test_one_seed_decides_nothing(self, result):
-        assert comparison.summary([result("kt_pfl", 0.9), result("local", 0.8)]) == (
-            "KT-pFL is 10.0 points above local-only after transfer, with one seed: without an interval this "
-            "decides nothing."
+    @pytest.mark.parametrize(("seeds", "told"), [(1, "1 seed"), (2, "2 seeds")])
+    def test_fewer_than_three_seeds_decide_nothing(self, result, seeds, told):
+        results = [result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)]
+        assert comparison.summary(results) == (
+            f"KT-pFL is 10.0 points above local-only after transfer, with {told}, where an interval needs at least 3: "
+            "this decides nothing."
         )
         assert "is level with local-only" in comparison.summary([result("kt_pfl", 0.8), result("local", 0.8)])
 
     def test_a_better_baseline_is_named(self, result):
-        results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.9), result("local", 0.7, 0.7)]
+        results = [result("kt_pfl", *[0.8] * 3), result("fedmd", *[0.9] * 3), result("local", *[0.7] * 3)]
         assert comparison.summary(results) == (
-            "KT-pFL is 10.0 points above local-only after transfer, 95 % interval [+10.0, +10.0] over 2 seeds, "
+            "KT-pFL is 10.0 points above local-only after transfer, 95 % interval [+10.0, +10.0] over 3 seeds, "
             "corrected for 2 methods. The highest mean is FedMD's; it is 10.0 points above KT-pFL's, [+10.0, +10.0]. "
             "Above local-only: FedMD (+20.0)."
         )
 
     def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, result):
-        results = [result("kt_pfl", 0.8, 0.8), result("fedmd", 0.9, 0.81), result("local", 0.7, 0.7)]
+        results = [result("kt_pfl", *[0.8] * 3), result("fedmd", 0.9, 0.81, 0.81), result("local", *[0.7] * 3)]
         assert "FedMD's; it cannot be told apart from KT-pFL's" in comparison.summary(results)
 
     def test_without_local_only(self, result):
@@ -247,39 +249,40 @@ class TestFirstGlance:
                 assert comparison.data_title(source) == title
 
     def test_tiles(self, result):
-        """FedMD 15 above local-only with both seeds, KT-pFL +5 and +1."""
-        results = [result("kt_pfl", 0.75, 0.71), result("fedmd", 0.85, 0.85), result("local", 0.7, 0.7)]
+        """FedMD 15 above local-only with each seed; KT-pFL +5, +1 and +3: 3 ± 4.303 · 2 / √3."""
+        results = [result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)]
         assert [(tile.title, tile.role, tile.value) for tile in tiles(results)] == [
             ("FedMD", "highest mean", "85.0 ± 0.0 %"),
-            ("KT-pFL", "subject of this report", "73.0 ± 2.8 %"),
+            ("KT-pFL", "subject of this report", "73.0 ± 2.0 %"),
             ("Local only", "training alone", "70.0 ± 0.0 %"),
         ]
         assert [tile.note for tile in tiles(results)] == [
             "+15.0 [+15.0, +15.0] points to local-only: better",
-            "+3.0 [−22.4, +28.4] points to local-only: undecided",
+            "+3.0 [−2.0, +8.0] points to local-only: undecided",
             "what the others are measured by",
         ]
         assert [tile.role for tile in tiles(results[::2])] == ["highest mean, subject of this report", "training alone"]
 
     def test_advice(self, result):
-        """KT-pFL +5 and +1: 3 ± t · 2.83 / √n is above zero from 6 seeds on. FedMD: 2 MB for 15 points."""
-        results = [result("kt_pfl", 0.75, 0.71), result("fedmd", 0.85, 0.85), result("local", 0.7, 0.7)]
+        """KT-pFL +5, +1 and +3: 3 ± t · 2 / √n is above zero from 5 seeds on. FedMD: 2 MB for 15 points."""
+        results = [result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)]
         assert advice(results) == {
-            "Which method": "FedMD has the highest mean; 1 other cannot be told apart from it.",
+            "Which method": "FedMD has the highest mean, and the seeds tell it apart from every other.",
             "What a point costs": "KT-pFL: 2.00 MB, for which no gain over local-only is shown; "
             "FedMD: 0.13 MB for each point over local-only.",
-            "How many seeds": "KT-pFL and local-only: about 6 instead of 2 would decide; FedMD and KT-pFL: about 3 "
-            "instead of 2 would decide. Where more are named, that is if difference and spread stay.",
+            "How many seeds": "KT-pFL and local-only: about 5 instead of 3 would decide; FedMD and KT-pFL: decided "
+            "with 3. Where more are named, that is if difference and spread stay.",
         }
 
     def test_a_cheaper_method_that_is_as_good_is_named(self, result):
-        results = [result("kt_pfl", 0.75, 0.71), result("local", 0.7, 0.7)]
+        results = [result("kt_pfl", 0.75, 0.71, 0.73), result("local", *[0.7] * 3)]
         assert "The cheapest of these is Local only (sends nothing; KT-pFL: 2.00 MB)" in advice(results)["Which method"]
 
-    def test_one_seed_gives_no_advice(self, result):
-        told = advice([result("kt_pfl", 0.9), result("local", 0.8)])
-        assert "one seed does not say" in told["Which method"]
-        assert "at least two" in told["How many seeds"]
+    @pytest.mark.parametrize("seeds", [1, 2])
+    def test_fewer_than_three_seeds_give_no_advice(self, result, seeds):
+        told = advice([result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)])
+        assert "an interval needs at least 3: that may be chance" in told["Which method"]
+        assert told["How many seeds"] == "KT-pFL and local-only: at least 3, for an interval."
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -485,3 +488,25 @@ class TestFacts:
         assert comparison.variant(given) == "digits-2_clients-two_labels-open_part-flipped-0.1"
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
         assert "adversaries" not in str(comparison.build("x", [result("kt_pfl", 0.8)], none).facts)
+
+
+class TestLengthOfTraining:
+    """Local-only over five evaluations, one seed."""
+
+    def told(self, run, settings, *means):
+        results = [summarise([run(name, 0, [(mean, mean) for mean in means])], {}) for name in ("kt_pfl", "local")]
+        with blank.blank_figures():
+            return comparison.build("x", results, settings)
+
+    def test_a_rise_is_told_with_its_size(self, run, settings):
+        made = self.told(run, settings, 0.5, 0.52, 0.53, 0.55, 0.57)
+        said = (
+            "Local only still gains: of its evaluations in rounds 1 to 5, which make the final value, the mean of the "
+            "last 2 is 5.0 points above that of the first 2. Longer training may change the comparison."
+        )
+        assert said in made.markdown
+        assert said in " ".join(made.console.split())
+
+    def test_nothing_where_it_is_flat(self, run, settings):
+        made = self.told(run, settings, 0.57, 0.57, 0.575, 0.57, 0.57)
+        assert "still gains" not in made.markdown + made.console

@@ -336,11 +336,12 @@ class TestTheorem:
 @pytest.mark.usefixtures("blank_figures")
 class TestDifferences:
     def test_the_highest_is_above_and_its_numbers_beside(self, result):
-        """KT-pFL +3 and +2: as one of two, none of which is decided, 2.5 ± 25.45 · 0.71 / √2; FedMD +4 and -3."""
-        results = [result("fedmd", 0.84, 0.78), result("kt_pfl", 0.83, 0.83), result("local", 0.8, 0.81)]
+        """KT-pFL +4, +1, +1: as one of two, none of which is decided, 2 ± 6.205 · 1.732 / √3; FedMD +4, -3, -1."""
+        names = {"fedmd": (0.84, 0.78, 0.79), "kt_pfl": (0.84, 0.82, 0.81), "local": (0.8, 0.81, 0.8)}
+        results = [result(name, *means) for name, means in names.items()]
         (axes,) = figures.differences(results).axes
         found = texts(axes.figure)
-        assert found[:3] == ["undecided", "+2.5 [−10.2, +15.2]", "KT-pFL"]
+        assert found[:3] == ["undecided", "+2.0 [−4.2, +8.2]", "KT-pFL"]
         assert found[3::2] == ["undecided", "FedMD"]
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
         assert axes.yaxis_inverted()
@@ -348,7 +349,7 @@ class TestDifferences:
         assert "Difference to local-only, Holm-corrected" in said
 
     def test_the_interval_decides(self, result):
-        results = [result("kt_pfl", 0.9, 0.9), result("fedmd", 0.7, 0.7), result("local", 0.8, 0.8)]
+        results = [result("kt_pfl", *[0.9] * 3), result("fedmd", *[0.7] * 3), result("local", *[0.8] * 3)]
         found = texts(figures.differences(results))
         assert [text for text in found if text in ("better", "worse")] == ["better", "worse"]
 
@@ -361,8 +362,13 @@ class TestDifferences:
         assert edge.get_xdata()[0] == axes.get_xlim()[0] > -0.6
         assert any(text.startswith("−70.0") for text in texts(axes.figure))
 
-    def test_one_seed(self, result):
-        assert "one seed" in texts(figures.differences([result("kt_pfl", 0.9), result("local", 0.8)]))
+    @pytest.mark.parametrize(("seeds", "told"), [(1, "1 seed"), (2, "2 seeds")])
+    def test_too_few_seeds_have_no_interval_in_row_and_title(self, result, seeds, told):
+        results = [result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)]
+        figure = figures.differences(results)
+        assert {"no interval", "+10.0"} <= {*texts(figure)}
+        said = [text.get_text().replace("\n", " ") for text in figure.findobj(Text)]
+        assert f"Difference to local-only, with {told}, where an interval needs at least 3" in said
 
     def test_without_local_only(self, study):
         with pytest.raises(ValueError, match="need local-only"):

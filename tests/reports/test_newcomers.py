@@ -22,14 +22,14 @@ def with_newcomers(method: str, *means: float) -> MethodResult:
 
 
 def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
-    results = [with_newcomers("kt_pfl", 0.5, 0.6), with_newcomers("local", 0.3, 0.5)]
+    results = [with_newcomers("kt_pfl", 0.5, 0.6, 0.55), with_newcomers("local", 0.3, 0.6, 0.45)]
     table = newcomers.newcomer_table(results)
     assert row(table, "KT-pFL") == {
-        "Newcomers as they joined (%)": "55.0 ± 7.1",
-        "Minus local-only as they joined (points)": "+15.0 [−48.5, +78.5]",
+        "Newcomers as they joined (%)": "55.0 ± 5.0",
+        "Minus local-only as they joined (points)": "+10.0 [−14.8, +34.8]",
         "There as they are (%)": "70.0 ± 0.0",
-        "Newcomers after 2 epochs (%)": "65.0 ± 7.1",
-        "Minus local-only after 2 epochs (points)": "+15.0 [−48.5, +78.5]",
+        "Newcomers after 2 epochs (%)": "65.0 ± 5.0",
+        "Minus local-only after 2 epochs (points)": "+10.0 [−14.8, +34.8]",
         "There after 2 epochs (%)": "90.0 ± 0.0",
         "Joining (MB)": "3.00",
     }

@@ -285,13 +285,22 @@ class TestOneArchitecture:
         assert "(figures/accuracy.png)" in built.markdown
 
 
+LEVEL = {"kt_pfl": (0.8, 0.9, 0.85), "local": (0.9, 0.8, 0.85), "sim_pfl": (0.9, 0.8, 0.85)}
+
+
 class TestSummary:
     def test_counts(self, columns, content, study, result):
-        level = [result("kt_pfl", 0.8, 0.9), result("local", 0.9, 0.8), result("sim_pfl", 0.9, 0.8)]
+        level = [result(name, *means) for name, means in LEVEL.items()]
         found = columns(a=content(), b=content(level, private={"source": "digits"}))
         assert overview.summary(found) == (
             "KT-pFL is above local-only in 1 of 2 comparisons, below it in 0, undecided in 1; above Sim-pFL in 0 of 1 "
             "comparison, below it in 0, undecided in 1: by 95 % intervals over the seeds."
+        )
+
+    def test_two_seeds_decide_nothing(self, columns, content, result):
+        found = columns(a=content([result("kt_pfl", 0.9, 0.9), result("local", 0.8, 0.8)]))
+        assert "above local-only in 0 of 1 comparison, below it in 0, undecided in 1 (1 with fewer than 3 seeds)" in (
+            overview.summary(found)
         )
 
     def test_without_the_two(self, columns, content, result):

@@ -51,7 +51,10 @@ class TestBesideThePaper:
     def test_one_seed_decides_nothing(self, cell: Made) -> None:
         one = cell("kt_pfl", 0.9)
         object.__setattr__(one, "seeds", [0])
-        assert entries(reproduction.beside_the_paper([one]))[0]["Agrees"] == "undecided: one seed"
+        assert (
+            entries(reproduction.beside_the_paper([one]))[0]["Agrees"]
+            == "undecided, with 1 seed, where an interval needs at least 3"
+        )
 
     def test_only_what_is_known_stands_there(self, cell: Made) -> None:
         cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local", "kt_pfl")]

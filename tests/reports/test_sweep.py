@@ -196,7 +196,9 @@ class TestTable:
         ]
         shown = rows(sweep.table(sweep.table_rows(points), "E"))
         assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
-        assert sweep.summary(points, "E").endswith("With one seed this decides nothing.")
+        assert sweep.summary(points, "E").endswith(
+            "With 1 seed, where an interval needs at least 3, this decides nothing."
+        )
 
     def test_without_local_only(self, points: list[Point]) -> None:
         alone = without(points, "local")
@@ -376,8 +378,10 @@ def test_adversaries(made: Make) -> None:
     """The weight on them has an interval; no share is chosen; the table without them has no such column."""
     points = []
     for share in (0.0, 0.2):
-        result = made("kt_pfl", 0.8 - share, 0.9 - share, validation=0.8 - share, key=share)
-        runs = [replace(own, adversaries=[1], trust=trust) for own, trust in zip(result.runs, (0.5, 0.7), strict=True)]
+        result = made("kt_pfl", 0.8 - share, 0.9 - share, 0.85 - share, validation=0.8 - share, key=share)
+        runs = [
+            replace(own, adversaries=[1], trust=trust) for own, trust in zip(result.runs, (0.5, 0.7, 0.6), strict=True)
+        ]
         lied = summarise(runs, {}) if share else result
         settings = {**SETTINGS, "adversaries": {"share": share, "kind": "flipped"}}
         points.append(Point(share, settings, {"kt_pfl": lied}))
@@ -385,12 +389,14 @@ def test_adversaries(made: Make) -> None:
     assert not any(row.chosen for row in found)
     assert "nobody chooses" in sweep.summary(points, "share")
     shown = sweep.table(found, "share")
-    assert column(shown, sweep.TRUST) == ["–", "0.60 [−0.67, 1.87]"]  # 0.6 ± 12.706 · 0.1414 / √2
+    assert column(shown, sweep.TRUST) == ["–", "0.60 [0.35, 0.85]"]  # 0.6 ± 4.303 · 0.1 / √3
     assert {"Adversaries", sweep.TRUST} <= sweep.notes(found, "share").keys()
     assert sweep.TRUST not in sweep.table(found[:1], "share").columns
     first, second = csv.DictReader(sweep.build("sweep", "adversaries.share", points).files["table.csv"].splitlines())
     assert first["trust"] == first["trust_low"] == ""
-    assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx([0.6, -0.67062, 1.87062])
+    assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
+        [0.6, 0.351586, 0.848414], abs=1e-6
+    )
 
 
 class TestKnowledge:

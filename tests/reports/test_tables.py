@@ -66,12 +66,12 @@ class TestComparison:
             table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
             return [row(table, title)["After transfer (%)"].startswith("**") for title in ("KT-pFL", "Local only")]
 
-        assert best((0.9, 0.9), (0.8, 0.8)) == [True, False]
-        assert best((0.9, 0.7), (0.89, 0.69)) == [True, False]  # ahead by the same with either seed
+        assert best((0.9, 0.9), (0.8, 0.8)) == [False, False]  # two seeds have no interval
+        assert best((0.9, 0.7, 0.8), (0.89, 0.69, 0.79)) == [True, False]  # ahead by the same with each seed
         assert best((0.9, 0.9, 0.9), (0.79, 0.8, 0.81)) == [True, False]  # +10 ± 2.5
-        assert best((0.9, 0.9), (0.89, 0.87)) == [False, False]  # +2 beyond its spread of 1.4, and within ± 12.7
-        assert best((0.8, 0.8), (0.8, 0.8)) == [False, False]
-        assert best((0.7, 0.7), (0.8, 0.8)) == [False, True]
+        assert best((0.9, 0.9, 0.9), (0.89, 0.87, 0.85)) == [False, False]  # +3 beyond its spread of 2, within ± 5
+        assert best((0.8, 0.8, 0.8), (0.8, 0.8, 0.8)) == [False, False]
+        assert best((0.7, 0.7, 0.7), (0.8, 0.8, 0.8)) == [False, True]
 
     def test_a_lead_from_other_seeds_is_not_bold(self, run, paper_settings):
         ahead = summarise([run("kt_pfl", seed, [(mean,)]) for seed, mean in enumerate((0.9, 0.5, 0.5))], {})
@@ -147,8 +147,8 @@ class TestDifferences:
         assert tables.difference_table(study).columns[0] == "KT-pFL minus"
 
     def test_an_interval_with_zero_is_not_bold(self, result):
-        table = tables.difference_table([result("kt_pfl", 0.9, 0.9), result("fedmd", 0.89, 0.87)])
-        assert rows(table)[0][1] == "+2.0 [−10.7, +14.7]"
+        table = tables.difference_table([result("kt_pfl", 0.9, 0.9, 0.9), result("fedmd", 0.89, 0.87, 0.85)])
+        assert rows(table)[0][1] == "+3.0 [−2.0, +8.0]"
 
     def test_one_seed_and_no_seed_in_common(self, result, run):
         other = summarise([run("ds_fl", 7)], {})

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 CONFIDENCE = 0.95
 """Of the intervals of differences."""
+FEWEST_SEEDS = 3
+"""Seeds that an interval or a test needs at least: with two, t is 12.7, and intervals reach beyond 100 points."""
 DIGITS = 12
 """Decimals of a difference that count; those after them are the rounding of float64."""
 Name = TypeVar("Name")
@@ -47,10 +49,10 @@ class Difference:
     Attributes:
         mean: of the differences by seed.
         std: their sample standard deviation; None with one seed.
-        low: lower end of the interval; None with one seed.
-        high: upper end.
+        low: lower end of the interval; None with fewer than `FEWEST_SEEDS` seeds.
+        high: upper end; None likewise.
         seeds: how many seeds both have.
-        p: two-sided, of the t test that the mean is zero; None with one seed.
+        p: two-sided, of the t test that the mean is zero; None with fewer than `FEWEST_SEEDS` seeds.
         family: how many differences interval and p are corrected for (`holm`); 1 is uncorrected.
         confidence: of the interval: above 95 % where it is corrected.
     """
@@ -66,7 +68,7 @@ class Difference:
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """Both ends of the interval; None with one seed."""
+        """Both ends of the interval; None with fewer than `FEWEST_SEEDS` seeds."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
@@ -129,15 +131,15 @@ def difference(values: Sequence[float]) -> Difference | None:
     """Return the mean of differences by seed with its two-sided 95 % interval, mean ± t(n - 1) · std / √n.
 
     Student's t interval takes the differences for independent draws of one normal distribution. None without values;
-    with one there is no interval. Values are rounded to `DIGITS` first: 0.3 - (0.1 + 0.2), alike with every seed, would
-    have an interval that excludes zero.
+    fewer than `FEWEST_SEEDS` have no interval and no p. Values are rounded to `DIGITS` first: 0.3 - (0.1 + 0.2), equal
+    with every seed, would have an interval that excludes zero.
     """
     if not values:
         return None
     exact = [round(value, DIGITS) for value in values]
     mean, std = fmean(exact), std_over_seeds(exact)
-    if std is None:
-        return Difference(mean, None, None, None, 1)
+    if std is None or len(exact) < FEWEST_SEEDS:
+        return Difference(mean, std, None, None, len(exact))
     return _at(Difference(mean, std, None, None, len(exact), _p(mean, std, len(exact))), CONFIDENCE)
 
 
@@ -166,11 +168,14 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
 
 
 def seeds_to_decide(found: Difference, most: int = 100) -> int | None:
-    """Return with how many seeds the interval would exclude zero if mean and deviation stayed; None beyond `most`."""
+    """Return with how many seeds the interval would exclude zero if mean and deviation stayed.
+
+    At least `FEWEST_SEEDS`; None where there is no deviation or more than `most` seeds would be needed.
+    """
     std = found.std
     if std is None:
         return None
-    return next((n for n in range(2, most + 1) if abs(found.mean) > _half(std, n, found.confidence)), None)
+    return next((n for n in range(FEWEST_SEEDS, most + 1) if abs(found.mean) > _half(std, n, found.confidence)), None)
 
 
 def _at(found: Difference, confidence: float) -> Difference:

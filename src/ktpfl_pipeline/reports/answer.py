@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, rivals
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import Difference, seeds_to_decide
+from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference, seeds_to_decide
 from ktpfl_pipeline.reports.figures.forest import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
-from ktpfl_pipeline.reports.words import plural
+from ktpfl_pipeline.reports.words import plural, too_few
 
 ALONE = "there is no local-only run beside it, so nothing here tells whether exchanging knowledge helped."
 MOST = 100
@@ -66,7 +66,7 @@ def _verdict(main: MethodResult, found: Difference | None) -> str:
     stands = f"{percent(abs(found.mean))} points {'above' if found.mean > 0 else 'below'}"
     if not found.ends:
         stands = "level with" if round(100 * found.mean, 1) == 0 else stands
-        over = "with one seed: without an interval this decides nothing"
+        over = f"{too_few(found.seeds)}: this decides nothing"
     return f"{main.title} is {stands} local-only after transfer, {over}."
 
 
@@ -75,7 +75,7 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
     headline, other = (against(local, results, point)[main.method] for point in (HEADLINE, "after_local"))
     if headline is None or other is None:
         return ""
-    one = headline.low is None  # seed: then the means say it
+    one = headline.ends is None  # then the means say it
     said = [(found.mean > 0) - (found.mean < 0) if one else found.sign for found in (headline, other)]
     over = "" if one else f" {between(other)}"
     return f" After local training, before that, it is {points(other.mean)} points{over}." if said[0] != said[1] else ""
@@ -96,7 +96,7 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
 
 
 def _beside(found: Difference) -> str:
-    return f"{interval(found)} points to local-only: {VERDICTS[found.sign][0] if found.ends else 'one seed'}"
+    return f"{interval(found)} points to local-only: {VERDICTS[found.sign][0] if found.ends else too_few(found.seeds)}"
 
 
 def advice(results: Sequence[MethodResult]) -> dict[str, str]:
@@ -106,8 +106,8 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     level = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
     cheapest = min([best, *level], key=lambda result: result.sent)
     which = f"{best.title} has the highest mean"
-    if len(results[0].seeds) == 1:
-        which += "; one seed does not say whether by more than chance."
+    if few := too_few(len(best.seeds)):
+        which += f", {few}: that may be chance."
     elif not level:
         which += ", and the seeds tell it apart from every other."
     else:
@@ -127,7 +127,8 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
         **told,
         "What a point costs": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
         "How many seeds": "; ".join(f"{pair}: {seeds}" for pair, seeds in needed.items())
-        + ". Where more are named, that is if difference and spread stay." * ("would decide" in str(needed)),
+        + "."
+        + " Where more are named, that is if difference and spread stay." * ("would decide" in str(needed)),
     }
 
 
@@ -140,7 +141,7 @@ def _price(result: MethodResult, found: Difference | None) -> str:
 
 def _seeds(found: Difference | None) -> str:
     if found is None or found.ends is None:
-        return "at least two, for an interval"
+        return f"at least {FEWEST_SEEDS}, for an interval"
     if found.sign:
         return f"decided with {found.seeds}"
     needed = seeds_to_decide(found, MOST)

@@ -27,7 +27,7 @@ from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
 TERMINAL = ("Paper (%)",)
 """Columns that the terminal does not show."""
-PARTICIPATION = "Participation"
+PARTICIPATION, LENGTH = "Participation", "Length of training"
 SOURCES = {
     **paper.DATASETS,
     "real_clients": "real clients",
@@ -86,7 +86,7 @@ def build(
         sections=[section for section in sections if section],
         brief=[
             main.without(*TERMINAL),
-            *(Text(f"{term}: {said[term]}") for term in (ALERT, PARTICIPATION) if term in said),
+            *(Text(f"{term}: {said[term]}") for term in (ALERT, PARTICIPATION, LENGTH) if term in said),
             *map(Text, filter(None, [adapted(results)])),
         ],
         variant=variant(settings, first.native, first.shape),
@@ -139,7 +139,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
 
 def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
     """Return what the columns of the main table mean, by column; and first whatever makes the rows unequal."""
-    seeds, unequal = len(results[0].seeds), inequalities(results)
+    seeds, unequal, local = len(results[0].seeds), inequalities(results), local_only(results)
     covered = min(run.covered for result in results for run in result.runs)
     few = (
         f"only {100 * covered:.0f} % of the clients were in any round's cohort, so the means count models that were "
@@ -150,14 +150,15 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
     found = {
         ALERT: f"{'; '.join(unequal)}." if unequal else "",
         PARTICIPATION: few if covered < COVERED else "",
+        LENGTH: words.gaining(local) if local else "",
         "After transfer": f"{words.HEADLINE} once knowledge has come back, by distillation or aggregation, in the "
         "round's cohort or not. The headline.",
         "After local training": "the same clients before any knowledge came back in that round. The two points can be "
         f"far apart: compare methods at one of them.{one}",
         "Final values": f"{words.averaged(seeds, results)} The best round is recorded with the results and never the "
         "headline.",
-        "Bold": words.BOLD if len(results) > 1 and seeds > 1 else "",
-        "Minus local-only": ALONE if local_only(results) is None else f"after transfer, {words.CORRECTED}",
+        "Bold": words.BOLD if len(results) > 1 and not words.too_few(seeds) else "",
+        "Minus local-only": ALONE if local is None else f"after transfer, {words.CORRECTED}",
         **tables.signs(results),
         "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
         f"{over_seeds(seeds)}.",

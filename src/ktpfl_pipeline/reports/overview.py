@@ -14,7 +14,7 @@ from typing import Any
 from ktpfl_pipeline.analysis.contrasts import against, ahead, clear_best, rivals
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, compared
-from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
@@ -23,7 +23,7 @@ from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, 
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import marked, runs, signs
-from ktpfl_pipeline.reports.words import plain, plural, setting
+from ktpfl_pipeline.reports.words import gaining, plain, plural, setting
 
 ONE = ", one architecture"
 """What headings and titles of comparisons with one architecture end with."""
@@ -33,6 +33,9 @@ _RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
 
 ACCURACY = "Mean test accuracy over the clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
 DIFFERENCES = f"{words.CORRECTED} KT-pFL minus its simplest rival is tested beside its other rivals instead."
+RISING = (
+    "local-only still gains over the rounds of its final value, so that longer training may change these comparisons:"
+)
 TRAFFIC = (
     "Final accuracy against what all clients sent and received over the whole run, 1 MB = 10⁶ bytes, means over seeds. "
     "The line joins the methods of which no other is as accurate with less. Scales differ."
@@ -274,12 +277,15 @@ def summary(columns: Columns) -> str:
 def _verdict(columns: Columns, a: str, b: str, name: str) -> str:
     found = [one for each in columns.values() if (one := each.differences.get((a, b)))]
     signs, of = Counter(one.sign for one in found), plural(len(found), "comparison")
-    return f"above {name} in {signs[1]} of {of}, below it in {signs[-1]}, undecided in {signs[0]}" if found else ""
+    few = sum(one.ends is None for one in found)
+    why = f" ({few} with fewer than {FEWEST_SEEDS} seeds)" if few else ""
+    return f"above {name} in {signs[1]} of {of}, below it in {signs[-1]}, undecided in {signs[0]}{why}" if found else ""
 
 
 def notes(columns: Columns) -> dict[str, str]:
     """Return what the tables' entries mean, by what is explained."""
     differing = {name: why for name, each in columns.items() if (why := paper.differences(each.settings))}
+    rising = [name for name, each in columns.items() if "local" in each.methods and gaining(each.methods["local"])]
     every = "all comparisons" if len(differing) == len(columns) else " and ".join(differing)
     return {
         "Accuracy": f"{words.HEADLINE} {words.averaged(None)}",
@@ -287,6 +293,7 @@ def notes(columns: Columns) -> dict[str, str]:
         "Differences": DIFFERENCES,
         **signs(result for each in columns.values() for result in each.methods.values()),
         "Columns": "comparisons may have other settings than each other, see below. Compare methods within a column.",
+        **({"Length of training": f"{RISING} {', '.join(rising)}."} if rising else {}),
         **({"Paper": words.LANDMARK} if len(differing) < len(columns) else {}),
         **({"Not the paper's setting": _list(differing, every)} if differing else {}),
     }

@@ -43,7 +43,7 @@ NOTES = {
     "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. Where no "
     "column of the paper's stands beside ours, none of its numbers is known here. It states no seeds: no intervals.",
     "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
-    f"not; how far ours lies from it stands beside. {UNDECIDED}: one seed has no interval.",
+    f"not; how far ours lies from it stands beside. {UNDECIDED}: {words.FEW.lower()}.",
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
     f"{DIFFERS}: it lies on the other. {UNDECIDED}: it holds zero. Intervals are not corrected for their number.",
 }
@@ -240,7 +240,7 @@ def verdict(found: Difference | None, side: int) -> str | None:
     if found is None:
         return None
     if found.ends is None:
-        return f"{UNDECIDED}: one seed"
+        return f"{UNDECIDED}, {words.too_few(found.seeds)}"
     if side == 0:
         away = f"{abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
         return AGREES if found.sign == 0 else f"{DIFFERS}: {away}"

@@ -198,8 +198,8 @@ def summary(points: Sequence[Point], parameter: str) -> str:
         value = setting(extreme(point.value for point in points))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
             sentences.append(f"{value} is the {end} value tried, so for {names} the best may lie beyond.")
-    if len(picked[0].result.seeds) == 1:
-        sentences.append("With one seed this decides nothing.")
+    if few := words.too_few(len(picked[0].result.seeds)):
+        sentences.append(f"{few[0].upper()}{few[1:]}, this decides nothing.")
     return " ".join(sentences)
 
 

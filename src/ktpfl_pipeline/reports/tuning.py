@@ -13,7 +13,7 @@ from ktpfl_pipeline.reports.model import Notes, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, percent, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import to_csv
-from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting
+from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
 from ktpfl_pipeline.reports.words import settings as written
 
 
@@ -77,7 +77,8 @@ def summary(tuning: Tuning) -> str:
         if (found := _edges(tuning.tune["spaces"][method], highest(trials).changes))
     ]
     beyond = f"At the end of what was tried, so that better ones may lie beyond: {'; '.join(edges)}." if edges else ""
-    few = "" if len(tuning.seeds) > 1 else "With one seed, neighbours are often not different."
+    few = too_few(len(tuning.seeds))
+    few = few and f"{few[0].upper()}{few[1:]}, neighbours are often not different."
     return " ".join(filter(None, (first, beyond, few)))
 
 

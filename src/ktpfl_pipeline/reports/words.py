@@ -4,20 +4,23 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ktpfl_pipeline.analysis import convergence
 from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST
 
 HEADLINE = "each client's own model at the end of the round on that client's test samples,"
+FEW = f"Fewer than {FEWEST_SEEDS} seeds have no interval"
 INTERVAL = (
-    "paired by seed, with the 95 % t interval over the seeds; bold where it excludes zero. One seed has no interval, "
-    "and intervals are not corrected for their number."
+    f"paired by seed, with the 95 % t interval over the seeds; bold where it excludes zero. {FEW}, and intervals are "
+    "not corrected for their number."
 )
 CORRECTED = (
     "paired by seed, with its t interval over the seeds. The differences of a column are tested together, at 95 % for "
     "all of them by Holm's step-down, so that their intervals are those of 95 % or wider; bold where one excludes "
-    "zero. One seed has no interval."
+    f"zero. {FEW}."
 )
 BEST = (
     "the best accuracy of a column, where the 95 % t intervals of its differences to all others, paired by seed and "
@@ -91,6 +94,32 @@ def lean(settings: Mapping[str, Any]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:g} %"
+
+
+def too_few(seeds: int) -> str:
+    """Return why there is no interval: ``with 2 seeds, where an interval needs at least 3``; empty where there is one.
+
+    This is the one place that states the rule in words.
+    """
+    if seeds >= FEWEST_SEEDS:
+        return ""
+    return f"with {plural(seeds, 'seed')}, where an interval needs at least {FEWEST_SEEDS}"
+
+
+def gaining(result: MethodResult) -> str:
+    """Say by how much a method still gains over the rounds of its final value; empty where it does not."""
+    found = convergence.gain(result)
+    if found is None or not found.goes_on:
+        return ""
+    ends = found.difference.ends
+    over = f", 95 % interval [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if ends else ""
+    halves = "the last is" if found.half == 1 else f"the mean of the last {found.half} is"
+    before = "the first" if found.half == 1 else f"that of the first {found.half}"
+    return (
+        f"{result.title} still gains: of its evaluations in rounds {found.first} to {found.last}, which make the final "
+        f"value, {halves} {100 * found.difference.mean:.1f} points above {before}{over}. Longer training may change "
+        "the comparison."
+    )
 
 
 def over_seeds(seeds: int) -> str:

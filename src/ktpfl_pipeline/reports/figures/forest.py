@@ -13,6 +13,7 @@ from ktpfl_pipeline.analysis.results import MethodResult, local_only, subject
 from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
+from ktpfl_pipeline.reports.words import too_few
 
 VERDICTS = {1: ("better", BLUE), 0: ("undecided", MUTED), -1: ("worse", VERMILION)}
 """What the interval of a difference to local-only says by its sign, and its colour."""
@@ -48,7 +49,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
         weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
         beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
-        axes.text(1.02, row, verdict if each.ends else "one seed", **{**beside, "color": colour})
+        axes.text(1.02, row, verdict if each.ends else "no interval", **{**beside, "color": colour})
         axes.text(1.34, row, str(interval(each)), **beside)
         axes.text(-0.02, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
@@ -63,6 +64,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         for sign, (name, colour) in VERDICTS.items()
         if sign in signs
     }
-    which = "Holm-corrected" if ranked[0][1].family > 1 else "95 % interval"
+    corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95 % interval"
+    which = corrected if any(each.ends for _, each in ranked) else too_few(max(each.seeds for _, each in ranked))
     head(axes, f"Difference to local-only, {which}", handles)
     return figure

@@ -1,0 +1,54 @@
+"""Whether training was long enough: does accuracy still rise over the rounds that make the final value?"""
+
+from dataclasses import dataclass
+from statistics import fmean
+
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.core.metrics import LAST
+
+LEAST_GAIN = 0.005
+"""A smaller gain (0.5 percentage points) counts as none."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much accuracy rises over the evaluations that make the final value.
+
+    Attributes:
+        difference: mean of the later half of these evaluations minus mean of the earlier half, over seeds, in 0..1. Of
+            an odd number of evaluations, the middle one is in neither half.
+        first: round of the first of these evaluations.
+        last: round of the last one.
+        half: evaluations in each half.
+    """
+
+    difference: Difference
+    first: int
+    last: int
+    half: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the mean gain is at least `LEAST_GAIN` and, where the seeds give an interval, above zero in it."""
+        found = self.difference
+        return found.mean >= LEAST_GAIN and (found.ends is None or found.sign > 0)
+
+
+def gain(result: MethodResult) -> Gain | None:
+    """Return how much a method's accuracy after transfer rises over its final evaluations; None of fewer than two.
+
+    The evaluations are those that count in the final value with every seed (`FinishedRun.counted`), or, of a result
+    without its runs, the last five of its curve.
+    """
+    curve = result.curve[HEADLINE]
+    counted = [{record.round for record in run.counted} for run in result.runs]
+    known = set.intersection(*counted) if counted else set(curve.rounds[-LAST:])
+    places = [place for place, t in enumerate(curve.rounds) if t in known]
+    half = len(places) // 2
+    if half == 0:
+        return None
+    early, late = places[:half], places[-half:]
+    found = difference([fmean(one[t] for t in late) - fmean(one[t] for t in early) for one in curve.by_seed])
+    assert found is not None  # a result has at least one seed
+    return Gain(found, curve.rounds[places[0]], curve.rounds[places[-1]], half)
