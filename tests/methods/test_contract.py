@@ -33,6 +33,30 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server, on what it trains
 }
 
+# A method's own local training is what its round does with everything off that pulls toward what others sent, with one
+# step per mini-batch for as many epochs as other methods have.
+OWN_TRAINING: dict[str, dict[str, Any]] = {
+    **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen")},
+    **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp")},
+    "fml": {"alpha": 1.0},
+    "fedkd": {"divergence_weight": 0.0, "feature_weight": 0.0},
+    "pfedgraph": {"pull": 0.0},
+    "pfedhn": {"rate": 0.0},  # else the server steps after each client
+    "pfedme": {"coupling": 0.0, "inner_steps": 1},
+    "local_matched": {"work": 1.0, "public": False},
+    "local_5x": {"work": 1.0},
+}
+
+# Methods whose rounds train in steps that no such settings make equal, for the reason given. They are adapted by plain
+# local training of the model that the client uses.
+TRAINED_OTHERWISE = {
+    "per_fedavg": "its meta-step is of the model before adaptation",
+    "per_fedavg_hf": "its meta-step is of the model before adaptation",
+    "fedbabu": "its head moves in fine-tuning only, as its paper says",
+    "fedrep": "head and body take turns",
+    "apple": "the state keeps the mixed model, not all cores that it was mixed of",
+}
+
 # Rounds after which a method has learned that makes the model of few numbers.
 SLOW = {"pfedhn": 8}
 
@@ -296,6 +320,30 @@ class TestContract:
         if serial.coefficients is not None:
             there_and_back = serial.coefficients[:, list(order)][:, :, list(order)]
             assert torch.allclose(other.coefficients, there_and_back, rtol=0, atol=1e-7)  # kept as float32
+
+    def test_adaptation_is_the_methods_own_local_training(
+        self, name: str, training: LocalTraining, straight: Run, method: Method[Any]
+    ) -> None:
+        """From the same start, by as many epochs: `adapt` is E epochs of a round's local training, on its shuffles.
+
+        In the first round, in which every method starts its local training from what `untuned` returns, called round 0,
+        whose shuffles adaptation has. Later adaptation starts from the model that the client uses now.
+        """
+        own = create(name, {**HYPERPARAMETERS.get(name, {}), **OWN_TRAINING.get(name, {})})
+        fed = toy.federation_for(own, clients=3, dtype="float64", training=replace(training, epochs=2))
+        ids = list(fed.by_id)
+        state = own.init(fed)
+        start = own.untuned(state, own.personal(state, ids, fed), fed)
+        if name in TRAINED_OTHERWISE:
+            expected = fed.train(start, 0)
+        else:
+            expected = own.round(state, ids, 0, toy.again(fed))[1].after_local
+        adapted = own.adapt(state, start, 2, fed)
+        assert toy.distance(adapted, expected) < 1e-12
+        assert toy.distance(adapted, start) > 1e-3
+        everyone = toy.federation_for(method, training=training)
+        now = method.untuned(straight.state, personal(method, straight.state, everyone), everyone)
+        assert toy.distance(method.adapt(straight.state, now, 0, everyone), now) < 1e-6
 
     def test_divergence_names_client_and_round(self, method: Method[Any], three: Federation, tmp_path: Path) -> None:
         wild = toy.again(three, training=LocalTraining(epochs=1, batch_size=4, learning_rate=1e38))

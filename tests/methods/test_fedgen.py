@@ -4,7 +4,7 @@ import by_hand
 import torch
 import toy
 from torch import nn
-from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear, one_hot
+from torch.nn.functional import cross_entropy, linear, one_hot
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
@@ -34,7 +34,7 @@ def test_rounds_are_those_of_a_plain_implementation() -> None:
             own.load_state_dict(head.state_dict())
             samples, stream = fed.by_id[n].train, fed.stream("generated features", t, n)
             for batch in by_hand.batches(fed, n, t):
-                feature = adaptive_avg_pool1d(bodies[n](by_hand.pixels(samples)[batch]), 6)
+                feature = by_hand.pooled(bodies[n](by_hand.pixels(samples)[batch]), 6)
                 made, classes = draw(server, shares, len(batch), stream)
                 loss = cross_entropy(own(feature), samples.labels[batch])
                 loss = loss + 0.4 * cross_entropy(own(made.detach()), classes)

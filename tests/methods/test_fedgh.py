@@ -1,18 +1,24 @@
 """FedGH: a head that the server trains on class means, and that takes the place of the clients'."""
 
 from dataclasses import replace
+from functools import partial
 
 import by_hand
 import pytest
 import torch
 import toy
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool1d, linear, one_hot, softmax
+from torch.nn.functional import interpolate, linear, one_hot, softmax
 
+from ktpfl_pipeline.core.client.features import train_wearing
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedgh import FedGH
+from ktpfl_pipeline.models import build
 
 EVERYONE = list(toy.IDS)
 
@@ -31,7 +37,7 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
         samples = fed.by_id[n].train
         extractor, weight, bias = by_hand.train_with_head(fed, n, 2, state.models[n], state.head, 8)
         with torch.no_grad():
-            feature = adaptive_avg_pool1d(extractor.eval()(by_hand.pixels(samples)), 8)
+            feature = by_hand.pooled(extractor.eval()(by_hand.pixels(samples)), 8)
             found = by_hand.module(fed, n, report.after_local[n]).eval()(by_hand.pixels(samples))
             assert torch.allclose(found, linear(feature, weight, bias), rtol=0, atol=1e-12)
         for label in range(3):
@@ -44,7 +50,7 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     for n in EVERYONE:
         image = by_hand.pixels(fed.by_id[n].test)
         module = by_hand.module(fed, n, after.models[n]).eval()
-        expected = linear(adaptive_avg_pool1d(module[:-1](image), 8), weight, bias)
+        expected = linear(by_hand.pooled(module[:-1](image), 8), weight, bias)
         found = by_hand.module(fed, n, method.personal(after, [n], fed)[n]).eval()(image)
         assert torch.allclose(found, expected, rtol=0, atol=1e-12)
 
@@ -86,3 +92,35 @@ def test_means_go_up_and_the_head_comes_down(dimension: int) -> None:
         3: Traffic(prototypes_up=2 * 4 * dimension, parameters_down=down),
         20: Traffic(prototypes_up=3 * 4 * dimension, parameters_down=down),
     }
+
+
+@pytest.mark.parametrize("name", ["fedgh", "lg_fedavg", "fedgen"])
+def test_adaptation_trains_the_common_head_in_its_own_parameters(name: str) -> None:
+    """On 3,136 features of cnn_bn, where training the layer (W P, b) moves logits several times too far.
+
+    Adaptation and newcomers equal `train_wearing` for as many epochs.
+    """
+    clients = tuple(
+        Client(n, "cnn_bn", *(toy_28(size, seed=10 * n + i) for i, size in enumerate((16, 6, 9)))) for n in (3, 7)
+    )
+    fed = toy.again(
+        toy.federation(2, dtype="float64", build=partial(build, shape=(1, 28, 28), classes=3)),
+        clients=clients,
+        public=toy_28(24, seed=99).inputs,
+    )
+    method = create(name, {"dimension": 64})
+    state, _ = method.round(method.init(fed), [3], 1, fed)
+    start = method.personal(state, [3], fed)
+    space = Workspace(fed)
+    expected = {3: train_wearing(space, 3, start[3], state.head, 0, epochs=2).value[0]}
+    assert toy.distance(method.adapt(state, start, 2, fed), expected) < 1e-12
+    assert toy.distance(fed.fine_tune(start, 2), expected) > 1e-5
+    joined = method.join(state, start, [7], fed).models
+    expected = {7: train_wearing(space, 7, joined[7], state.head, 0, epochs=2).value[0]}
+    assert toy.distance(method.settle(state, joined, 2, fed), expected) < 1e-12
+
+
+def toy_28(number: int, seed: int) -> LabelledDataset:
+    """Return toy samples of 28 x 28 pixels."""
+    small = toy.samples(number, seed)
+    return LabelledDataset(interpolate(small.inputs.float(), (28, 28)).to(torch.uint8), small.labels)

@@ -5,7 +5,7 @@ import pytest
 import torch
 import toy
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, log_softmax, softmax
+from torch.nn.functional import cross_entropy, log_softmax, softmax
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import wire_bytes
@@ -38,10 +38,11 @@ def shortened(update: dict[str, Tensor], energy: float) -> tuple[dict[str, Tenso
     return {name: part for name, (part, _) in parts.items()}, 4 * sum(numbers for _, numbers in parts.values())
 
 
-def test_rounds_are_those_of_a_plain_implementation() -> None:
+@pytest.mark.parametrize("weights", [(None, 1.0), (0.6, 0.3)])
+def test_rounds_are_those_of_a_plain_implementation(weights: tuple[float | None, float]) -> None:
     """In the third round client 12 was absent in the one before, and is sent the whole mentee."""
     fed = toy.federation(architectures=("linear", "conv"), dtype="float64", rounds=3)
-    method = FedKD("linear", 6, 0.5, 0.8)
+    method = FedKD("linear", 6, 0.5, 0.8, *weights)
     state = method.init(fed)
     models = {n: by_hand.module(fed, n, params) for n, params in state.models.items()}
     maps = {n: torch.eye(6, dtype=torch.float64, requires_grad=True) for n in EVERYONE}
@@ -52,7 +53,7 @@ def test_rounds_are_those_of_a_plain_implementation() -> None:
         for n in cohort:
             mentee = toy.build("linear").double()
             mentee.load_state_dict(common)
-            one_client(fed, n, t, models[n], mentee, maps[n])
+            one_client(fed, n, t, models[n], mentee, maps[n], method)
             update = {name: value - common[name] for name, value in mentee.state_dict().items()}
             sent, up = shortened(update, energy)
             updates.append((len(fed.by_id[n].train), sent))
@@ -79,8 +80,11 @@ def test_after_a_round_of_nobody_the_last_update_is_enough() -> None:
     assert int(after.news) < 4 * 195
 
 
-def one_client(fed: Federation, n: int, t: int, mentor: nn.Module, mentee: nn.Module, between: Tensor) -> None:
-    """Train the three in place, each on a loss of its own."""
+def one_client(
+    fed: Federation, n: int, t: int, mentor: nn.Module, mentee: nn.Module, between: Tensor, method: FedKD
+) -> None:
+    """Train the three in place, each on a loss of its own; without a weight the KL is a mean over the 3 classes."""
+    divergence = 1 / 3 if method.divergence_weight is None else method.divergence_weight
     samples = fed.by_id[n].train
     for batch in by_hand.batches(fed, n, t):
         images, labels = by_hand.pixels(samples)[batch], samples.labels[batch]
@@ -88,10 +92,11 @@ def one_client(fed: Federation, n: int, t: int, mentor: nn.Module, mentee: nn.Mo
         mine, theirs = mentor[-1](large), mentee[-1](small)
         fits = cross_entropy(mine, labels), cross_entropy(theirs, labels)
         both = (fits[0] + fits[1]).item()
-        hidden = (adaptive_avg_pool1d(large, 6) - adaptive_avg_pool1d(small, 6) @ between.T).square().mean()
+        hidden = (by_hand.pooled(large, 6) - by_hand.pooled(small, 6) @ between.T).square().mean()
+        hidden = method.feature_weight * hidden
         losses = (
-            ([*mentor.parameters()], fits[0] + (kl(theirs.detach(), mine) + hidden) / both),
-            ([*mentee.parameters()], fits[1] + (kl(mine.detach(), theirs) + hidden) / both),
+            ([*mentor.parameters()], fits[0] + (divergence * kl(theirs.detach(), mine) + hidden) / both),
+            ([*mentee.parameters()], fits[1] + (divergence * kl(mine.detach(), theirs) + hidden) / both),
             ([between], hidden / both),
         )
         gradients = [torch.autograd.grad(loss, own, retain_graph=True) for own, loss in losses]

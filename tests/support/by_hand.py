@@ -40,6 +40,11 @@ def descend(parameters: list[Tensor], loss: Tensor, rate: float) -> None:
             parameter.sub_(rate * gradient)
 
 
+def pooled(features: Tensor, dimension: int) -> Tensor:
+    """Return features, (b, f), averaged to `dimension` numbers, (b, F), times √(f/F)."""
+    return adaptive_avg_pool1d(features, dimension) * (features.shape[1] / dimension) ** 0.5
+
+
 def train_with_head(
     fed: Federation, n: int, t: int, params: Params, head: Params, features: int
 ) -> tuple[nn.Module, Tensor, Tensor]:
@@ -48,7 +53,7 @@ def train_with_head(
     extractor = trained[:-1]  # type: ignore[index]
     weight, bias = (head[name].clone().requires_grad_() for name in ("weight", "bias"))
     for batch in batches(fed, n, t):
-        feature = adaptive_avg_pool1d(extractor(pixels(samples)[batch]), features)
+        feature = pooled(extractor(pixels(samples)[batch]), features)
         loss = cross_entropy(linear(feature, weight, bias), samples.labels[batch])
         descend([*extractor.parameters(), weight, bias], loss, fed.training.learning_rate)
     return extractor, weight, bias

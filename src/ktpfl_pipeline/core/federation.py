@@ -174,9 +174,23 @@ class Federation(Setting):
         The shuffles are those of round 0, which no round of training has: the same at every evaluation. So is the
         learning rate, η₁ itself whatever its schedule.
         """
-        calls = {n: (params, 0, epochs) for n, params in models.items()}
+        return self.run_adaptation(operations.train, {n: (params, 0, epochs) for n, params in models.items()}, models)
+
+    def run_adaptation(
+        self, operation: Operation[Value], calls: Calls[Key], before: Mapping[Key, Value]
+    ) -> dict[Key, Value]:
+        """Run a client operation that trains models to be evaluated and discarded, as `run_training` does."""
         uses = "fine-tunes models before they are evaluated"
-        return self.run_training("fine_tune", operations.train, calls, models, uses=uses, thrown_away=True)
+        return self.run_training("fine_tune", operation, calls, before, uses=uses, thrown_away=True)
+
+    def fine_tune_by(
+        self, rule: rules.Rule, models: Models, epochs: int, others: Mapping[int, rules.Vectors]
+    ) -> tuple[Models, dict[int, rules.Vectors]]:
+        """Do what `train_by` does for `epochs`, on the shuffles of round 0, to be evaluated and discarded."""
+        self._check_plain()
+        calls = {n: (params, rule, others[n], 0, epochs) for n, params in models.items()}
+        found = self.run_adaptation(rules.train, calls, {n: (params, others[n]) for n, params in models.items()})
+        return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
         """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode."""

@@ -126,9 +126,26 @@ class Method(ABC, Generic[State]):
         """Return what clients teach a newcomer together, (B, K), from their logits, (N, B, K)."""
         return soft_predictions(logits, fed.distillation.temperature).mean(dim=0)
 
-    def settle(self, state: State, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return newcomers' models after so many epochs of local training, to be judged and thrown away."""
+    def adapt(self, state: State, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return models after `epochs` of the method's own local training, to be evaluated and discarded.
+
+        The rule for every method: a client trains what it trains in a round, in the same parameters, on the losses of
+        its own labels, with one step per mini-batch. Terms that pull toward what others sent (prototypes, anchors,
+        other models' predictions, generated features) are off, because they are further knowledge transfer. So most
+        methods train the model that the client uses by plain local training. A method whose client uses a model that
+        is put together from parts, which training moves by themselves, overrides this (docs/fair_comparisons.md).
+
+        Args:
+            state: which the models were made from.
+            models: those that `untuned` or `join` returned, by client.
+            epochs: passes over the training split, the same for every client.
+            fed: of these clients; shuffles are those of round 0, as `Federation.fine_tune` has them.
+        """
         return fed.fine_tune(models, epochs)
+
+    def settle(self, state: State, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return newcomers' models after `epochs` of local training, to be evaluated and discarded."""
+        return self.adapt(state, models, epochs, fed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,6 +79,20 @@ class APFL(BesideCommon):
         found = super().personal(state, clients, fed)
         return {n: mixture(own, state.common, alphas[n]) if n in state.models else own for n, own in found.items()}
 
+    def adapt(self, state: APFLState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return the mixtures after their parts, w, v and α, were trained as in a round.
+
+        A client without a model of its own starts from the common one as both w and v. Running statistics of BatchNorm
+        start from the mixture's.
+        """
+        names, alphas = fed.trained_names, dict(zip(fed.by_id, state.alphas.tolist(), strict=False))
+        own = {n: state.models.get(n, state.common) for n in models}
+        held = {n: (vector_of(v, names), state.alphas.new_tensor([alphas.get(n, self.alpha)])) for n, v in own.items()}
+        common = vector_of(state.common, names)
+        starts = {n: with_vector(params, names, common) for n, params in models.items()}
+        trained, ends = fed.fine_tune_by(self, starts, epochs, held)
+        return {n: mixture(with_vector(trained[n], names, ends[n][0]), trained[n], float(ends[n][1])) for n in models}
+
 
 def mixture(own: Params, common: Params, alpha: float) -> Params:
     """Return α v + (1 - α) w."""

@@ -55,6 +55,9 @@ class FedKD(SmallCommon, Personal):
         start: what the energy of the singular values that are sent begins from, before the first round; 0.95 in the
             paper.
         end: the energy in the last round; 0.98 in the paper.
+        divergence_weight: of both KL terms, which are sums over classes; None takes 1/K, which makes them means over
+            classes, as other implementations have it. 1 is the paper's formula; there the KL outweighs the labels.
+        feature_weight: of the distance of the features; 1 in the paper.
     """
 
     title = "FedKD"
@@ -64,6 +67,8 @@ class FedKD(SmallCommon, Personal):
     dimension: Annotated[int, Ge(1)] = 64
     start: Annotated[float, Interval(gt=0, le=1)] = 0.95
     end: Annotated[float, Interval(gt=0, le=1)] = 0.98
+    divergence_weight: Annotated[float | None, Ge(0)] = None
+    feature_weight: Annotated[float, Ge(0)] = 1.0
 
     def init(self, fed: Federation) -> FedKDState:
         """Start from the common initial models, with identities between features; nobody has the mentee."""
@@ -109,9 +114,9 @@ def train_pair(
 ) -> Outcome[tuple[Params, Params, Params]]:
     """Train mentor and mentee on the same batches of client n's data for E epochs.
 
-    The mentor descends CE + (KL(mentee ‖ mentor) + MSE(H, W^h h)) / (CE + CE of the mentee), H and h the features of
-    both, the mentee the same with the roles changed. The divisor, how well both do, is a weight that has no gradient,
-    nor has a teacher's prediction.
+    The mentor descends CE + (λ KL(mentee ‖ mentor) + ν MSE(H, W^h h)) / (CE + CE of the mentee). H and h are the
+    features of both, λ = `divergence_weight` and ν = `feature_weight`. The mentee descends the same with the roles
+    exchanged. Neither the divisor nor a teacher's prediction has a gradient.
 
     Arguments of its own:
         own: weights of its mentor.
@@ -127,6 +132,7 @@ def train_pair(
     mentor = space.module(n, own).train()
     mentee = space.module(method.architecture(setting), common, "common").train()
     between, step = space.linear(own_map), count()
+    divergence = 1.0 / setting.classes if method.divergence_weight is None else method.divergence_weight
 
     with features(mentor, method.dimension) as large, features(mentee, method.dimension) as small:
 
@@ -136,11 +142,10 @@ def train_pair(
             with rng.seeded(rng.derive(setting.seed, "common dropout", t, n, next(step)), space.device):
                 theirs = mentee(inputs)
             fits = samples.loss(mine, batch), samples.loss(theirs, batch)
-            learned = (
-                distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
-                + distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
-                + F.mse_loss(large.pop(), between(small.pop()))
+            taught = distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0) + distillation_loss(
+                theirs, torch.softmax(mine.detach(), dim=1), 1.0
             )
+            learned = divergence * taught + method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
             return fits[0] + fits[1] + learned / (fits[0] + fits[1]).detach()
 
         value = samples.descend(nn.ModuleList([mentor, mentee, between]), loss)

@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
-from ktpfl_pipeline.core.weights import Models, Params, params_of
+from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 from ktpfl_pipeline.methods.shared import common_head
 
 
@@ -80,6 +80,17 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         """Return the clients' own parts with the common extractor."""
         return {n: {**state.models[n], **state.extractor} for n in clients}
 
+    def adapt(self, state: FedMRLState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return joint models trained as in a round, together with a copy of the common head.
+
+        A newcomer whose features are fewer than the common head reads trains its own head only.
+        """
+        read = state.head["weight"].shape[1]  # d₁
+        before = {n: (params, state.head) for n, params in models.items() if params["head.weight"].shape[1] >= read}
+        found = fed.run_adaptation(train_client, {n: (*pair, 0, epochs) for n, pair in before.items()}, before)
+        alone = fed.fine_tune({n: params for n, params in models.items() if n not in found}, epochs)
+        return select({**{n: params for n, (params, _) in found.items()}, **alone}, models)
+
     def join(self, state: FedMRLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers the common extractor, in models that are otherwise the initial ones."""
         common, dimension = common_of(next(iter(state.models.values()))), state.head["weight"].shape[1]
@@ -107,15 +118,18 @@ def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int
     return {n: made[fed.by_id[n].architecture] for n in clients}
 
 
-def train_client(space: Workspace, n: int, params: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:
-    """Train client n's joint model and the common head for E epochs on the sum of both heads' cross-entropies.
+def train_client(
+    space: Workspace, n: int, params: Params, head: Params, t: int, epochs: int | None = None
+) -> Outcome[tuple[Params, Params]]:
+    """Train client n's joint model and the common head on the sum of both heads' cross-entropies.
 
+    For E epochs, or `epochs`.
     Of the fused features, (b, d₂), the own head reads all and the common head the first d₁.
     """
     setting, own = space.setting, PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
     loss = Objective(nested, (space.numbers, module, common, setting.training.label_smoothing), own.read)
-    value = own.descend(nn.ModuleList([module, common]), loss)
+    value = own.descend(nn.ModuleList([module, common]), loss, epochs)
     return Outcome((params_of(module), params_of(common)), value)
 
 

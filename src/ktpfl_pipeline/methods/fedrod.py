@@ -42,8 +42,7 @@ class FedRoD(BesideCommon):
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common model, train it with the personal head, upload and average it; personal heads stay."""
-        empty = {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
-        before = {n: (state.common, state.models.get(n, empty)) for n in cohort}
+        before = {n: (state.common, self.head(state, n, fed)) for n in cohort}
         calls = {n: (*pair, t) for n, pair in before.items()}
         pairs = fed.run_training("train", train_client, calls, before, uses="trains toward balanced classes")
         trained = {n: model for n, (model, _) in pairs.items()}
@@ -56,14 +55,26 @@ class FedRoD(BesideCommon):
         """Return the common model with each client's own head added, and as it is for a client that has none yet."""
         return {n: with_head(state.common, state.models.get(n, {})) for n in clients}
 
+    def adapt(self, state: CommonState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return the common model and each client's own head after both were trained as in a round, added up."""
+        before = {n: (state.common, self.head(state, n, fed)) for n in models}
+        found = fed.run_adaptation(train_client, {n: (*pair, 0, epochs) for n, pair in before.items()}, before)
+        return {n: with_head(*pair) for n, pair in found.items()}
+
+    def head(self, state: CommonState, n: int, fed: Federation) -> Params:
+        """Return client n's own head, zeros where it has none yet."""
+        return state.models.get(n) or {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
+
 
 def with_head(model: Params, head: Params) -> Params:
     """Return the model with a head added to its own."""
     return {**model, **{name: model[name] + tensor for name, tensor in head.items()}}
 
 
-def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) -> Outcome[tuple[Params, Params]]:
-    """Train both for E epochs on the same batches of client n's data; return both.
+def train_client(
+    space: Workspace, n: int, model: Params, head: Params, t: int, epochs: int | None = None
+) -> Outcome[tuple[Params, Params]]:
+    """Train both for E epochs, or `epochs`, on the same batches of client n's data; return both.
 
     The model descends the balanced softmax loss, CE(g + log D_n,k, y) of its logits g, where D_n,k is how many training
     samples of class k the client has; the head h descends CE(g + h, y), of which the model feels nothing.
@@ -82,7 +93,7 @@ def train_client(space: Workspace, n: int, model: Params, head: Params, t: int) 
         return prior, *samples.read(batch)
 
     loss = Objective(balanced, (space.numbers, module, own, setting.training.label_smoothing), read)
-    value = samples.descend(nn.ModuleList([module, own]), loss)
+    value = samples.descend(nn.ModuleList([module, own]), loss, epochs)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
 

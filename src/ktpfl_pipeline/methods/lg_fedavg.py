@@ -56,6 +56,10 @@ class LGFedAvg(Method[CommonHeadState]):
         """Return the clients' own extractors with the common head."""
         return common_head.worn(fed, select(state.models, clients), state.head)
 
+    def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return the clients' extractors trained together with a copy of the common head."""
+        return common_head.adapted(fed, models, state.head, epochs)
+
     def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send newcomers the common head; their extractors are those of the initial models."""
         models = common_head.worn(fed, select(fed.initial_models(), newcomers), state.head)

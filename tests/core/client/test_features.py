@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 
+import by_hand
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ from torch import nn
 from ktpfl_pipeline.core.client import features
 from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.client.operations import train
+from ktpfl_pipeline.core.client.pooling import pooled
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Compute
@@ -22,12 +24,12 @@ FOUR = (*toy.ARCHITECTURES, "both")
 
 class TestFeatures:
     def test_are_what_enters_the_last_linear_layer(self) -> None:
-        """The mlp has 12 hidden units; F = 4 averages three neighbours each."""
+        """The mlp has 12 hidden units; F = 4 averages three neighbors each, times √3."""
         module, images = toy.build("mlp").eval(), torch.randn(5, 1, 8, 8)
         with features.features(module, 4) as seen:
             module(images)
         hidden = module[:4](images)  # (5, 12)
-        assert torch.allclose(seen[0], hidden.view(5, 4, 3).mean(dim=2), rtol=0, atol=1e-6)
+        assert torch.allclose(seen[0], hidden.view(5, 4, 3).mean(dim=2) * 3**0.5, rtol=0, atol=1e-6)
 
     @pytest.mark.parametrize("architecture", FOUR)
     def test_have_the_common_dimension(self, architecture: str) -> None:
@@ -43,6 +45,17 @@ class TestFeatures:
         with features.features(module, 64) as seen:
             module(images)
         assert torch.equal(seen[0], images.flatten(1))
+
+    @pytest.mark.parametrize(("width", "dimension"), [(12, 4), (3200, 64), (512, 256), (4, 12), (1, 64)])
+    def test_keep_their_length(self, width: int, dimension: int) -> None:
+        """Where one width divides the other: pooling is an orthogonal projection, or repeats; else nearly so."""
+        parts = torch.randn(7, min(width, dimension), dtype=torch.float64)
+        repeated = parts.repeat_interleave(max(1, width // dimension), dim=1)
+        found = pooled(repeated, dimension)
+        assert torch.allclose(found.norm(dim=1), repeated.norm(dim=1), rtol=1e-12)
+        if width >= dimension:
+            rows = pooled(torch.eye(width, dtype=torch.float64), dimension).T
+            assert torch.allclose(rows @ rows.T, torch.eye(dimension, dtype=torch.float64), rtol=0, atol=1e-12)
 
     def test_nobody_listens_afterwards(self) -> None:
         module = toy.build("linear")
@@ -61,7 +74,8 @@ class TestClassMeans:
     def test_by_hand(self) -> None:
         """Two pixels, white 1 and black -1, which are the linear model's features; no image of class 2.
 
-        Class 0 has (1, 1) and (1, -1), of mean (1, 0); class 1 has (-1, -1). With F = 1 the pixels are averaged.
+        Class 0 has (1, 1) and (1, -1), of mean (1, 0); class 1 has (-1, -1). With F = 1 the pixels are averaged,
+        times √2.
         """
         images = torch.tensor([[255, 255], [0, 0], [255, 0]], dtype=torch.uint8).view(3, 1, 1, 2)
         fed = toy.federation(
@@ -72,9 +86,10 @@ class TestClassMeans:
         )
         client = replace(fed.clients[0], train=LabelledDataset(images, torch.tensor([0, 1, 0])))
         fed = toy.again(fed, clients=(client,))
-        for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[0.5], [-1.0], [0.0]])):
+        root = 2**0.5
+        for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[root / 2], [-root], [0.0]])):
             means, counts = common_head.upload_means(fed, fed.initial_models(), dimension)
-            assert means.tolist() == [expected]
+            assert torch.allclose(means[0], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-15)
             assert counts.tolist() == [[2.0, 1.0, 0.0]]
 
     def test_are_those_of_the_module_in_eval_mode(self) -> None:
@@ -90,7 +105,7 @@ class TestClassMeans:
             module.load_state_dict(params)
             features = module[:-1](client.train.inputs / 127.5 - 1).flatten(1)
             for label in range(toy.CLASSES):
-                own = F.adaptive_avg_pool1d(features[client.train.labels == label], 8)
+                own = by_hand.pooled(features[client.train.labels == label], 8)
                 assert counts[row, label] == len(own) > 0
                 assert torch.allclose(means[row, label], own.double().mean(dim=0), rtol=0, atol=1e-5)
 
@@ -127,8 +142,8 @@ class TestCommonHead:
         module.load_state_dict(common_head.worn(fed, {3: fed.initial_models()[3]}, head)[3])
         pixels = images.inputs.double() / 127.5 - 1
         found = module(pixels)
-        pooled = F.adaptive_avg_pool1d(module[:-1](pixels).flatten(1), dimension)
-        assert torch.allclose(found, F.linear(pooled, head["weight"], head["bias"]), rtol=0, atol=1e-13)
+        shrunk = by_hand.pooled(module[:-1](pixels).flatten(1), dimension)
+        assert torch.allclose(found, F.linear(shrunk, head["weight"], head["bias"]), rtol=0, atol=1e-13)
         layer = linear(head)
         with features.wearing(module, layer):
             assert torch.allclose(module(pixels), found, rtol=0, atol=1e-13)

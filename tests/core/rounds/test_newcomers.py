@@ -69,8 +69,10 @@ class TestJudge:
         assert found.clients == [client.id for client in whole.clients[3:]]
         assert {e: len(values) for e, values in found.accuracy.items()} == {0: 2, 1: 2, 2: 2}
         assert {e: len(values) for e, values in found.there.items()} == {0: 3, 1: 3, 2: 3}
-        personal = create(name).personal(done.state, fed.by_id, fed)
-        assert found.there == {e: accuracies(fed, fed.fine_tune(personal, e)) for e in (0, 1, 2)}
+        method = create(name)
+        personal = method.personal(done.state, fed.by_id, fed)
+        adapted = {e: accuracies(fed, method.adapt(done.state, personal, e, fed)) for e in (1, 2)}
+        assert found.there == {0: accuracies(fed, personal), **adapted}
         assert sum(found.traffic.values()) > 0
 
     def test_of_local_only_begin_with_initial_models(self) -> None:

@@ -1,8 +1,11 @@
 """A model as an extractor and a head: the head is its last linear layer, and what enters that is the feature.
 
-Features of different architectures meet in a common dimension F: neighbours are averaged. This pooling is a matrix P,
-so that a common head (W, b) on pooled features is the layer (W P, b) of an architecture: a model that wears it is a
-model like any other.
+Features of different architectures, f numbers each, are brought to a common dimension F: neighbours are averaged and
+multiplied by √(f/F), so that features keep their length. Without the factor wide features shrink, and a common head
+learns them slowly. This pooling is a matrix P, whose rows are orthonormal where F divides f. A common head (W, b) on
+pooled features is the layer (W P, b) of an architecture: a model that wears it is a model like any other. Training
+(W P, b) is not training (W, b), though: a step moves logits by ‖f‖² instead of ‖P f‖². So such a model trains in the
+common head's parameters, in rounds and in adaptation (`train_wearing`).
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +19,7 @@ from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.pooling import Pool, pooled
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.errors import InputError
@@ -26,9 +30,9 @@ from ktpfl_pipeline.core.weights import Params, params_of
 def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
     """Yield a list to which every forward pass of `module` adds its features, (b, F), in its weights' precision."""
     seen: list[Tensor] = []
-    pool, (_, head) = nn.AdaptiveAvgPool1d(dimension), head_of(module)
+    _, head = head_of(module)
     with head.register_forward_pre_hook(
-        lambda _, inputs: seen.append(pool(inputs[0].flatten(1).to(head.weight.dtype)))
+        lambda _, inputs: seen.append(pooled(inputs[0].flatten(1).to(head.weight.dtype), dimension))
     ):
         yield seen
 
@@ -44,7 +48,7 @@ def wearing(module: nn.Module, common: nn.Linear) -> Iterator[None]:
         common: the layer, (K, F).
     """
     name, own = head_of(module)
-    module.set_submodule(name, nn.Sequential(nn.AdaptiveAvgPool1d(common.in_features), common))
+    module.set_submodule(name, nn.Sequential(Pool(common.in_features), common))
     try:
         yield
     finally:
@@ -64,7 +68,7 @@ def fitted(params: Params, name: str, head: Params) -> Params:
         )
     own = params[f"{name}.weight"]  # (K, f)
     everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
-    pooling = F.adaptive_avg_pool1d(everything, head["weight"].shape[1])  # (f, F), P transposed
+    pooling = pooled(everything, head["weight"].shape[1])  # (f, F), P transposed
     return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
 
 
@@ -76,6 +80,7 @@ def train_wearing(
     t: int,
     weight: float = 0.0,
     generate: Callable[[int], Tensors] | None = None,
+    epochs: int | None = None,
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
 
@@ -84,6 +89,7 @@ def train_wearing(
         head: ``weight`` (K, F) and ``bias`` (K,).
         weight: of the common head's cross-entropy on generated features.
         generate: returns so many features, (b, F), and their classes, (b,).
+        epochs: in place of E.
 
     Returns:
         The model with the head as it is then, and that head.
@@ -97,7 +103,7 @@ def train_wearing(
 
     loss = Objective(worn, (space.numbers, module, common, setting.training.label_smoothing, weight), read)
     with wearing(module, common):
-        value = own.descend(module, loss)
+        value = own.descend(module, loss, epochs)
         trained = params_of(common)
     return Outcome((fitted(params_of(module), name, trained), trained), value)
 

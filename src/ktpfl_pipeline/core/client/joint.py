@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client.head import split
+from ktpfl_pipeline.core.client.pooling import Pool
 from ktpfl_pipeline.core.weights import Params
 
 PREFIX = "projector:"
@@ -29,7 +30,7 @@ class Joint(nn.Module):
         self.dimension, self._projector = dimension, projector_name(architecture)
         self.own, head = split(own)
         self.common, _ = split(common)
-        self.pool = nn.AdaptiveAvgPool1d(dimension)
+        self.pool = Pool(dimension)
         self.add_module(self._projector, nn.Linear(dimension + head.in_features, head.in_features))
         self.head = head  # last: it is the head of the whole
 

@@ -110,7 +110,7 @@ def evaluate(
             measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
         untuned = method.untuned(after, personal, fed) if adapt else {}
         for e in adapt:
-            accuracy[f"{ADAPTED}{e}"] += adapted(fed, untuned, e)
+            accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
     # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
     if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
         raise diverged(found)
@@ -138,10 +138,11 @@ def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history:
     )
 
 
-def adapted(fed: Federation, models: Models, epochs: int) -> list[float]:
-    """Return each model's accuracy on its client's test split after `epochs` of local training, thrown away.
+def adapted(method: Method[State], state: State, models: Models, epochs: int, fed: Federation) -> list[float]:
+    """Return each model's accuracy on its client's test split after `epochs` of the method's own local training.
 
-    The same for every method: plain local training from the model that the client would use now (`Method.untuned`),
-    with the shuffles and the learning rate of `Federation.fine_tune`.
+    From the model that the client would use now (`Method.untuned`), as `Method.adapt` trains it; the trained model is
+    discarded. With 0 epochs the model is evaluated as it is.
     """
-    return [found.accuracy for found in fed.evaluate(fed.fine_tune(models, epochs), "test").values()]
+    trained = method.adapt(state, models, epochs, fed) if epochs else models
+    return [found.accuracy for found in fed.evaluate(trained, "test").values()]

@@ -34,8 +34,8 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
 def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Client], epochs: Sequence[int]) -> Newcomers:
     """Let newcomers join, and return how accurate they are after so many epochs of local training.
 
-    Those that were there are judged beside them, adapted alike: after as many further epochs of plain local training.
-    All adapted models are thrown away.
+    The clients that took part are evaluated too, after as many further epochs (`Method.adapt`). All adapted models are
+    discarded.
 
     Args:
         method: as it was run.
@@ -59,6 +59,6 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
         clients=[client.id for client in held],
         architectures=[client.architecture for client in held],
         accuracy={e: [x.accuracy for x in everyone.evaluate(models, "test").values()] for e, models in settled.items()},
-        there={e: adapted(everyone, start if e else there, e) for e in (0, *epochs)},
+        there={e: adapted(method, state, start if e else there, e, everyone) for e in (0, *epochs)},
         traffic={ledger: sum(getattr(sent, ledger) for sent in joined.traffic.values()) for ledger in LEDGERS},
     )

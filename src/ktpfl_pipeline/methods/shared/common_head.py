@@ -28,6 +28,17 @@ def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models
     return {n: params for n, (params, _) in found.items()}, {n: own for n, (_, own) in found.items()}
 
 
+def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Models:
+    """Return models with the common head after `epochs` of `features.train_wearing`; see `Federation.fine_tune`.
+
+    The head's copy trains in its own parameters; the layer (W P, b) that a model uses would take longer steps.
+    """
+    calls = {n: (params, head, 0, 0.0, None, epochs) for n, params in models.items()}
+    before = {n: (params, head) for n, params in models.items()}
+    found = fed.run_adaptation(features.train_wearing, calls, before)
+    return {n: params for n, (params, _) in found.items()}
+
+
 def worn(fed: Federation, models: Models, head: Params) -> Models:
     """Return each model with the common head in the place of its own."""
     architectures = {fed.by_id[n].architecture for n in models}

@@ -1,0 +1,29 @@
+"""Features of different widths in a common dimension: averages of neighbours that keep the features' length."""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def pooled(features: Tensor, dimension: int) -> Tensor:
+    """Return features, (b, f), in `dimension` numbers, (b, F): averages of neighbours, times √(f/F).
+
+    With F = f they are as they were, to the bit. Features that are equal among neighbours keep their length, and those
+    that are repeated, where F is above f, do too.
+    """
+    scale = math.sqrt(features.shape[1] / dimension)
+    return F.adaptive_avg_pool1d(features, dimension) * scale
+
+
+class Pool(nn.Module):
+    """`pooled` as a layer."""
+
+    def __init__(self, dimension: int) -> None:
+        """Pool to `dimension` numbers."""
+        super().__init__()
+        self.dimension = dimension
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the features, (b, f), in F numbers, (b, F)."""
+        return pooled(features, self.dimension)
