@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 import torch
 import toy
+from alignment import MovingExecutor, PickyProcessor
 from torch import Tensor
 
 from ktpfl_pipeline.core import engine
@@ -299,6 +300,12 @@ class TestContract:
         """A round after others: 3 of 5 clients, more than workers."""
         with closing(WorkersExecutor(2)) as executor:
             assert_same_run(resumed(method, toy.again(fed, executor=executor), kept, 2, tmp_path), straight)
+
+    def test_the_place_of_tensors_in_memory_changes_nothing(self, method: Method[Any], three: Federation) -> None:
+        """On an emulated processor, so that every machine shows the fault: see `alignment`."""
+        with PickyProcessor():
+            moved = engine.run(method, toy.again(three, executor=MovingExecutor(offset=1)), TWO_ROUNDS)
+            assert_same_run(moved, engine.run(method, three, TWO_ROUNDS))
 
     def test_clients_in_another_order_and_in_stacks_change_nothing_but_the_rounding(
         self, method: Method[Any], exact: Federation

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import linalg, rng
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -167,7 +167,7 @@ def encoded(update: Params, energy: float) -> Params:
             kept[name] = tensor
             continue
         matrix = here.flatten(1)
-        u, s, v = torch.linalg.svd(matrix, full_matrices=False)
+        u, s, v = linalg.svd(matrix)
         sums = s.double().square().cumsum(0)
         rank = min(len(s), 1 + int((sums <= energy * sums[-1]).sum()))
         if rank * (sum(matrix.shape) + 1) < matrix.numel():

@@ -12,7 +12,7 @@ import torch
 from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core import exchange, linalg
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
@@ -100,7 +100,7 @@ class DensityRatio:
             self.width = distance.where(distance > 0, 1.0)  # on the device: nobody waits for it
         kernel = self._kernel(noise, noise) / len(noise)
         kernel.diagonal().add_(regularisation)
-        self.alpha, _ = torch.linalg.solve_ex(kernel, -self._likeness(noise) / len(noise))  # which waits for no error
+        self.alpha = linalg.solve(kernel, -self._likeness(noise) / len(noise))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the ratio at x, (b, d), as (b,)."""

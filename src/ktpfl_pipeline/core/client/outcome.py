@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import named
+from ktpfl_pipeline.core.linalg import settled
 from ktpfl_pipeline.core.machine import memory
 
 Value = TypeVar("Value")
@@ -36,13 +37,16 @@ def performed(
 ) -> Outcome[Value]:
     """Return what an operation returns for client n, checked, with the samples that its steps counted.
 
+    Arguments and result are settled, so that every executor computes with the same layouts; see `core.linalg`.
+
     Raises:
         InputError: if the memory does not suffice.
     """
     space.samples.clear()
     inner = getattr(operation, "operation", operation)  # what `optimizers.Remembering` does
     with memory.told(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
-        return replace(checked(operation(space, n, *arguments)), samples=dict(space.samples))
+        outcome = checked(operation(space, n, *settled(arguments)))
+        return replace(outcome, value=settled(outcome.value), samples=dict(space.samples))
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:

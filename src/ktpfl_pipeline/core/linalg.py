@@ -1,0 +1,93 @@
+"""Tensors that give the same bits wherever they were made, and the decompositions that the project uses.
+
+BLAS and LAPACK libraries choose their kernels by the layout of a tensor and by the alignment of its memory, and split
+sums by the number of threads. Intel's library promises equal bits for equal numbers only where all three are equal
+("Getting Reproducible Results", developer guide of oneMKL). So whatever goes into a client operation, and comes out of
+it, is contiguous and begins at a multiple of 64 bytes, whichever executor runs the operation; decompositions get fresh
+copies of that kind and one thread. No other module calls ``torch.linalg``: a test checks this.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ALIGNMENT = 64
+"""Bytes; torch allocates the memory of new tensors at multiples of it."""
+
+
+def is_settled(tensor: Tensor) -> bool:
+    """Return whether a tensor is contiguous and, if it is in the CPU's memory, aligned."""
+    return tensor.is_contiguous() and (tensor.device.type != "cpu" or tensor.data_ptr() % ALIGNMENT == 0)
+
+
+def settled(value: Any) -> Any:
+    """Return an argument or a result of a client operation with every tensor contiguous and aligned.
+
+    Args:
+        value: a tensor, or dicts, lists, tuples and dataclasses that hold some. Models that are elsewhere stay there.
+
+    Returns:
+        The value itself where nothing had to be copied.
+    """
+    if isinstance(value, Tensor):
+        return value if value.layout is not torch.strided or is_settled(value) else _copied(value)
+    parts: Any
+    if type(value) is dict:
+        parts = {key: settled(part) for key, part in value.items()}
+        return value if all(part is value[key] for key, part in parts.items()) else parts
+    if isinstance(value, list | tuple):
+        parts = [settled(part) for part in value]
+        if all(part is old for part, old in zip(parts, value, strict=True)):
+            return value
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        parts = {name: settled(part) for name, part in found.items()}
+        changed = {name: part for name, part in parts.items() if part is not found[name]}
+        return replace(value, **changed) if changed else value
+    return value
+
+
+def svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the reduced singular value decomposition U, S, Vᵀ of a matrix, (m, n), on the CPU; k = min(m, n).
+
+    Returns:
+        (m, k), (k,) and (k, n), each contiguous and aligned.
+    """
+    return _reproducible(lambda own: torch.linalg.svd(own, full_matrices=False), matrix)
+
+
+def solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """Return the solution x, (n,), of A x = b for a matrix, (n, n), and b, (n,). A device is not waited for.
+
+    A singular matrix gives numbers that are NaN or infinite, and no error.
+    """
+    return _reproducible(lambda *own: torch.linalg.solve_ex(*own)[:1], matrix, right)[0]
+
+
+def _reproducible(call: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> Any:
+    """Return the results of a LAPACK routine, called with aligned copies and one thread; the results are copied too."""
+    with _one_thread():
+        return tuple(map(_copied, call(*map(_copied, tensors))))
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """Return a contiguous copy in memory of its own."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

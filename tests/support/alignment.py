@@ -1,0 +1,65 @@
+"""An emulated processor whose BLAS and LAPACK round by layout, alignment and number of threads; some processors do."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ktpfl_pipeline.core.client.outcome import Outcome, performed
+from ktpfl_pipeline.core.executors.contract import Calls, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.setting import Setting
+
+aten = torch.ops.aten
+PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.mv, aten.addmv, aten.dot, aten.vdot, aten._euclidean_dist}
+ROUTINES = {aten._linalg_svd, aten._linalg_solve_ex, aten._linalg_eigh, aten.linalg_qr, aten.linalg_lstsq}
+CLOSE = 2.0**-22
+"""The least relative difference between two kernels: a few units in the last place of float32."""
+
+
+class PickyProcessor(TorchDispatchMode):
+    """Gives results of BLAS and LAPACK that depend on where and how their arguments are in memory, and on threads."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func.overloadpacket not in PRODUCTS | ROUTINES:
+            return found
+        places = [(each.data_ptr() % 64, each.stride()) for each in tree_leaves(args) if isinstance(each, Tensor)]
+        threads = torch.get_num_threads() if func.overloadpacket in ROUTINES else 1
+        factor = 1.0 + CLOSE * (hash((tuple(places), threads)) % 15)
+        return tree_map(lambda part: part * factor if _is_float(part) else part, found)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def moved(value: Any, offset: int) -> Any:
+    """Return nested dicts, lists, tuples with each tensor copied to memory that begins `offset` elements too late."""
+
+    def copied(tensor: Any) -> Any:
+        if not isinstance(tensor, Tensor):
+            return tensor
+        room = tensor.new_empty(tensor.numel() + offset)
+        return room[offset:].view(tensor.shape).copy_(tensor)
+
+    return tree_map(copied, value)
+
+
+class MovingExecutor(SerialExecutor):
+    """Gives operations arguments that are not aligned, and returns contiguous copies, as another process would."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__()
+        self._offset = offset
+
+    def outcomes(
+        self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
+    ) -> dict[Key, Outcome[Value]]:
+        """Return the outcome for each client."""
+        space = self.workspace(setting)
+        found = {n: performed(operation, space, n, moved(each, self._offset)) for n, each in calls.items()}
+        return {n: replace(outcome, value=moved(outcome.value, 0)) for n, outcome in found.items()}
