@@ -19,7 +19,7 @@ def test_attention_by_hand() -> None:
     c = torch.tensor([[[0.5, 0.3, 0.2], [0.4, 0.2, 0.4], [0.1, 0.2, 0.7]], torch.eye(3).tolist()])
     found = attention(c, similarity)
     assert found["own"] == pytest.approx([(0.5 + 0.2 + 0.7) / 3, 1.0])
-    assert found["alike"] == pytest.approx([(0.3 + 0.4) / 3, 0.0])  # 0.5 is not above one half
+    assert found["alike"] == pytest.approx([(0.3 + 0.4) / 3, 0.0])  # 0.5 is not above 0.7
     assert found["others"] == pytest.approx([(0.2 + 0.4 + 0.1 + 0.2) / 3, 0.0])
     assert attention(c, similarity, adversaries=[0])["own"] == pytest.approx([(0.2 + 0.7) / 2, 1.0])
 

@@ -47,6 +47,17 @@ def test_one_line_per_run(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_runs_that_choose_show_validation_accuracy(caplog: pytest.LogCaptureFixture) -> None:
+    progress = Progress("kt_pfl", EXPERIMENT, "validation")
+    with caplog.at_level(logging.INFO, "ktpfl_pipeline"), progress, progress.run(0) as shown:
+        shown.phase("train", 1, 5)
+        found = record()
+        found.accuracy["validation"] = [0.5, 0.7]
+        shown.round(found)
+    assert "seed 0: validation accuracy 60.0 %" in caplog.messages[-1]
+    assert "50.0" not in caplog.text
+
+
 def test_more_than_an_hour_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
     """Four rounds of half an hour."""
     long = [line for line in logged(caplog, seconds=1800.0) if "hours" in line]

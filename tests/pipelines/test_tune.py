@@ -248,3 +248,13 @@ class TestDiverging:
         with pytest.raises(ClickException, match=r"all 2 candidates of ditto diverged; lower training\.learning_rate"):
             untracked.run(NAME, experiment=EXPERIMENT, training={"learning_rate": 1e6})
         assert not (untracked.folder / FILE).exists()
+
+
+def test_trials_track_validation_accuracy_and_nothing_of_the_test_samples(tuned: Project) -> None:
+    _, trials = family(tuned)
+    for run in trials:
+        named = {
+            name for name in run.data.metrics if name.startswith(("accuracy/", "final/", "measures/", "loss/test"))
+        }
+        expected = {"accuracy/validation", "final/validation", "final/best_round_validation", "final/megabytes"}
+        assert named == expected

@@ -1,4 +1,5 @@
 import re
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,9 +14,10 @@ from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.methods import METHODS, compared
 from ktpfl_pipeline.reports import figures, style, words
-from ktpfl_pipeline.reports.figures.base import apart, svg
+from ktpfl_pipeline.reports.figures.base import apart, saved, svg
 from ktpfl_pipeline.reports.figures.matrix import even_attention
 from ktpfl_pipeline.reports.figures.traffic import frontier
+from ktpfl_pipeline.reports.report import KINDS
 
 
 def texts(figure):
@@ -257,9 +259,10 @@ class TestHeatmaps:
     def test_labels(self, figure):
         left, right, *bars = figure.axes
         assert (left.get_ylabel(), left.get_xlabel()) == ("Student", "Teacher")
-        assert [label.get_text() for label in left.get_yticklabels()] == ["MLP 1", "LeNet 0", "LeNet 2"]
+        clients = ["MLP 1 (0, 1)", "LeNet 0 (1, 2)", "LeNet 2 (1, 2)"]  # with the classes by which they are ordered
+        assert [label.get_text() for label in left.get_yticklabels()] == clients
         for axes in (left, right):
-            assert [label.get_text() for label in axes.get_xticklabels()] == ["MLP 1", "LeNet 0", "LeNet 2"]
+            assert [label.get_text() for label in axes.get_xticklabels()] == clients
         assert len(bars) == 2
         assert texts(figure) == ["1/N"]
 
@@ -454,6 +457,21 @@ class TestDrawing:
             svg(figures.accuracy_curves(study), "accuracy")
             assert dict(mpl.rcParams) == before
         assert not Gcf.figs
+
+    def test_names_of_clients_are_text(self, run):
+        """Dollar signs are no mathematics, and a character that no font has is no error."""
+        names = ["a $\\frac{1}$ b", "\u0914\U0001f9ec"]
+        finished = replace(run(coefficients=[[0.5, 0.5], [0.5, 0.5]]), names=names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            figure = figures.client_accuracy([summarise([finished], {})])
+            files = [saved(figure, kind) for kind in KINDS]
+            saved(figures.coefficient_heatmaps(summarise([finished], {})), "png")
+        shown = {label.get_text() for label in figure.axes[0].get_yticklabels()}
+        assert any(names[0] in text for text in shown)
+        assert [file[:4] for file in files] == [b"\x89PNG", b"<?xm", b"%PDF"]
+        assert b"/Type3" not in files[2]
+        assert b"/Type42" in files[2] or b"/TrueType" in files[2] or b"/CIDFontType2" in files[2]
 
     def test_svg(self, study, drawn):
         text = svg(drawn, "accuracy")

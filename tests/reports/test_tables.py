@@ -300,10 +300,10 @@ class TestRenderings:
 
     def test_markdown(self, table):
         assert markdown.table(table).splitlines() == [
-            "| Method             |    After x (%) | Minus y (points) |",
-            "| ------------------ | -------------: | ---------------: |",
-            r"| A\|B <i> & 5% of_x | **96.9** ± 0.3 |             −1.0 |",
-            "| C                  |            1.0 |                – |",
+            "| Method              |    After x (%) | Minus y (points) |",
+            "| ------------------- | -------------: | ---------------: |",
+            r"| A\|B \<i> & 5% of_x | **96.9** ± 0.3 |             −1.0 |",
+            "| C                   |            1.0 |                – |",
         ]
 
     def test_latex(self, table):
@@ -312,7 +312,7 @@ class TestRenderings:
             r"\toprule",
             r"Method & \shortstack[r]{After x\\(\%)} & \shortstack[r]{Minus y\\(points)} \\",
             r"\midrule",
-            r"A|B <i> \& 5\% of\_x & \textbf{96.9} $\pm$ 0.3 & $-$1.0 \\",
+            r"A\textbar{}B \textless{}i\textgreater{} \& 5\% of\_x & \textbf{96.9} $\pm$ 0.3 & $-$1.0 \\",
             r"C & 1.0 & -- \\",
             r"\bottomrule",
             r"\end{tabular}",
@@ -323,6 +323,13 @@ class TestRenderings:
         assert escaped == (
             r"\textbackslash{} \& \% \$ \# \_ \{ \} \textasciitilde{} \textasciicircum{}"  # each once
         )
+
+    def test_only_the_first_sentence_is_the_caption(self):
+        assert latex.first_sentence("KT-pFL is +2.0 points ahead. More. And more.") == (
+            "KT-pFL is +2.0 points ahead.",
+            "More. And more.",
+        )
+        assert latex.first_sentence("One sentence.") == ("One sentence.", "")
 
     def test_latex_writes_powers_and_greek(self):
         assert latex.escape("10⁶ bytes, ρ, α") == r"10$^{6}$ bytes, $\rho$, $\alpha$"

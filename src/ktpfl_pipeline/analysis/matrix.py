@@ -5,8 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-ALIKE = 0.5
-"""Clients whose label distributions have a cosine similarity above this count as alike."""
+ALIKE = 0.7
+"""Clients whose label distributions have a cosine similarity above this count as alike.
+
+Two clients that share one of two equally frequent classes have a similarity of 0.5, with counts that differ a little
+around it; two that share both have one near 1. The threshold lies between.
+"""
 KEPT = 5
 """Rounds of a run whose matrices are kept."""
 

@@ -97,8 +97,8 @@ class FinishedRun(Kept):
         data: fingerprint of the samples and the partition; empty where it is not known.
         matrices: (N, N) weights by round, for a few rounds spread over the run, the last among them.
         attention: mean over students of the weight on ``own`` (the client itself), ``alike`` (other clients whose label
-            distributions have a cosine similarity above one half) and ``others``, each one value a round; the three
-            sum to one.
+            distributions have a cosine similarity above `matrix.ALIKE`) and ``others``, each one value a round; the
+            three sum to one.
         theorem: the check of Theorem 1 on the final models, see `theorem.check`; None where it was not made.
         adversaries: places of the clients that upload false predictions; no mean over clients counts them.
         trust: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without them or

@@ -10,6 +10,7 @@ from typing import Any
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.contrasts import against
+from ktpfl_pipeline.analysis.matrix import ALIKE
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, comparison, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
@@ -223,7 +224,11 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
     if local_only(results) not in (None, main):
         clients += f" Sorted by what {main.title} gains over local-only, in points at the right."
     if not one_deal:
-        clients += " Every seed deals other data to a client, so a row averages over several."
+        clients += (
+            " With every seed other samples of a client are private, so a row averages over several sets."
+            if run.names
+            else " Every seed deals other data to a client, so a row averages over several."
+        )
     honest = ", without adversaries" if run.adversaries else ""
     spread = (
         f"Test accuracy after transfer by round, one panel a method. Thin: clients{mean}; the band is their middle "
@@ -290,8 +295,8 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
         equal = "plain average" if aggregates(main) else "consensus of FedMD"
         caption = (
             f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row puts on the "
-            "client itself, on clients alike (cosine similarity of the label distributions above 0.5) and on others, "
-            f"mean over students and seeds, with the range over seeds. Dotted: weights of 1/N, the {equal}."
+            f"client itself, on clients alike (cosine similarity of the label distributions above {ALIKE}) and on "
+            f"others, mean over students and seeds, with the range over seeds. Dotted: weights of 1/N, the {equal}."
             if all(run.attention for run in main.runs)
             else f"The weights of {main.title} after a few rounds, {seed}."
         )

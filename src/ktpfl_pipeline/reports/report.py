@@ -8,7 +8,7 @@ from ktpfl_pipeline.reports.figures.base import saved
 from ktpfl_pipeline.reports.model import Content
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
 
-KINDS = ("png", "svg")
+KINDS = ("png", "svg", "pdf")
 
 
 class Report(Content):
@@ -42,7 +42,7 @@ class Report(Content):
 
     @cached_property
     def pictures(self) -> Mapping[str, bytes]:
-        """Each figure as PNG and as SVG, by file name."""
+        """Each figure in all `KINDS`, by file name."""
         return {f"{name}.{kind}": saved(figure, kind) for name, figure in self.figures.items() for kind in KINDS}
 
     def write(self, folder: Path) -> None:

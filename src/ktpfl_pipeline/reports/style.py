@@ -5,8 +5,6 @@ Nothing that draws is imported here: a run needs interactive figures before it t
 
 from typing import NamedTuple
 
-from ktpfl_pipeline.methods import METHODS, ONE_ARCHITECTURE
-
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
 GREEN, VERMILION, GREY = "#009e73", "#d55e00", "#8a94a6"
 ON_DARK, ON_LIGHT = "#fefefe", "#010101"
@@ -23,20 +21,57 @@ class Look(NamedTuple):
     marker: str
 
 
-# In the registry's order. The two are seldom in one figure: the second has colours of the first, with other markers.
-_ANY_ARCHITECTURE = (
-    *(Look(BLUE, "o"), Look("#332288", "s"), Look("#56b4e9", "v"), Look("#cc79a7", "^"), Look(GREEN, "s")),
-    *(Look("#117733", "d"), Look(VERMILION, "D"), Look("#e69f00", "X"), Look("#999933", "p"), Look("#882255", "h")),
-    *(Look("#aa4499", "*"), Look("#44aa99", "P"), Look("#661100", "<"), Look("#ee8866", ">")),
-)
-_ONE_ARCHITECTURE = (
-    *(Look(BLUE, "D"), Look(VERMILION, "o"), Look("#e69f00", "s"), Look("#117733", "^"), Look("#117733", "v")),
-    *(Look("#882255", "p"), Look(GREEN, "P"), Look("#44aa99", "8"), Look("#aa4499", "s"), Look("#661100", "h")),
-    *(Look("#cc79a7", "d"), Look("#56b4e9", ">"), Look("#332288", "<")),
-)
-SHIFT = 10
-"""Places by which markers move where colours come again."""
-_LOCAL = {"local": Look(NEUTRAL, "o"), "local_matched": Look(NEUTRAL, "s"), "local_5x": Look(NEUTRAL, "D")}
+# Fixed for each method, so that a new method changes the colour of no other one. `BLUE` is that of KT-pFL's two forms,
+# of which a comparison holds one. Methods that are seldom in one figure may share a colour, with another marker.
+_LOOKS = {
+    "kt_pfl": Look(BLUE, "o"),
+    "kt_pfl_joint": Look("#332288", "s"),
+    "kt_pfl_likelihood": Look("#56b4e9", "v"),
+    "kt_pfl_paper_literal": Look("#cc79a7", "^"),
+    "kt_pfl_authors": Look(GREEN, "s"),
+    "sim_pfl": Look("#117733", "d"),
+    "topk_pfl": Look(VERMILION, "D"),
+    "fedmd": Look("#e69f00", "X"),
+    "feddf": Look("#999933", "p"),
+    "feddf_soft": Look("#882255", "h"),
+    "pfeddf": Look("#aa4499", "*"),
+    "ds_fl": Look("#44aa99", "P"),
+    "comet": Look("#661100", "<"),
+    "fd": Look("#ee8866", ">"),
+    "fedproto": Look("#a6761d", "*"),
+    "fedtgp": Look("#332288", "P"),
+    "lg_fedavg": Look("#56b4e9", "<"),
+    "fedgh": Look("#cc79a7", ">"),
+    "fedgen": Look(GREEN, "o"),
+    "fml": Look("#117733", "s"),
+    "fedkd": Look(VERMILION, "v"),
+    "fedmrl": Look("#e69f00", "^"),
+    "local": Look(NEUTRAL, "o"),
+    "scarlet": Look("#999933", "s"),
+    "selective_fd": Look("#882255", "d"),
+    "local_matched": Look(NEUTRAL, "s"),
+    "kt_pfl_params": Look(BLUE, "D"),
+    "fedavg": Look(VERMILION, "o"),
+    "fedavg_ft": Look("#e69f00", "s"),
+    "per_fedavg": Look("#117733", "^"),
+    "per_fedavg_hf": Look("#117733", "v"),
+    "pfedme": Look("#882255", "p"),
+    "fedamp": Look(GREEN, "P"),
+    "heur_fedamp": Look("#44aa99", "8"),
+    "fedfomo": Look("#aa4499", "s"),
+    "pfedhn": Look("#661100", "h"),
+    "ditto": Look("#cc79a7", "d"),
+    "fedrep": Look("#56b4e9", ">"),
+    "apple": Look("#332288", "<"),
+    "fedper": Look("#a6761d", "d"),
+    "fedbn": Look(VERMILION, ">"),
+    "fedbabu": Look("#e69f00", "<"),
+    "apfl": Look("#117733", "D"),
+    "fedala": Look("#117733", "o"),
+    "fedrod": Look("#882255", "s"),
+    "pfedgraph": Look(GREEN, "^"),
+    "local_5x": Look(NEUTRAL, "D"),
+}
 _SPARE = ("#222222", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
 _SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
 
@@ -58,20 +93,11 @@ _ARCHITECTURES = {
 
 
 def look(method: str) -> Look:
-    """Return the colour and marker of a method: by its place in the registry, or a spare one if it has none there.
-
-    Beyond a palette its colours come again, with the markers of others.
-    """
-    if method in _LOCAL:
-        return _LOCAL[method]
-    kinds = {name: name in ONE_ARCHITECTURE for name in METHODS if name not in _LOCAL}  # in order
-    palette = _ONE_ARCHITECTURE if kinds.get(method) else _ANY_ARCHITECTURE
-    alike = [name for name in kinds if kinds[name] == kinds.get(method)]
-    if method not in alike:
-        place = sum(method.encode())
-        return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
-    again, place = divmod(alike.index(method), len(palette))
-    return Look(palette[place].colour, palette[(place + SHIFT * again) % len(palette)].marker)
+    """Return the colour and marker of a method; of one that the registry does not have, a spare one by its name."""
+    if method in _LOOKS:
+        return _LOOKS[method]
+    place = sum(method.encode())
+    return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
 
 
 def readable(colour: str) -> str:

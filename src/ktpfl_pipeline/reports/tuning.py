@@ -1,6 +1,6 @@
 """The report on a tuning: what was tried for each method, and what the validation data choose.
 
-Test accuracies are in the trials' MLflow runs like in any run's, and in nothing here.
+Test accuracies of the trials are nowhere: not here, not on the terminal, and not in their MLflow runs.
 """
 
 from collections.abc import Mapping

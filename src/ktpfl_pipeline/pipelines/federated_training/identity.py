@@ -36,6 +36,8 @@ class Job:
         data: of the federation, for every seed.
         parent: MLflow's id of the sweep's or tuning's run that its runs are below; None outside of these.
         label: what the sweep or tuning sets there, where the method depends on it: ``rho=0.3``.
+        chooses: whether its runs choose between candidates: progress and tracker are then told validation accuracy, and
+            no test accuracy.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Job:
     data: FederatedData | RealData
     parent: str | None = None
     label: str = ""
+    chooses: bool = False
 
     @property
     def samples(self) -> FederatedData:

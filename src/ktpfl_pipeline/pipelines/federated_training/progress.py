@@ -12,6 +12,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Display
 from rich.table import Column
 
+from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.methods import title as title_of
@@ -79,7 +80,8 @@ def duration(seconds: float) -> str:
 class Progress(Display):
     """The progress of one method over its seeds, below that of all; shown in its context, and only in a terminal."""
 
-    def __init__(self, method: str, experiment: Experiment) -> None:
+    def __init__(self, method: str, experiment: Experiment, point: str = HEADLINE) -> None:
+        """Show the accuracy at an evaluation `point`."""
         console = Console(stderr=True)
         width = max(8, min(40, console.width - BESIDE))
         where = TextColumn("{task.fields[where]}", table_column=Column(no_wrap=True, overflow="ellipsis"))
@@ -91,6 +93,7 @@ class Progress(Display):
         if plan is None or plan.begun == plan.trainings:  # nobody announced it
             _plan.set(plan := Plan(1))
         plan.begun += 1
+        self.point = point
         self.plan, self.title, self.rounds = plan, title_of(method), experiment.rounds
         self.runs = len(experiment.seeds) * plan.trainings
         self.overall = self.add_task("All runs", total=self.runs, completed=plan.done, where=self.standing(0.0))
@@ -141,13 +144,14 @@ class SeedProgress:
 
     def tell(self, accuracy: float) -> None:
         """Show this accuracy from now on: a round's, and at the end the final value, which reports have too."""
-        self.accuracy = f"accuracy {100 * accuracy:.1f} %"
+        kind = f"{VALIDATION} " * (self.parent.point == VALIDATION)
+        self.accuracy = f"{kind}accuracy {100 * accuracy:.1f} %"
 
     def round(self, record: RoundRecord) -> None:
         """Show a finished round; after the first, say so if this will take long."""
         parent, self.rounds = self.parent, record.round
-        if "after_transfer" in record.accuracy:
-            self.tell(mean(record.accuracy["after_transfer"]))
+        if parent.point in record.accuracy:
+            self.tell(mean(record.accuracy[parent.point]))
         if self.trained:  # here, not before the checkpoint
             seconds = record.seconds["round"]
             self.seconds += seconds

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, VALIDATION, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
     """Run a method once for each seed of its experiment; `title` is what its progress is called, if not so."""
-    with Progress(title or job.method, job.experiment) as progress:
+    with Progress(title or job.method, job.experiment, VALIDATION if job.chooses else HEADLINE) as progress:
         return [run_seed(job, seed, progress) for seed in job.experiment.seeds]
 
 
@@ -70,7 +70,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             experiment.evaluation.global_samples,
             experiment.evaluation.closing_round,
         )
-        observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries))
+        observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
         resumed = file is not None and file.exists()
         if isinstance(fed, RealFederation) and not resumed:
@@ -97,7 +97,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
             wire={} if resumed else wire_of(fed),
         )
-        shown.tell(mean_over_clients(finished.final(HEADLINE), adversaries))
+        shown.tell(mean_over_clients(finished.final(progress.point), adversaries))
         if finished.covered < COVERED:
             logger.warning(
                 "%s, seed %d: only %.0f %% of the clients took part in any round, so that the final accuracy counts "
@@ -107,7 +107,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         if not tracked.complete:
             ours = not real and job.parent is None and seed == experiment.seeds[0]
             with kept_models(made, result, fed, job.samples.seeds[seed]) if ours else nullcontext() as folder:
-                log_end(tracked, finished, asdict(made), folder)
+                log_end(tracked, untested(finished) if job.chooses else finished, asdict(made), folder)
     return finished
 
 
@@ -238,6 +238,17 @@ def log_end(
     tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder))
 
 
+def untested(run: FinishedRun) -> FinishedRun:
+    """Return a run with nothing of the test samples: only validation accuracies and training losses are left."""
+    return replace(run, history=list(map(_untested, run.history)), theorem=None, newcomers=None)
+
+
+def _untested(record: RoundRecord) -> RoundRecord:
+    accuracy = {point: values for point, values in record.accuracy.items() if point == VALIDATION}
+    loss = {phase: values for phase, values in record.loss.items() if phase != "test"}
+    return replace(record, accuracy=accuracy, loss=loss, measures={})
+
+
 def _joined(found: Newcomers | None) -> dict[str, float]:
     """Return what became of newcomers, on average over them, as metrics."""
     if found is None:
@@ -268,8 +279,14 @@ def _dataset(job: Job, facts: Facts) -> tracking.Dataset:
     return tracking.Dataset(name, facts.fingerprint, {**profile, "classes": facts.classes})
 
 
-def _tell(record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int]) -> None:
-    """Tell of a round; accuracies, measures and the test loss are those of the benign clients."""
+def _tell(
+    record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int], chooses: bool
+) -> None:
+    """Tell of a round; accuracies, measures and the test loss are those of the benign clients.
+
+    Of a run that `chooses` between candidates, nothing of the test samples is told.
+    """
+    record = _untested(record) if chooses else record
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
     measures = {name: benign(values, adversaries) for name, values in record.measures.items()}
     loss = {phase: benign(found, adversaries) if phase == "test" else found for phase, found in record.loss.items()}

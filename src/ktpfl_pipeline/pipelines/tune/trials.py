@@ -74,7 +74,7 @@ def run_trial(job: Job, changes: dict[str, Any], number: int) -> Trial:
     """Run one candidate with every seed: the configured hyperparameters with `changes`; `number` counts from 1."""
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
     methods = {job.method: {**job.hyperparameters(), **changes}}
-    job = replace(job, experiment=job.experiment.model_copy(update={"methods": methods}), label=label)
+    job = replace(job, experiment=job.experiment.model_copy(update={"methods": methods}), label=label, chooses=True)
     title = ", ".join(filter(None, (f"{title_of(job.method)}, trial {number}", label)))
     values = job.hyperparameters()
     try:

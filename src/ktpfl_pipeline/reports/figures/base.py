@@ -12,8 +12,10 @@ name.
 import io
 import re
 import textwrap
-from collections.abc import Callable, Collection, Sequence
-from functools import wraps
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, wraps
 from typing import Any, Literal, ParamSpec
 
 import matplotlib as mpl
@@ -37,9 +39,13 @@ TOKENS = {
 WIDTH = 7.0
 """Inches: a page's width."""
 PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
+FONTS = ("Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")
+"""Fonts of a figure, the first that is installed first; those of `SCRIPTS` have the characters that these lack."""
+SCRIPTS = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Hiragino", "Microsoft YaHei", "Malgun", "Nirmala", "FreeSans")
+"""Beginnings of the names of fonts for further scripts."""
 _STYLE: Any = {  # matplotlib's names
-    "font.family": "sans-serif",
-    "font.sans-serif": ["Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
+    "text.parse_math": False,  # names of clients and classes are text, also with dollar signs
+    **dict.fromkeys(("pdf.fonttype", "ps.fonttype"), 42),  # venues reject Type 3 fonts
     "font.size": 8.5,
     "text.color": INK,
     "figure.dpi": 200,
@@ -57,12 +63,29 @@ _STYLE: Any = {  # matplotlib's names
 }
 
 
+@cache
+def families() -> list[str]:
+    """Return the installed fonts that figures use, in their order; matplotlib takes each character from the first."""
+    from matplotlib.font_manager import fontManager
+
+    installed = sorted({font.name for font in fontManager.ttflist})
+    return [*(name for name in FONTS if name in installed), *(name for name in installed if name.startswith(SCRIPTS))]
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Set matplotlib's settings to those of this module; a character that no font has is drawn as a box, silently."""
+    with mpl.rc_context({**_STYLE, "font.family": families()}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        yield
+
+
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw with the style of this module, and leave matplotlib's settings as they were."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with mpl.rc_context(_STYLE):
+        with style():
             figure = draw(*args, **kwargs)
             figure.draw_without_rendering()  # ticks are made when first drawn: now, in this style
             figure.draw_without_rendering()  # text that stands beside axes moves with their width
@@ -189,9 +212,10 @@ DPI = 200
 
 
 def saved(figure: Figure, kind: str) -> bytes:
-    """Return the figure as a file: ``png`` or ``svg``."""
+    """Return the figure as a file: ``png``, ``svg`` or ``pdf``."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=DPI)
+    with style():
+        figure.savefig(buffer, format=kind, dpi=DPI)
     return buffer.getvalue()
 
 
@@ -207,7 +231,7 @@ def svg(figure: Figure, name: str) -> str:
     """
     buffer = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with mpl.rc_context({**_STYLE, "svg.fonttype": "none", "svg.hashsalt": name, "path.simplify": False}):
+    with style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "path.simplify": False}):
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]

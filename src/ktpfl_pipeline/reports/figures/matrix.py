@@ -77,9 +77,20 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
 
 
 def _title(result: MethodResult, client: int) -> str:
-    """Return a client's own name, which says more than a number, or else what other figures call it."""
-    name = "".join(result.runs[0].names[client : client + 1])
-    return client_title(result, client) if name.isdecimal() or not name else name
+    """Return a client's own name, which says more than a number, or else what other figures call it; and its classes.
+
+    The classes are those by which clients are ordered.
+    """
+    run = result.runs[0]
+    name = "".join(run.names[client : client + 1])
+    title = client_title(result, client) if name.isdecimal() or not name else name
+    return f"{title} ({chief_classes(run.label_counts[client])})" if run.labels_known else title
+
+
+def chief_classes(counts: Sequence[int]) -> str:
+    """Return a client's two most frequent classes, by which the matrix is ordered: ``1, 6``."""
+    frequent = sorted(range(len(counts)), key=lambda label: (-counts[label], label))[:2]
+    return ", ".join(str(label) for label in sorted(frequent) if counts[label])
 
 
 @styled

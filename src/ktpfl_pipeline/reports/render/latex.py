@@ -11,6 +11,7 @@ _SIGNS = str.maketrans(
     {
         **{special: rf"\{special}" for special in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}"},
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
         **{"±": r"$\pm$", "ρ": r"$\rho$", "α": r"$\alpha$", "·": r"$\cdot$", MINUS: "$-$", NONE: "--"},
         **{raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     }
@@ -23,16 +24,24 @@ def tables(report: Content) -> str:
     label = f"tab:{report.name.lower().replace('_', '-')}"
     for given in report.tables.values():
         if given.latex:
+            short, rest = first_sentence(given.latex)
             lines += [
                 r"\begin{table}",
                 r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-                *wrapped(rf"\caption{{{escape(given.latex)}}}", 110),
+                *wrapped(rf"\caption{{{escape(short)}}}", 110),
                 rf"\label{{{label if given.name == 'table' else f'{label}-{given.name}'}}}",
                 table(given).strip(),
+                *(wrapped(rf"\par\medskip\parbox{{\linewidth}}{{{escape(rest)}}}", 110) if rest else []),
                 r"\end{table}",
                 "",
             ]
     return "\n".join(lines)
+
+
+def first_sentence(caption: str) -> tuple[str, str]:
+    """Return a caption's first sentence, which is the caption in LaTeX, and the rest, which is set below the table."""
+    first, stop, rest = caption.partition(". ")
+    return first + stop.strip(), rest
 
 
 def table(given: Table) -> str:

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
+_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<"})
+"""Signs of names that Markdown would take for mathematics, emphasis, code or HTML."""
+
 
 def document(report: Content) -> str:
     """Return the whole report."""
@@ -61,5 +64,5 @@ def table(given: Table) -> str:
 def entry(given: Entry) -> str:
     """Return an entry of a table, bold where it stands out: ``**96.9** ± 0.3``."""
     if not isinstance(given, Number):
-        return NONE if given is None else given
+        return NONE if given is None else given.translate(_SIGNS)
     return f"**{given.main}** {given.beside}".rstrip() if given.bold else str(given)
