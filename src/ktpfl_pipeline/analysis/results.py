@@ -110,6 +110,7 @@ class FinishedRun(Kept):
         newcomers: what became of clients that were held out, which nothing else counts; None without them.
         memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
             it is not known.
+        class_names: (K,) what the source calls the classes; empty where it has no names.
         wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
             each; empty where none travelled, or not all since the server was started.
     """
@@ -136,6 +137,7 @@ class FinishedRun(Kept):
     ids: list[int] = field(default_factory=list)
     newcomers: Newcomers | None = None
     memory: list[int] = field(default_factory=list)
+    class_names: list[str] = field(default_factory=list)
     wire: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -260,6 +262,11 @@ class MethodResult(Kept):
     def clients(self) -> int:
         """N."""
         return len(self.runs[0].architectures)
+
+    @property
+    def class_names(self) -> list[str]:
+        """What the source calls the K classes; empty where it has no names."""
+        return self.runs[0].class_names
 
     @property
     def time(self) -> float:

@@ -1,6 +1,7 @@
 """Inputs with labels, as every part of the project passes them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from torch import Tensor
 
@@ -18,11 +19,14 @@ class LabelledDataset:
         inputs: (M, ...), of one of the kinds in `core.kinds`: images in uint8, or features of any shape in float32.
         labels: (M,), int64 class numbers from 0.
         native: shape of an input as its source has it; None where they are of many, or it is not known.
+        class_names: (K,) what the source calls each class, in the order of the class numbers; None where it has no
+            names.
     """
 
     inputs: Tensor
     labels: Tensor
     native: Shape | None = field(default=None, kw_only=True)
+    class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of samples M."""
@@ -38,6 +42,11 @@ class LabelledDataset:
         """Shape of one input."""
         return tuple(self.inputs.shape[1:])
 
-    def take(self, indices: Tensor) -> "LabelledDataset":
+    @property
+    def classes(self) -> int:
+        """The number of classes K: of their names, or up to the highest label where the source has no names."""
+        return int(self.labels.max()) + 1 if self.class_names is None else len(self.class_names)
+
+    def take(self, indices: Tensor) -> Self:
         """Return the samples at `indices`, (n,) int64, in that order."""
-        return LabelledDataset(self.inputs[indices], self.labels[indices])
+        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices])

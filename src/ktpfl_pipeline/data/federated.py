@@ -53,6 +53,7 @@ class Facts:
         public: the number of public samples.
         clients: how many there are, newcomers too.
         classes: K.
+        class_names: (K,) what the source calls them; None where it has no names.
     """
 
     label_counts: Tensor
@@ -63,6 +64,7 @@ class Facts:
     public: int
     clients: int
     classes: int
+    class_names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +123,7 @@ class SeedData:
             public=len(self.public),
             clients=len(self.partition),
             classes=self.classes,
+            class_names=self.private.class_names,
         )
 
     @cached_property
@@ -170,7 +173,7 @@ class FederatedData:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
-            "private": {name: getattr(self.private, name) for name in ("inputs", "labels", "native")},
+            "private": {name: getattr(self.private, name) for name in ("inputs", "labels", "native", "class_names")},
             "public": vars(self.public),
             "partitions": partitions,
             "settings": self.settings,
@@ -192,13 +195,12 @@ class FederatedData:
     @cached_property
     def seeds(self) -> dict[int, SeedData]:
         """What the runs of each seed see."""
-        classes = int(self.private.labels.max()) + 1
         return {
             seed: SeedData(
                 self.private,
                 self.public.of_seed(seed),
                 partition,
-                classes,
+                self.private.classes,
                 self.skew and FeatureSkew(*self.skew, seed),
                 self.names.get(seed, ()),
             )

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 
-MAX_NAME = 100  # signs of a client's name: it stands in tables and pictures
+MAX_NAME = 100  # characters of the name of a client or a class, which is shown in tables and pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,23 +39,51 @@ class OwnedDataset(LabelledDataset):
                 "the samples of one client one owner."
             )
 
-    def take(self, indices: Tensor) -> "OwnedDataset":
+    def take(self, indices: Tensor) -> Self:
         """Return the samples at `indices`, (n,) int64, in that order, with their owners."""
         test = None if self.test is None else self.test[indices]
-        return OwnedDataset(self.inputs[indices], self.labels[indices], self.owners[indices], self.names, test)
+        parts = {name: getattr(self, name)[indices] for name in ("inputs", "labels", "owners")}
+        return replace(self, **parts, test=test)
 
 
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
     """Return the names of clients as text, having checked that a table can show each; `where` they are from.
 
     Raises:
-        InputError: if one is empty, too long or has signs that cannot be shown.
+        InputError: if one is empty, too long or not printable.
     """
+    return _shown(names, "client", where)
+
+
+def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple[str, ...]:
+    """Return the names of classes as text, having checked that each label has one and that a table can show each.
+
+    Args:
+        names: (K,), in the order of the class numbers.
+        labels: (M,), class numbers.
+        where: the names are from, for the message.
+
+    Raises:
+        InputError: if a label has no name, two classes have one, or a name is empty, too long or not printable.
+    """
+    texts = _shown(names, "class", where)
+    if len(texts) <= (highest := int(labels.max())):
+        raise InputError(
+            f"{where} has {len(texts):,} names of classes and labels up to {highest:,}: give a name to each class, from"
+            " 0 on."
+        )
+    if len(set(texts)) < len(texts):
+        name = Counter(texts).most_common(1)[0][0]
+        raise InputError(f"{where} has two classes named {name!r}: give each class a name of its own.")
+    return texts
+
+
+def _shown(names: Iterable[object], what: str, where: object) -> tuple[str, ...]:
     texts = tuple(map(str, names))
     for text in texts:
         if not 0 < len(text) <= MAX_NAME or not text.isprintable():
             raise InputError(
-                f"{where} has a client named {text[: 2 * MAX_NAME]!r}: names are 1 to {MAX_NAME} signs that can be"
-                " shown; rename it."
+                f"{where} has a {what} named {text[: 2 * MAX_NAME]!r}: names are 1 to {MAX_NAME} printable characters;"
+                " rename it."
             )
     return texts

@@ -33,6 +33,7 @@ def save(
     example: Tensor,
     classes: int,
     scale: Standardisation | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> None:
     """Write the models of a federation's clients.
 
@@ -43,6 +44,7 @@ def save(
         example: (B, ...) uint8 or float32, an input of each of the first B clients, to try the model with.
         classes: K.
         scale: how features were standardised for training; None for images.
+        class_names: (K,) what the columns of the predicted probabilities are; None where the source has no names.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc
@@ -61,7 +63,8 @@ def save(
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes, "kind": kind}
     built["scale"] = scale and {"mean": scale.mean.tolist(), "std": scale.std.tolist()}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
-    model = Model(signature=ModelSignature(takes, gives))
+    metadata = None if class_names is None else {"class_names": list(class_names)}
+    model = Model(signature=ModelSignature(takes, gives), metadata=metadata)
     mlflow.pyfunc.add_to_model(model, loader_module=__name__)
     model.save(folder / "MLmodel")
     examples = {"client": list(weights)[: len(example)], "input": example.tolist()}

@@ -167,7 +167,8 @@ def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> Labe
     renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
     kept = renumbered[samples.labels] >= 0
     taken = samples.take(kept.nonzero().flatten())
-    return replace(taken, labels=renumbered[taken.labels])
+    names = samples.class_names and tuple(samples.class_names[label] for label in classes)
+    return replace(taken, labels=renumbered[taken.labels], class_names=names)
 
 
 def _ranges(numbers: list[int]) -> str:

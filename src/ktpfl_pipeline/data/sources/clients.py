@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.folder import Size, by_class, check_file, find, photographs, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
@@ -82,12 +83,33 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
             raise InputError(f"{file} has an array 'clients', and is one client's: leave the array out.")
         if (one := kinds.described(part.inputs)) != (other := kinds.described(parts[0].inputs)):
             raise InputError(f"{file} has {one} and {files[0]} has {other}: save all clients' samples alike.")
+        if (part.class_names is None) != (parts[0].class_names is None):
+            named, unnamed = (file, files[0]) if part.class_names else (files[0], file)
+            raise InputError(
+                f"{named} names its classes and {unnamed} does not: save the array 'classes' in all files, or in none."
+            )
+    called = _agreed([part.class_names for part in parts if part.class_names])
     sizes = torch.tensor([len(part) for part in parts])
     counts = torch.tensor([len(own) for own in clients])
-    inputs, labels = torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts])
+    inputs = torch.cat([part.inputs for part in parts])
+    labels = torch.cat([_renumbered(part, called) for part in parts])
     test = torch.tensor([file.name == "test.npz" for file in files]).repeat_interleave(sizes)
     owners = torch.arange(len(names)).repeat_interleave(counts).repeat_interleave(sizes)
-    return OwnedDataset(inputs, labels, owners, names, test if test.any() else None)
+    return OwnedDataset(inputs, labels, owners, names, test if test.any() else None, class_names=called)
+
+
+def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """Return the names of all classes: those of the files where all have the same, else all that are named, sorted."""
+    if not named:
+        return None
+    return named[0] if len(set(named)) == 1 else tuple(sorted(set().union(*named)))
+
+
+def _renumbered(part: LabelledDataset, names: tuple[str, ...] | None) -> Tensor:
+    """Return a client's labels, (n,), as numbers of the classes `names`: a name is one class at every client."""
+    if names is None or part.class_names in (None, names):
+        return part.labels
+    return torch.tensor([names.index(name) for name in part.class_names or ()])[part.labels]
 
 
 def _from_images(root: Path, names: tuple[str, ...], places: list[Path], size: Size | None) -> OwnedDataset:
@@ -98,4 +120,4 @@ def _from_images(root: Path, names: tuple[str, ...], places: list[Path], size: S
     labels = torch.tensor([classes[name] for _, name, _ in found]).repeat_interleave(sizes)
     owners = torch.tensor([n for n, _, _ in found]).repeat_interleave(sizes)
     inputs = photographs(root, [file for _, _, files in found for file in files], size)
-    return OwnedDataset(inputs, labels, owners, names)
+    return OwnedDataset(inputs, labels, owners, names, class_names=class_names(classes, labels, root))

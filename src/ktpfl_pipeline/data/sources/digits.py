@@ -22,6 +22,5 @@ def load(argument: str, folder: Path) -> LabelledDataset:
         raise InputError("the digits come with scikit-learn, which is not installed: pip install scikit-learn.")
     table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", np.float64, delimiter=",")
     images = np.rint(table[:, :64] * (255 / 16)).astype(np.uint8)
-    return LabelledDataset(
-        torch.from_numpy(images).reshape(-1, 1, 8, 8), torch.from_numpy(table[:, 64].astype(np.int64))
-    )
+    labels = torch.from_numpy(table[:, 64].astype(np.int64))
+    return LabelledDataset(torch.from_numpy(images).reshape(-1, 1, 8, 8), labels, class_names=tuple("0123456789"))

@@ -17,6 +17,7 @@ from ktpfl_pipeline.data.sources.arguments import check_no_argument
 from ktpfl_pipeline.data.sources.limits import brief, check_claim
 
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
+EMNIST_LETTERS = 26  # torchvision names a class 0 before them, "N/A"
 _SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
 
 
@@ -40,7 +41,8 @@ def load_emnist(argument: str, folder: Path) -> LabelledDataset:
     labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
     if labels.min() < 0:
         raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them anew.")
-    return LabelledDataset(upright, labels)
+    names = samples.class_names and samples.class_names[len(samples.class_names) - EMNIST_LETTERS :]
+    return LabelledDataset(upright, labels, class_names=names if split == "letters" else samples.class_names)
 
 
 def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
@@ -65,7 +67,8 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
         )
     both = torch.cat(images)
     both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
-    return LabelledDataset(both.contiguous(), torch.cat(labels).long())
+    names = tuple(str(name).partition(" - ")[0] for name in parts[0].classes)  # MNIST's are "0 - zero", "1 - one", ...
+    return LabelledDataset(both.contiguous(), torch.cat(labels).long(), class_names=names)
 
 
 def _read(kind: Any, root: Path, **options: Any) -> list[Any]:

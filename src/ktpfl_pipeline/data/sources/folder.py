@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import class_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib, readable
 
@@ -34,7 +35,8 @@ def load(argument: str, folder: Path, size: Size | None = None) -> LabelledDatas
     path = find("folder", argument, folder)
     classes = by_class(path, path)
     labels = torch.repeat_interleave(torch.tensor([len(files) for files in classes.values()]))
-    return LabelledDataset(photographs(path, [file for files in classes.values() for file in files], size), labels)
+    images = photographs(path, [file for files in classes.values() for file in files], size)
+    return LabelledDataset(images, labels, class_names=class_names(classes, labels, path))
 
 
 def unlabelled(argument: str, folder: Path, size: Size | None = None) -> Tensor:

@@ -16,6 +16,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
+from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
 
@@ -116,11 +117,11 @@ def _share(where: str, data: Any) -> _Share:
             f"{where} has an 'x' of shape {inputs.shape}: give a list of numbers per sample, N x F or more."
         )
     check_finite(torch.from_numpy(inputs), where)
-    if not all(type(label) is int and 0 <= label < MAX_CLASSES for label in y):
+    if wrong := [label for label in y if type(label) not in (int, float) or abs(label) >= MAX_CLASSES]:
         raise InputError(
-            f"{where} has labels that are no class numbers from 0 to {MAX_CLASSES - 1}: number the classes."
+            f"{where} has the label {str(wrong[0])[:40]!r}: labels are class numbers from 0 to {MAX_CLASSES - 1}."
         )
-    return _Share(inputs, np.array(y, dtype=np.int64))
+    return _Share(inputs, class_numbers(np.array(y), where))
 
 
 def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share]) -> OwnedDataset:

@@ -16,16 +16,18 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_CLASSES, MAX_HEADER, MAX_READ, check_claim, readable
+from ktpfl_pipeline.data.sources.labels import class_numbers
+from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_HEADER, MAX_READ, check_claim, readable
 
 Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 Headers = dict[str, Header]
 
 INPUTS = ("images", "features")
 _BESIDE = ("labels", "clients", "test")
-_KNOWN = (*INPUTS, *_BESIDE, "public")
+_NAMED = "classes"
+_KNOWN = (*INPUTS, *_BESIDE, _NAMED, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -36,8 +38,10 @@ def load(argument: str, folder: Path) -> LabelledDataset:
     Its arrays, with a row for each of N samples:
         images: uint8, N x H x W or N x H x W x C with 1 to 4 channels; or
         features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32.
-        labels: integers, N: class numbers from 0, used as they are; a class without samples is no error.
+        labels: class numbers from 0, N, as integers or whole floats, used as they are; or text, the names of the
+            classes, which are numbered in sorted order. A class without samples is allowed.
         clients: optional: whose each sample is, integers or text, N.
+        classes: optional: the names of the classes in the order of their numbers, text, K.
         test: optional, beside clients: which samples they are tested on, true or false or 0 and 1, N.
         public: optional: see `included`.
 
@@ -74,21 +78,31 @@ def read(path: Path) -> LabelledDataset:
     with _opened(path) as file:
         kind, headers = _checked(path, file, labelled=True)
         arrays = _arrays(path, file, headers)
-    labels = arrays["labels"]
-    if labels.min() < 0 or labels.max() >= MAX_CLASSES:
-        raise InputError(
-            f"the labels in {path} run from {labels.min()} to {labels.max()}: number the classes from 0 to at most"
-            f" {MAX_CLASSES - 1}."
-        )
-    inputs, numbers = _inputs(path, kind, arrays), torch.from_numpy(labels.astype(np.int64))
+    numbers, called = _labels(path, arrays)
+    inputs = _inputs(path, kind, arrays)
     if "clients" not in arrays:
-        return LabelledDataset(inputs, numbers)
-    clients = arrays["clients"]
-    with readable(path, *_BROKEN):  # bytes need not be text
-        texts = np.char.decode(clients, "utf-8") if clients.dtype.kind == "S" else clients
-        names, owners = np.unique(texts, return_inverse=True)
+        return LabelledDataset(inputs, numbers, class_names=called)
+    found, owners = np.unique(_texts(path, arrays["clients"]), return_inverse=True)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
-    return OwnedDataset(inputs, numbers, torch.from_numpy(owners.astype(np.int64)), client_names(names, path), test)
+    mine, names = torch.from_numpy(owners.astype(np.int64)), client_names(found, path)
+    return OwnedDataset(inputs, numbers, mine, names, test, class_names=called)
+
+
+def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
+    """Return class numbers, (N,) int64, and what the classes are called; text is numbered in its sorted order."""
+    labels, named = arrays["labels"], None
+    if labels.dtype.kind in "SU":
+        named, labels = np.unique(_texts(path, labels), return_inverse=True)
+    numbers = torch.from_numpy(class_numbers(labels, str(path)))
+    if _NAMED in arrays:
+        named = _texts(path, arrays[_NAMED])
+    return numbers, None if named is None else class_names(named, numbers, path)
+
+
+def _texts(path: Path, array: Any) -> Any:
+    """Return names as they are, or out of UTF-8."""
+    with readable(path, *_BROKEN):  # bytes need not be text
+        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
 
 
 def names(argument: str, folder: Path) -> list[str]:
@@ -163,7 +177,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
 
 def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
     """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
-    headers = _headers(file, *INPUTS, *(_BESIDE if labelled else ()))
+    headers = _headers(file, *INPUTS, *((*_BESIDE, _NAMED) if labelled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) == 2:
         raise InputError(f"{path} has the array 'images' and the array 'features': save one of them alone.")
@@ -180,6 +194,7 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
             )
     _check_inputs(path, found[0], *headers[found[0]])
     _check_beside(path, found[0], headers)
+    _check_names(path, headers)
     return found[0], headers
 
 
@@ -191,14 +206,14 @@ def _check_beside(path: Path, kind: str, headers: Headers) -> None:
             " out; without owners each client's share is split anew."
         )
     for name, kinds, what, each in (
-        ("labels", "iu", "integers", "one class number"),
+        ("labels", "iufUS", "whole numbers or text", "one class number"),
         ("clients", "iuUS", "integers or text", "one client"),
         ("test", "biu", "true or false", "one such value"),
     ):
         if name not in headers:
             continue
         shape, dtype = headers[name]
-        _check_plain(path, name, dtype)
+        _check_plain(path, name, dtype, _PLAIN[name])
         if dtype.kind not in kinds or len(shape) != 1 or dtype.itemsize == 0:
             raise InputError(
                 f"the array {name!r} in {path} is {dtype} of shape {shape} and must be {what} of shape (N,): save"
@@ -208,12 +223,37 @@ def _check_beside(path: Path, kind: str, headers: Headers) -> None:
             raise InputError(f"{path} has {number:,} {kind} and {shape[0]:,} {name}: save as many {name} as {kind}.")
 
 
-def _check_plain(path: Path, name: str, dtype: "np.dtype[Any]") -> None:
-    if dtype.hasobject:
+def _check_names(path: Path, headers: Headers) -> None:
+    """Check the array of the names of classes."""
+    if _NAMED not in headers:
+        return
+    shape, dtype = headers[_NAMED]
+    _check_plain(path, _NAMED, dtype, "save the names as text, with .astype(str)")
+    if dtype.kind not in "US" or len(shape) != 1 or dtype.itemsize == 0 or not shape[0]:
         raise InputError(
-            f"the array {name!r} in {path} holds Python objects, which could run code when read: save plain numbers,"
-            " all samples of one size."
+            f"the array {_NAMED!r} in {path} is {dtype} of shape {shape} and must be text of shape (K,): save the names"
+            " of the classes, in the order of their numbers."
         )
+    if headers["labels"][1].kind in "US":
+        raise InputError(
+            f"{path} has labels in text, which are names already, and an array {_NAMED!r}: leave {_NAMED!r} out, or"
+            " save class numbers."
+        )
+
+
+_PLAIN = {
+    "labels": "save class numbers, with .astype('int64'), or names of classes, with .astype(str)",
+    "clients": "save text, with .astype(str), or whole numbers, with .astype('int64')",
+    "test": "save true or false, with .astype(bool)",
+}
+"""What to save instead of an array of Python objects, in which pandas has text."""
+
+
+def _check_plain(
+    path: Path, name: str, dtype: "np.dtype[Any]", fix: str = "save plain numbers, all samples of one size"
+) -> None:
+    if dtype.hasobject:
+        raise InputError(f"the array {name!r} in {path} holds Python objects, which could run code when read: {fix}.")
 
 
 def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> None:

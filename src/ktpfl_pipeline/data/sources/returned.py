@@ -1,5 +1,6 @@
 """What a source outside this package returned, before anything is made of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,13 +9,13 @@ from torch import Tensor
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names
+from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.npz import check_finite
 
 
 def check_returned(samples: Any, source: str) -> LabelledDataset:
-    """Return the samples that the function of a `source` returned, if they are some.
+    """Return the samples that the function of a `source` returned, with labels in int64, after checking them.
 
     Raises:
         InputError: if they are no `LabelledDataset` of one label for each input, or of other numbers than it says.
@@ -22,11 +23,12 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
     who = f"source {source!r}"
     if not isinstance(samples, LabelledDataset):
         raise InputError(f"{who} returned a {type(samples).__name__}, and must return a LabelledDataset of tensors.")
-    inputs, labels = samples.inputs, samples.labels
+    given: LabelledDataset = samples
+    inputs, labels = given.inputs, given.labels
     for name, part in {"inputs": inputs, "labels": labels}.items():
         if not isinstance(part, Tensor):
             raise InputError(f"{who} returned {name} in a {type(part).__name__}: make it a tensor (torch.as_tensor).")
-    if labels.dtype != torch.int64 or labels.dim() != 1:
+    if labels.dtype in (torch.bool, torch.complex64, torch.complex128) or labels.dim() != 1:
         raise InputError(
             f"{who} returned labels in {labels.dtype} of shape {tuple(labels.shape)}: they must be class numbers in "
             "int64, (M,)."
@@ -35,16 +37,15 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
         raise InputError(f"{who} returned inputs in {inputs.dtype} of shape {tuple(inputs.shape)}: {kinds.forms()}.")
     if len(inputs) != len(labels) or not len(labels):
         raise InputError(f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: give each input its own.")
-    if labels.min() < 0 or labels.max() >= MAX_CLASSES:
-        raise InputError(
-            f"{who} returned labels from {labels.min()} to {labels.max()}: they must be class numbers from 0 to "
-            f"{MAX_CLASSES - 1}."
-        )
+    numbers = torch.from_numpy(class_numbers(labels.cpu().numpy(), who))
     if inputs.is_floating_point():
         check_finite(inputs, who)
     if isinstance(samples, OwnedDataset):
         _check_owners(samples, who)
-    return samples
+    names = None if samples.class_names is None else class_names(samples.class_names, numbers, who)
+    if labels.dtype == torch.int64 and given.class_names == names:
+        return given
+    return replace(given, labels=numbers, class_names=names)
 
 
 def _check_owners(samples: OwnedDataset, who: str) -> None:

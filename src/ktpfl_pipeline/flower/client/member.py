@@ -91,7 +91,7 @@ class Member:
                 "architecture": self.own.architecture,
                 "sizes": [len(part) for part in parts],
                 "shape": list(found.shape),
-                "classes": int(found.labels.max()) + 1,
+                "classes": found.classes,
                 "versions": versions(),
                 "seal": seal(self._samples(), self._folder / f".client-{self.own.client}-secret"),
             }

@@ -94,6 +94,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             theorem=check_theorem(made, result, fed, experiment.theorem_samples),
             shape=facts.shape,
             native=facts.native,
+            class_names=list(facts.class_names or ()),
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
             wire={} if resumed else wire_of(fed),
         )
@@ -201,7 +202,9 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, personal_models.NAME)
-        personal_models.save(folder, weights, architectures, examples, fed.classes, data.scale)
+        personal_models.save(
+            folder, weights, architectures, examples, fed.classes, data.scale, data.private.class_names
+        )
         yield folder
 
 

@@ -65,7 +65,7 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
     for name, file in experiment.pretrained.items():
         path = path_in("pretrained", file, raw_folder, "pretrained: {resnet18: weights/resnet18.pth}")
         found[name] = models.pretrained.read(path)
-        model = models.build(name, private.shape, int(private.labels.max()) + 1)
+        model = models.build(name, private.shape, private.classes)
         taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
         logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn anew.")
     return found
@@ -79,5 +79,6 @@ def draw_partition(federation: Any) -> Any:
 
     first = next(iter(federation.seeds.values()))
     counts, names = first.label_counts, first.names or range(len(first.label_counts))
-    rows = [(names[client], label, int(counts[client, label])) for client, label in counts.nonzero().tolist()]
+    called = first.private.class_names or range(first.classes)
+    rows = [(names[client], called[label], int(counts[client, label])) for client, label in counts.nonzero().tolist()]
     return labels_per_client(pd.DataFrame(rows, columns=["client", "label", "count"]))

@@ -1,0 +1,32 @@
+"""Labels as sources have them: class numbers, as integers or as whole numbers in floats, or names of classes."""
+
+from typing import Any
+
+import numpy as np
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+
+
+def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any, Any]":
+    """Return labels, (M,), as int64.
+
+    Args:
+        labels: integers, or floats that are whole numbers (a label column with missing values in pandas, and the
+            generators of FedProx, write 3.0).
+        where: the labels are, for the message: a file, a user, a source.
+
+    Raises:
+        InputError: if one is not a class number from 0 to 9,999; the message names the first.
+    """
+    with np.errstate(invalid="ignore"):
+        wrong = ~((labels >= 0) & (labels < MAX_CLASSES) & (labels == np.floor(labels)))
+    if wrong.any():
+        row = int(wrong.argmax())
+        label = labels[row].item()
+        shown = f"{label:.12g}" if isinstance(label, float) else label
+        raise InputError(
+            f"{where} has the label {shown} in row {row} (rows count from 0): labels are class numbers, whole numbers"
+            f" from 0 to {MAX_CLASSES - 1}; number the classes."
+        )
+    return labels.astype(np.int64)
