@@ -25,6 +25,7 @@ from ktpfl_pipeline.config.values import (
     as_names,
 )
 from ktpfl_pipeline.core import architectures
+from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy
 
 ALL = "all"
 """In the place of a method's name under `compare`: all of the registry that go with the experiment."""
@@ -152,7 +153,7 @@ class Distillation(Recipe):
     epochs: Epochs = 1
     batch_size: Count = 256
     temperature: Positive = 1.0
-    batch_norm: Literal["frozen", "train"] = "frozen"
+    batch_norm: BatchNormPolicy = BATCH_NORM
 
 
 class Adversaries(Settings):

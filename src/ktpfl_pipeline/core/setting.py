@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.simulation.reliability import Reliability, drawn
 from ktpfl_pipeline.core.training import augmentation
 from ktpfl_pipeline.core.training.augmentation import Augmentation
 from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible
-from ktpfl_pipeline.core.training.recipe import Recipe
+from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
@@ -72,7 +72,7 @@ class Distillation(Recipe):
     batch_size: int = 256
     learning_rate: float = 0.01  # η₂
     temperature: float = 1.0  # T, of the students and of the soft predictions that make a teacher
-    batch_norm: Literal["frozen", "train"] = "frozen"  # frozen: eval mode, so the uploaded prediction is the student's
+    batch_norm: BatchNormPolicy = BATCH_NORM  # for public samples; see `client/batch_norm.py`
 
 
 @dataclass(frozen=True)

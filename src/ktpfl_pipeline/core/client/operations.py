@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import batch_norm
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.measures import measures
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -29,14 +30,15 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
     """Train R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
     settings, inputs = space.setting.distillation, space.public(batch)
-    module = space.module(n, params).train(settings.batch_norm == "train")
+    module = space.module(n, params)
     target = teacher.to(space.device, space.dtype)
 
     def read(batch: Tensor) -> Tensors:
         return inputs.index_select(0, batch), target.index_select(0, batch)
 
     loss = Objective(fit, (space.numbers, module, settings.temperature), read)
-    with rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device):
+    streams = rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device)
+    with batch_norm.distilling(module, batch_norm.applied(settings.batch_norm, len(inputs))), streams:
         value = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
 
@@ -57,8 +59,11 @@ def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Te
 
 
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
-    """Return client n's logits, (B, K), on the public samples `batch`, in eval mode."""
-    return Outcome(predict(space, space.module(n, params), space.public(batch)))
+    """Return client n's logits, (B, K), on the public samples `batch`, in eval mode; see `batch_norm`."""
+    settings, module, inputs = space.setting.distillation, space.module(n, params), space.public(batch)
+    policy = batch_norm.applied(settings.batch_norm, len(inputs))
+    with batch_norm.predicting(module, policy, inputs, space.numbers, settings.batch_size):
+        return Outcome(predict(space, module, inputs))
 
 
 def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Outcome[Tensor]:

@@ -22,7 +22,7 @@ from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client import operations, sgd
+from ktpfl_pipeline.core.client import batch_norm, operations, sgd
 from ktpfl_pipeline.core.client.measures import measures
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN, Workspace
@@ -36,10 +36,20 @@ Loss = Callable[[Params, slice, Tensor], Tensor]
 """Returns the mean loss of each client, (m,), for their models, their rows of the stack, and their batches, (m, b)."""
 
 
-def possible(space: Workspace, calls: Calls) -> bool:
-    """Say whether clients of one architecture can be one computation: vmap has no rule for recurrent layers."""
+def possible(space: Workspace, calls: Calls, operation: Callable[..., Any]) -> bool:
+    """Return whether clients of one architecture can be one computation of an operation.
+
+    vmap has no rule for recurrent layers, and none for estimating the statistics of public samples.
+    """
     n, (params, *_) = next(iter(calls.items()))
-    return not any(isinstance(part, nn.RNNBase) for part in space.module(n, params).modules())
+    module = space.module(n, params)
+    if operation is operations.logits and space.setting.distillation.batch_norm == "domain_specific":
+        return not batch_norm.layers(module) and not _recurrent(module)
+    return not _recurrent(module)
+
+
+def _recurrent(module: nn.Module) -> bool:
+    return any(isinstance(part, nn.RNNBase) for part in module.modules())
 
 
 class Stack:
@@ -79,6 +89,16 @@ class Stack:
 
         found: Tensor = vmap(one, in_dims=(0, 0 if own else None), randomness="different")(tensors, numbers)
         return found
+
+    def statistics(self) -> Params:
+        """Return the running statistics and counters of BatchNorm among the tensors, (S, ...) each."""
+        own = {
+            f"{place}.{name}" if place else name
+            for place, part in self._module.named_modules()
+            if part in batch_norm.layers(self._module)
+            for name, _ in part.named_buffers(recurse=False)
+        }
+        return {name: tensor for name, tensor in self.tensors.items() if name in own}
 
     def models(self) -> list[Params]:
         """Return the models one by one, each with memory of its own."""
@@ -137,7 +157,9 @@ def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     _, _, public, t = next(iter(calls.values()))
     settings, inputs = space.setting.distillation, space.public(public)
     targets = torch.stack([teacher for _, teacher, *_ in calls.values()]).to(space.device, space.dtype)  # (S, B, K)
-    stack = Stack(space, calls, training=settings.batch_norm == "train")
+    policy = batch_norm.applied(settings.batch_norm, len(inputs))
+    stack = Stack(space, calls, training=batch_norm.by_batch(policy))
+    private = {name: tensor.clone() for name, tensor in stack.statistics().items()}
 
     def loss(models: Params, rows: slice, batch: Tensor) -> Tensor:
         target = torch.take_along_dim(targets[rows], batch[:, :, None], dim=1)
@@ -147,6 +169,8 @@ def distill(space: Workspace, calls: Calls) -> dict[int, Outcome[Params]]:
     with rng.seeded(rng.derive(space.setting.seed, "stacked distillation dropout", t, *calls), space.device):
         rate = settings.rate(t, space.setting.rounds)
         means = descend(stack, loss, [len(inputs)] * len(calls), settings, rate, shuffles)
+    if batch_norm.keeps_private(policy):
+        stack.tensors.update(private)
     return _outcomes(calls, stack, means, [settings.epochs * len(inputs)] * len(calls))
 
 

@@ -35,7 +35,7 @@ class StackedExecutor(SerialExecutor):
         outcomes: dict[Any, Outcome[Value]] = {}
         for stack in self._stacks(setting, calls):
             some: dict[Any, tuple[Any, ...]] = {n: calls[n] for n in stack}
-            as_one = len(stack) > 1 and possible(space, some)
+            as_one = len(stack) > 1 and possible(space, some, operation)
             if as_one:
                 with memory.told(f"The {phase} of clients {', '.join(map(str, stack))} at once", setting):
                     outcomes |= {n: checked(outcome) for n, outcome in together(space, some).items()}

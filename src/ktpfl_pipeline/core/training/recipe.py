@@ -10,6 +10,11 @@ from typing import Literal
 
 from ktpfl_pipeline.core.errors import InputError
 
+BatchNormPolicy = Literal["frozen", "train", "domain_specific"]
+"""What BatchNorm normalizes public samples with; `core/client/batch_norm.py` says what each policy does."""
+BATCH_NORM: BatchNormPolicy = "frozen"
+"""The policy where none is set."""
+
 
 @dataclass(frozen=True)
 class RateSchedule:

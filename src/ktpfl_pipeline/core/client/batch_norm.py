@@ -1,0 +1,119 @@
+"""What BatchNorm normalizes public samples with: the one place that says what each policy does.
+
+Private samples have one rule under every policy: local training uses and moves a model's running statistics, evaluation
+uses them. Public samples have `distillation.batch_norm`:
+
+| policy            | predictions on public samples     | distillation normalizes with | running statistics after it   |
+| ----------------- | --------------------------------- | ---------------------------- | ----------------------------- |
+| `frozen`          | with the running statistics       | the running statistics       | as before                     |
+| `train`           | with the running statistics       | those of the mini-batch      | moved toward public samples   |
+| `domain_specific` | with statistics of public samples | those of the mini-batch      | as before                     |
+
+``train`` is what KT-pFL's released code does. ``domain_specific`` keeps two sets of statistics per model: the running
+statistics belong to private samples, and statistics of public samples serve public samples. As in AdaBN, the public
+statistics are those of the model as it is when it predicts, estimated by one pass over the public samples that it
+predicts: local training changes what enters a layer, so statistics that a client kept from an earlier round would be
+those of another model. They never leave the operation, so no method, executor or checkpoint has to carry them, and
+every client, prototype of a server and newcomer has its own.
+
+Li, Wang, Shi, Liu, Hou: Revisiting Batch Normalization for Practical Domain Adaptation, ICLR 2017 workshop,
+https://arxiv.org/abs/1603.04779 (AdaBN). Chang, You, Seo, Kwak, Han: Domain-Specific Batch Normalization for
+Unsupervised Domain Adaptation, CVPR 2019, https://arxiv.org/abs/1906.03950, which trains as `domain_specific` distills.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ktpfl_pipeline.core.training.recipe import BatchNormPolicy
+
+
+def applied(policy: BatchNormPolicy, samples: int) -> BatchNormPolicy:
+    """Return the policy for so many public samples: one sample has no statistics, so `domain_specific` is `frozen`."""
+    return "frozen" if policy == "domain_specific" and samples < 2 else policy
+
+
+def by_batch(policy: BatchNormPolicy) -> bool:
+    """Return whether distillation normalizes with the statistics of the mini-batch: torch's training mode."""
+    return policy != "frozen"
+
+
+def keeps_private(policy: BatchNormPolicy) -> bool:
+    """Return whether a model's running statistics are those of private samples after its distillation too."""
+    return policy != "train"
+
+
+def layers(module: nn.Module) -> list[_BatchNorm]:
+    """Return the BatchNorm layers of a module that keep running statistics."""
+    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
+
+
+@contextmanager
+def distilling(module: nn.Module, policy: BatchNormPolicy) -> Iterator[None]:
+    """Put a loaded module in a policy's mode; afterwards restore the statistics that the policy keeps."""
+    module.train(by_batch(policy))
+    with private_statistics(module) if by_batch(policy) and keeps_private(policy) else nullcontext():
+        yield
+
+
+@contextmanager
+def private_statistics(module: nn.Module) -> Iterator[None]:
+    """Restore a module's running statistics and counters to their values from before the block."""
+    own = [buffer for layer in layers(module) for buffer in layer.buffers(recurse=False)]
+    before = [buffer.clone() for buffer in own]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(own, before, strict=True):
+                buffer.copy_(value)
+
+
+@contextmanager
+def predicting(
+    module: nn.Module, policy: BatchNormPolicy, inputs: Tensor, numbers: Callable[[Tensor], Tensor], size: int
+) -> Iterator[None]:
+    """Give a module, inside the block, the statistics with which a policy predicts public samples.
+
+    Args:
+        module: of the client, loaded with its weights.
+        policy: for these samples; see `applied`.
+        inputs: (B, ...) the raw public samples that are predicted.
+        numbers: turns raw inputs into what a module takes.
+        size: samples of a batch whose statistics are taken together: `distillation.batch_size`, as in distillation.
+    """
+    if policy != "domain_specific" or not layers(module):
+        yield
+        return
+    with private_statistics(module):
+        estimate(module, inputs, numbers, size)
+        yield
+
+
+@torch.no_grad()
+def estimate(module: nn.Module, inputs: Tensor, numbers: Callable[[Tensor], Tensor], size: int) -> None:
+    """Set a module's running statistics to those of raw inputs, (B, ...), B of at least 2, in one pass.
+
+    The pass takes B samples in ⌈B / `size`⌉ parts, equally large up to one sample. Within a part each layer normalizes
+    with the part's own statistics; its running mean and variance become the mean over parts of the part's mean and
+    unbiased variance. Nothing else than BatchNorm is in training mode, so dropout draws nothing.
+    """
+    module.eval()
+    own = layers(module)
+    momenta = [layer.momentum for layer in own]
+    for layer in own:
+        layer.reset_running_stats()
+        layer.momentum = None  # torch averages all parts alike
+        layer.train()
+    try:
+        parts = min(math.ceil(len(inputs) / size), len(inputs) // 2)  # one sample has no variance
+        for part in torch.tensor_split(inputs, max(1, parts)):
+            module(numbers(part))
+    finally:
+        for layer, momentum in zip(own, momenta, strict=True):
+            layer.momentum = momentum
+            layer.eval()
