@@ -105,7 +105,7 @@ OUT_OF_RANGE = [
     ("newcomers", -0.1, "greater than or equal to 0"),
     ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),
     ("adversaries.kind", "poisoned", "'random', 'flipped' or 'scaled'"),
-    ("distillation.batch_norm", "freeze", "'frozen' or 'train'"),
+    ("distillation.batch_norm", "freeze", "'frozen', 'train' or 'domain_specific'"),
     ("methods.kt_pfl.step", math.inf, "finite"),
     ("methods.kt_pfl.temperature", math.nan, "finite"),
     # Types.

@@ -4,6 +4,7 @@ Client ids are not row numbers, training sets differ in size, and their last bat
 single image, so that a mix-up of any of these shows.
 """
 
+import copy
 import math
 import random
 from collections.abc import Mapping
@@ -139,6 +140,20 @@ def federation(
 def alike(architecture: str = "linear", clients: int = 5, **settings: Any) -> Federation:
     """Return a toy federation whose clients have one architecture."""
     return federation(clients, architectures=(architecture,), **settings)
+
+
+def one_client(module: nn.Module, train: LabelledDataset, public: Tensor, **settings: Any) -> Federation:
+    """Return a float64 federation of client 5, whose model starts as `module`."""
+    client = Client(5, "given", train, validation=train, test=train)
+    defaults = {
+        "clients": (client,),
+        "public": public,
+        "public_batch_size": len(public),
+        "classes": 2,
+        "build": lambda name: copy.deepcopy(module),
+        "compute": Compute(device="cpu", dtype="float64"),
+    }
+    return Federation(**{**defaults, **settings})
 
 
 def federation_for(method: Method[Any], one: str = "both", **settings: Any) -> Federation:

@@ -15,23 +15,9 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import DTYPES, Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import DTYPES, Compute, Distillation, LocalTraining
 
 FOUR = (*toy.ARCHITECTURES, "both")
-
-
-def one_client(module: nn.Module, train: LabelledDataset, public: Tensor, **settings: Any) -> Federation:
-    """Return a float64 federation of client 5, whose model starts as `module`."""
-    client = Client(5, "given", train, validation=train, test=train)
-    defaults = {
-        "clients": (client,),
-        "public": public,
-        "public_batch_size": len(public),
-        "classes": 2,
-        "build": lambda name: copy.deepcopy(module),
-        "compute": Compute(device="cpu", dtype="float64"),
-    }
-    return Federation(**{**defaults, **settings})
 
 
 def zero_linear(inputs: int, classes: int) -> nn.Module:
@@ -52,7 +38,7 @@ class TestSteps:
         """
         train = LabelledDataset(self.white_and_black, torch.tensor([0, 1]))
         training = LocalTraining(epochs=1, batch_size=2, learning_rate=0.5)
-        fed = one_client(zero_linear(1, 2), train, self.white_and_black, training=training)
+        fed = toy.one_client(zero_linear(1, 2), train, self.white_and_black, training=training)
         after = fed.train(fed.initial_models(), 1)[5]
         assert after["1.weight"].flatten().tolist() == pytest.approx([0.25, -0.25], abs=1e-15)
         assert after["1.bias"].tolist() == pytest.approx([0.0, 0.0], abs=1e-15)
@@ -66,7 +52,7 @@ class TestSteps:
         """
         train = LabelledDataset(self.white_and_black, torch.tensor([0, 1]))
         distillation = Distillation(epochs=1, batch_size=2, learning_rate=0.5, temperature=2.0)
-        fed = one_client(zero_linear(1, 2), train, self.white_and_black, distillation=distillation)
+        fed = toy.one_client(zero_linear(1, 2), train, self.white_and_black, distillation=distillation)
         teacher = torch.tensor([[[0.75, 0.25], [0.5, 0.5]]], dtype=torch.float64)
         after = fed.distill(fed.initial_models(), teacher, torch.tensor([0, 1]), 1)[5]
         assert after["1.weight"].flatten().tolist() == pytest.approx([0.125, -0.125], abs=1e-15)
@@ -76,7 +62,7 @@ class TestSteps:
         """However the batch and its shuffling order the images: only public image 1 has a teacher to follow."""
         public = torch.tensor([[[[0, 0, 0]]], [[[255, 0, 0]]], [[[0, 255, 0]]], [[[0, 0, 255]]]], dtype=torch.uint8)
         distillation = Distillation(epochs=1, batch_size=1, learning_rate=1e-6)
-        fed = one_client(
+        fed = toy.one_client(
             zero_linear(3, 2), LabelledDataset(public, torch.zeros(4).long()), public, distillation=distillation
         )
         for batch in ([1, 2, 3], [3, 2, 1], [2, 1, 0, 3]):
@@ -249,7 +235,7 @@ class TestPredictions:
         images = torch.tensor([255, 0, 255], dtype=torch.uint8).reshape(3, 1, 1, 1)
         module = zero_linear(1, 2)
         module[1].weight.data[0] = 1.0
-        fed = one_client(module, LabelledDataset(images, torch.tensor([0, 1, 1])), images)
+        fed = toy.one_client(module, LabelledDataset(images, torch.tensor([0, 1, 1])), images)
         evaluation = fed.evaluate(fed.initial_models(), "test")[5]
         assert evaluation.accuracy == pytest.approx(2 / 3)
         # ln(1 + 1/e) twice and ln(1 + e)
@@ -332,7 +318,7 @@ class TestStreams:
         for mode in ("frozen", "train"):
             results = []
             for seed in (0, 1):  # other streams; full batches, so that only dropout can tell them apart
-                fed = one_client(
+                fed = toy.one_client(
                     dropout,
                     toy.samples(12, 0),
                     toy.samples(6, 1).inputs,
