@@ -50,6 +50,39 @@ class TestTogether:
         assert contrasts.clear_best([best]) is None
 
 
+class TestByArchitecture:
+    """Three clients: LeNet, MLP, LeNet."""
+
+    @pytest.fixture
+    def both(self, rounds):
+        local = rounds("local", [(0.5, 0.6, 0.7)], [(0.6, 0.6, 0.6)], [(0.4, 0.6, 0.8)])
+        fedmd = rounds("fedmd", [(0.7, 0.5, 0.8)], [(0.7, 0.5, 0.8)], [(0.5, 0.4, 0.9)])
+        return [fedmd, local]
+
+    def test_the_clients_of_an_architecture_are_paired_by_seed(self, both):
+        """LeNet: 15, 15 and 10 points; MLP: -10, -10 and -20."""
+        found = contrasts.against_by_architecture(both[1], both)
+        assert list(found) == contrasts.architectures(both) == ["lenet", "mlp"]
+        assert found["lenet"]["fedmd"].mean == pytest.approx(0.4 / 3)
+        assert found["mlp"]["fedmd"].mean == pytest.approx(-0.4 / 3)
+        assert found["mlp"]["fedmd"].low == pytest.approx(-0.4 / 3 - 4.302653 * 0.0577350 / 3**0.5, abs=1e-6)
+        assert found["lenet"].keys() == {"fedmd"}
+
+    def test_adversaries_are_not_counted(self, both):
+        """Without the first client the LeNets are the last one's: 10, 20 and 10 points."""
+        some = [summarise([replace(run, adversaries=[0]) for run in result.runs], {}) for result in both]
+        assert contrasts.against_by_architecture(some[1], some)["lenet"]["fedmd"].mean == pytest.approx(0.4 / 3)
+
+    def test_a_seed_without_the_architecture_does_not_count(self, both):
+        fedmd, local = both
+        runs = [local.runs[0], *(replace(run, architectures=["lenet"] * 3) for run in local.runs[1:])]
+        found = contrasts.against_by_architecture(summarise(runs, {}), [fedmd])
+        assert found["mlp"]["fedmd"].seeds == 1
+
+    def test_there_is_nothing_without_local_only(self, both):
+        assert contrasts.against_by_architecture(None, both) == {}
+
+
 class TestClients:
     def test_harmed_is_any_loss_with_the_same_seed(self, rounds):
         local = rounds("local", [(0.5, 0.6, 0.7)], [(0.7, 0.6, 0.5)])

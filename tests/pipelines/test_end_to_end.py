@@ -199,6 +199,7 @@ class TestReport:
             "clients.csv",
             "theorem.csv",
             "differences.csv",
+            "architectures.csv",
             "figures",
         }
         assert [folder.name for folder in report.parent.iterdir()] == [VARIANT]

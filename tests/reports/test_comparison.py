@@ -301,7 +301,7 @@ class TestOtherForms:
         assert "02-fedmd" in built.markdown
 
     def test_latex(self, built):
-        tables = 6  # accuracy, fairness, work, differences, traffic, time
+        tables = 7  # accuracy, by architecture, fairness, work, differences, traffic, time
         assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2 * tables
         assert r"\label{tab:compare-hetero-digits}" in built.latex
         assert r"\label{tab:compare-hetero-digits-differences}" in built.latex
@@ -349,7 +349,7 @@ class TestOtherForms:
         assert json.loads(built.data["comparison.json"]) == left("compare_hetero_digits", study, settings)
         assert built.files.keys() == {
             *("report.html", "report.md", "table.tex", "table.txt", "comparison.json"),
-            *("runs.csv", "rounds.csv", "clients.csv", "differences.csv"),
+            *("runs.csv", "rounds.csv", "clients.csv", "differences.csv", "architectures.csv"),
         }
         assert built.variant == "digits-2_clients-two_labels-open_part"
 

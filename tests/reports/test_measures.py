@@ -71,6 +71,30 @@ def test_few_clients_that_took_part_are_told_of(study, paper_settings):
     assert "Participation" not in comparison.notes(study, paper_settings)
 
 
+class TestByArchitecture:
+    def test_cells(self, study):
+        table, notes = measures.by_architecture(study)
+        assert column(table, "Method") == ["KT-pFL", "FedMD"], "local-only is what the others are compared with"
+        assert row(table, "FedMD") == {
+            "LeNet (points)": "**−8.0** [−10.5, −5.5]",
+            "MLP (points)": "**−8.0** [−10.5, −5.5]",
+            "All clients (points)": "**−8.0** [−10.5, −5.5]",
+        }
+        assert "By architecture" in notes.entries
+
+    def test_one_architecture_has_no_table(self, study):
+        alike = [summarise([replace(run, architectures=["mlp"] * 2) for run in each.runs], {}) for each in study]
+        assert measures.by_architecture(alike) == []
+        assert measures.by_architecture(study[:2]) == [], "nor has a comparison without local-only"
+
+    @pytest.mark.usefixtures("blank_figures")
+    def test_in_every_form_of_the_report(self, study, paper_settings):
+        built = comparison.build("x", study, paper_settings)
+        assert "## By architecture" in built.markdown
+        assert "minus local-only by architecture" in built.latex
+        assert "By architecture" in built.files["report.html"]
+
+
 class TestFairness:
     def test_cells(self, study):
         """Two clients 10 points around the mean. FedMD's are 9, 8 and 7 points below local-only's: all are harmed."""

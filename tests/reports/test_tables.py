@@ -223,10 +223,18 @@ class TestDataFiles:
     def test_every_row_names_a_run(self, study, whole):
         for results in (study, [whole]):
             known = {run.run_id for result in results for run in result.runs}
-            for name, table in self.read(results).items():
-                ids = table.run_ids.str.split(" ").explode() if name == "differences.csv" else table.run_id
+            for table in self.read(results).values():
+                ids = table.run_ids.str.split(" ").explode() if "run_ids" in table else table.run_id
                 assert set(ids) <= known
                 assert len(ids)
+
+    def test_architectures(self, study):
+        """One client of each, 10 points around the mean in every method: the differences are those of the means."""
+        table = self.read(study)["architectures.csv"].set_index(["architecture", "method"])
+        assert table["mean"].to_dict() == pytest.approx(
+            {(name, method): gain for name in ("lenet", "mlp") for method, gain in (("kt_pfl", 0.02), ("fedmd", -0.08))}
+        )
+        assert set(table.minus_run_ids) == {"00-local 01-local 02-local"}
 
     def test_rounds_and_clients(self, whole):
         found = self.read([whole])

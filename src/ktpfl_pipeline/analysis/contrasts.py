@@ -39,6 +39,40 @@ def against(reference: MethodResult | None, results: Sequence[MethodResult], poi
     return holm({each.method: paired_difference(each, reference, point) for each in results if each is not reference})
 
 
+def architectures(results: Sequence[MethodResult]) -> list[str]:
+    """Return the architectures that any client has in any run, in the order of the clients."""
+    return list(dict.fromkeys(name for result in results for run in result.runs for name in run.architectures))
+
+
+def against_by_architecture(
+    reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE
+) -> dict[str, Differences]:
+    """Return by architecture what `against` returns for the clients that have it; none without the reference.
+
+    A seed counts where both methods gave that architecture to a client that is not an adversary. The differences of one
+    architecture are corrected for their number, those of different architectures are not.
+    """
+    if reference is None:
+        return {}
+    others = [each for each in results if each is not reference]
+    found: dict[str, Differences] = {}
+    for architecture in architectures(results):
+        theirs = _of_architecture(reference, architecture, point)
+        each = {result.method: paired(_of_architecture(result, architecture, point), theirs) for result in others}
+        found[architecture] = holm(each)
+    return found
+
+
+def _of_architecture(result: MethodResult, architecture: str, point: str) -> dict[int, float]:
+    """Return by seed the mean final accuracy, in 0..1, of the clients with an architecture."""
+    found = {}
+    for run in result.runs:
+        others = {place for place, name in enumerate(run.architectures) if name != architecture}
+        if point in result.final and (values := benign(run.final(point), {*run.adversaries, *others})):
+            found[run.seed] = fmean(values)
+    return found
+
+
 def ahead(main: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
     """Return one result minus each other, by the other's method, as `against` does."""
     return holm({each.method: paired_difference(main, each, point) for each in results if each is not main})

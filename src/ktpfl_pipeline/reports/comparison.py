@@ -66,6 +66,7 @@ def build(
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
         Section("Accuracy", [main, Notes({**said, **(beside if shown else {})})], files=["runs.csv"]),
+        Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
         Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
         Section("Generalisation and calibration", measures.quality(results), files=["clients.csv"]),

@@ -13,6 +13,7 @@ from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.model import Block, Notes, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, interval, mean, percent, three_digits
+from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.tables import marked, tinted
 from ktpfl_pipeline.reports.words import over_seeds, plural
 
@@ -57,6 +58,29 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     )
     table = _table("adaptation", results, row, f"Accuracy after adaptation: {meaning}")
     return [Text(adapted(results)), table, Notes({"After epochs": meaning})] if len(points) > 1 else []
+
+
+def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
+    """Return each method's difference to local-only over the clients of each architecture; nothing with one of them."""
+    local, names = local_only(results), contrasts.architectures(results)
+    if local is None or len(names) < 2:
+        return []
+    found = {**contrasts.against_by_architecture(local, results), "": contrasts.against(local, results)}
+    titles = {"": "All clients (points)", **{name: f"{architecture_title(name)} (points)" for name in names}}
+
+    def row(result: MethodResult) -> dict[str, Entry]:
+        return {titles[name]: interval(differences.get(result.method)) for name, differences in found.items()}
+
+    rivals = [result for result in results if result is not local]
+    table = _table("architectures", rivals, row, f"Accuracy minus local-only by architecture. {_BY_ARCHITECTURE}")
+    return [table, Notes({"By architecture": _BY_ARCHITECTURE})] if table.rows else []
+
+
+_BY_ARCHITECTURE = (
+    "mean accuracy after transfer of the clients with an architecture minus that of the same clients with local-only, "
+    f"{words.CORRECTED} Columns have few clients each: where a mean hides that a method helps one architecture and "
+    "harms another, it shows here."
+)
 
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:

@@ -193,7 +193,8 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     ``runs.csv`` has the final values, bytes, work and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
     round, ``clients.csv`` the final accuracy of every client and what else is measured of its model,
     ``theorem.csv`` the check of Theorem 1 by client and mixture, and ``differences.csv`` the paired differences of the
-    report's subject to each rival and of each method to local-only, with the runs of both. Accuracies and differences
+    report's subject to each rival and of each method to local-only, with the runs of both; ``architectures.csv`` has
+    the latter by architecture, where there are several. Accuracies and differences
     are in 0..1, losses in nats. A file without rows is left out.
     """
     kinds = ("runs.csv", "rounds.csv", "clients.csv", "theorem.csv")
@@ -234,6 +235,18 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
         }
         for point in dict.fromkeys(point for result in results for point in result.final)
         for one, other, found in contrasts.stated(results, point)
+    ]
+    names, local = contrasts.architectures(results), local_only(results)
+    of_method = {result.method: " ".join(result.run_ids) for result in results}
+    by_architecture = contrasts.against_by_architecture(local, results) if local and len(names) > 1 else {}
+    files["architectures.csv"] = [
+        {
+            **{"method": method, "minus": "local", "architecture": architecture, "point": HEADLINE, **vars(found)},
+            **{"run_ids": of_method[method], "minus_run_ids": of_method["local"]},
+        }
+        for architecture, differences in by_architecture.items()
+        for method, found in differences.items()
+        if found
     ]
     return {name: to_csv(rows) for name, rows in files.items() if rows}
 
