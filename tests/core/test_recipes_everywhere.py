@@ -176,6 +176,7 @@ class TestMethodsWithStepsOfTheirOwn:
         for changes in (
             {"schedule": RateSchedule("cosine", warm_up=1)},
             {"label_smoothing": 0.3},
+            {"class_weights": "balanced"},
             {"augmentation": AUGMENTED[:2]},
         ):
             assert not toy.same(trained(**changes), plain)

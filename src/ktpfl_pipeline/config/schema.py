@@ -143,6 +143,7 @@ class Training(Recipe):
     epochs: Epochs = 20
     batch_size: Count = 128
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    class_weights: Literal["none", "balanced"] = "none"
     augmentation: Changes = []
     privacy: Privacy | None = None
 

@@ -26,6 +26,7 @@ from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, par
 
 Split = Literal["train", "validation", "test"]
 PublicTransport = Literal["float32", "uint8", "indices"]
+ClassWeights = Literal["none", "balanced"]
 OnDivergence = Literal["stop", "skip", "restore"]
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products alone."""
@@ -51,12 +52,18 @@ class LocalTraining(Recipe):
     batch_size: int = 128
     learning_rate: float = 0.01  # η₁
     label_smoothing: float = 0.0  # ε: labels are 1 - ε + ε/K for the true class and ε/K for the others
+    class_weights: ClassWeights = "none"  # how much a sample of a class weighs in it; see `client/criterion.py`
     augmentation: Augmentation = ()  # how each training image is changed at random, every time it is used
     privacy: Privacy | None = None  # clipping and noise: DP-SGD instead
 
     def __post_init__(self) -> None:
         """Check the recipe; DP-SGD clips by itself."""
         super().__post_init__()
+        if self.privacy is not None and self.class_weights != "none":
+            raise InputError(
+                f"class_weights is {self.class_weights} beside privacy, and they count a client's labels, which its ε "
+                "would not cover: set class_weights to none."
+            )
         if self.privacy is not None and self.clip is not None:
             raise InputError(
                 f"clip is {self.clip} beside privacy, which clips the gradient of each sample to "

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective
 from ktpfl_pipeline.core.client.head import head_of
@@ -126,17 +126,17 @@ def train_client(
     For E epochs, or `epochs`.
     Of the fused features, (b, d₂), the own head reads all and the common head the first d₁.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t)
+    own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
-    loss = Objective(nested, (space.numbers, module, common, setting.training.label_smoothing), own.read)
+    loss = Objective(nested, (space.numbers, module, common, own.criterion), own.read)
     value = own.descend(nn.ModuleList([module, common]), loss, epochs)
     return Outcome((params_of(module), params_of(common)), value)
 
 
 def nested(
-    numbers: Numbers, module: nn.Module, common: nn.Linear, smoothing: float, inputs: Tensor, labels: Tensor
+    numbers: Numbers, module: nn.Module, common: nn.Linear, criterion: Criterion, inputs: Tensor, labels: Tensor
 ) -> Tensor:
     """Return the sum of both heads' cross-entropies on raw inputs, (b, ...), with labels, (b,)."""
     with features(module, head_of(module)[1].in_features) as seen:
-        fine = cross_entropy(numbers, module, smoothing, inputs, labels)
-    return fine + F.cross_entropy(common(seen.pop()[:, : common.in_features]), labels, label_smoothing=smoothing)
+        fine = cross_entropy(numbers, module, criterion, inputs, labels)
+    return fine + criterion(common(seen.pop()[:, : common.in_features]), labels)

@@ -14,6 +14,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -124,7 +125,7 @@ def train_client(
         weight: λ.
         epochs: in place of E.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t)
+    own = PrivateSamples(space, n, t)
     module = space.module(n, params).train()
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
@@ -132,7 +133,7 @@ def train_client(
         labels = own.labels[batch]
         return *own.read(batch), targets[labels], counted[labels]
 
-    loss = Objective(drawn, (space.numbers, module, setting.training.label_smoothing, weight), read)
+    loss = Objective(drawn, (space.numbers, module, own.criterion, weight), read)
     value = own.descend(module, loss, epochs)
     return Outcome(params_of(module), value)
 
@@ -140,7 +141,7 @@ def train_client(
 def drawn(
     numbers: Numbers,
     module: nn.Module,
-    smoothing: float,
+    criterion: Criterion,
     weight: float,
     inputs: Tensor,
     labels: Tensor,
@@ -149,6 +150,6 @@ def drawn(
 ) -> Tensor:
     """Return the loss of `train_client`, with each sample's prototype, (b, F), and whether there is one, (b,)."""
     with features(module, targets.shape[1]) as seen:
-        fit = cross_entropy(numbers, module, smoothing, inputs, labels)
+        fit = cross_entropy(numbers, module, criterion, inputs, labels)
     error = (seen.pop() - targets).square().mean(dim=1)  # (b,)
     return fit + weight * (error * counted).mean()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.outcome import Outcome
@@ -92,14 +93,20 @@ def train_client(
     def read(batch: Tensor) -> Tensors:
         return prior, *samples.read(batch)
 
-    loss = Objective(balanced, (space.numbers, module, own, setting.training.label_smoothing), read)
+    loss = Objective(balanced, (space.numbers, module, own, samples.criterion), read)
     value = samples.descend(nn.ModuleList([module, own]), loss, epochs)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
 
 
 def balanced(
-    numbers: Numbers, module: nn.Module, own: nn.Linear, smoothing: float, prior: Tensor, inputs: Tensor, labels: Tensor
+    numbers: Numbers,
+    module: nn.Module,
+    own: nn.Linear,
+    criterion: Criterion,
+    prior: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
 ) -> Tensor:
     """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,).
 
@@ -110,5 +117,5 @@ def balanced(
     with head_of(module)[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
         generic = module(numbers(inputs))
     personal = generic.detach() + own(seen.pop().detach().to(numbers.dtype))
-    smoothed = F.cross_entropy(personal, labels, label_smoothing=smoothing)
+    smoothed = criterion(personal, labels)
     return F.cross_entropy(generic + prior, labels) + smoothed

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import predict
@@ -94,14 +95,14 @@ def train_wearing(
     Returns:
         The model with the head as it is then, and that head.
     """
-    setting, own = space.setting, PrivateSamples(space, n, t)
+    own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
     name, _ = head_of(module)
 
     def read(batch: Tensor) -> Tensors:
         return own.read(batch) if generate is None else (*own.read(batch), *generate(len(batch)))
 
-    loss = Objective(worn, (space.numbers, module, common, setting.training.label_smoothing, weight), read)
+    loss = Objective(worn, (space.numbers, module, common, own.criterion, weight), read)
     with wearing(module, common):
         value = own.descend(module, loss, epochs)
         trained = params_of(common)
@@ -112,14 +113,14 @@ def worn(
     numbers: Numbers,
     module: nn.Module,
     common: nn.Linear,
-    smoothing: float,
+    criterion: Criterion,
     weight: float,
     inputs: Tensor,
     labels: Tensor,
     *generated: Tensor,
 ) -> Tensor:
     """Return the loss of `train_wearing`: the model's, and the common head's of generated features and classes."""
-    fit = cross_entropy(numbers, module, smoothing, inputs, labels)
+    fit = cross_entropy(numbers, module, criterion, inputs, labels)
     if not generated:
         return fit
     features, classes = generated

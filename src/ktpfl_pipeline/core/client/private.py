@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import sgd
+from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
 from ktpfl_pipeline.core.training import augmentation
@@ -18,10 +18,11 @@ from ktpfl_pipeline.core.training import augmentation
 class PrivateSamples:
     """Client n's training split in one training, whose streams are called by the round t, the client, and a part.
 
-    All training on private data goes through here, so that augmentation and label smoothing are in all of it.
+    All training on private data goes through here: augmentation, label smoothing and class weights are in all of it.
 
     Attributes:
         labels: (D_n,) all labels, in the order of the indices of a batch.
+        criterion: the client's cross-entropy, which a loss takes as a constant of its `Objective`.
     """
 
     def __init__(self, space: Workspace, n: int, t: int, part: str = "") -> None:
@@ -31,6 +32,8 @@ class PrivateSamples:
         self._batch = self._images = torch.empty(0)  # the last batch, and its images as they were changed
         self._drawn = 0
         self.labels = self._split.labels
+        self.criterion = space.criterion
+        self.criterion.follow(self.labels)
 
     def __len__(self) -> int:
         """Return D_n."""
@@ -51,10 +54,8 @@ class PrivateSamples:
         return self._images
 
     def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:
-        """Return the cross-entropy of logits, (b, K), with the labels at `batch`, smoothed as the recipe says."""
-        return F.cross_entropy(
-            logits, self.labels[batch], reduction=reduction, label_smoothing=self._recipe.label_smoothing
-        )
+        """Return the cross-entropy of logits, (b, K), with the labels at `batch`; see `criterion`."""
+        return self.criterion(logits, self.labels[batch], reduction)
 
     def read(self, batch: Tensor) -> Tensors:
         """Return the inputs at the indices `batch`, before they are numbers, and the labels: what `objective` is of."""
@@ -62,7 +63,7 @@ class PrivateSamples:
 
     def objective(self, module: nn.Module) -> Objective:
         """Return the mean cross-entropy of a module, as a graph can hold it: that of `inputs` and `loss`."""
-        return Objective(cross_entropy, (self._space.numbers, module, self._recipe.label_smoothing), self.read)
+        return Objective(cross_entropy, (self._space.numbers, module, self.criterion), self.read)
 
     def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Tensor:
         """Train a module for E epochs, or `epochs`, by local training's recipe; see `sgd.descend`."""
@@ -78,6 +79,6 @@ class PrivateSamples:
             yield setting.stream("private shuffle", *self._names)
 
 
-def cross_entropy(numbers: Numbers, module: nn.Module, smoothing: float, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of a module on raw inputs, (b, ...), with smoothed labels, (b,)."""
-    return F.cross_entropy(module(numbers(inputs)), labels, label_smoothing=smoothing)
+def cross_entropy(numbers: Numbers, module: nn.Module, criterion: Criterion, inputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the client's mean cross-entropy of a module on raw inputs, (b, ...), with labels, (b,)."""
+    return criterion(module(numbers(inputs)), labels)

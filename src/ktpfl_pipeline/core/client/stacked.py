@@ -303,5 +303,8 @@ STACKED: dict[Callable[..., Any], Callable[[Workspace, Calls], dict[int, Outcome
 def form_of(operation: Callable[..., Any], setting: Setting) -> Callable[[Workspace, Calls], Any] | None:
     """Return an operation's stacked form; None where it has none, or where a recipe asks for more than plain steps."""
     training, distillation = setting.training, setting.distillation
-    fits = {operations.train: training.plain and not training.augmentation, operations.distill: distillation.plain}
+    fits = {
+        operations.train: training.plain and training.class_weights == "none" and not training.augmentation,
+        operations.distill: distillation.plain,
+    }
     return STACKED.get(operation) if fits.get(operation, True) else None

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.client import joint, reduced
+from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Graphs
 from ktpfl_pipeline.core.client.head import linear
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -34,6 +35,7 @@ class Workspace:
 
     Attributes:
         numbers: what a model takes of raw inputs.
+        criterion: the cross-entropy of local training.
         graphs: what takes the gradients of batches.
         optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
             starts with none. See `optimizers.Remembering`.
@@ -47,6 +49,7 @@ class Workspace:
         self.dtype = DTYPES[setting.compute.dtype]
         self.format = FORMATS[setting.compute.memory_format]
         self.numbers = Numbers(self.dtype, self.format)
+        self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
         self.graphs = Graphs(setting.compute.graphs, self.device)
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str], Params] = {}

@@ -1,0 +1,51 @@
+"""The cross-entropy of a client's private samples: the one place where label smoothing and class weights enter it.
+
+With `training.class_weights: balanced` a sample of class k weighs D_n / (K_n · D_n,k) in client n's local training, D_n
+being its training samples, D_n,k those of class k, and K_n the classes of which it has any: each of its classes then
+weighs alike, and the weights' mean over its training samples is 1. The loss of a batch is the weighted mean over the
+batch, Σ w ℓ / Σ w. Weights come from the client's own training labels alone, and evaluation knows none.
+
+Every cross-entropy of local training follows it, of common heads and second models too. What does not: losses that are
+no cross-entropy on private labels (distances to prototypes, distillation), what a server trains, and FedRoD's balanced
+softmax, which weighs classes by its own prior.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.transfer import sent
+
+
+class Criterion:
+    """The cross-entropy of one workspace's clients, one after another.
+
+    It is equal only to itself, so that a graph may hold it.
+
+    Attributes:
+        smoothing: of the labels.
+        weights: (K,) of the classes, written in place for each client, as its model's parameters are; None for none.
+    """
+
+    def __init__(self, training: LocalTraining, classes: int, device: torch.device, dtype: torch.dtype) -> None:
+        """Start with equal weights, where there are some."""
+        self.smoothing = training.label_smoothing
+        balanced = training.class_weights == "balanced"
+        self.weights = torch.ones(classes, device=device, dtype=dtype) if balanced else None
+
+    def follow(self, labels: Tensor) -> None:
+        """Take the weights of the client with these training labels, (D_n,)."""
+        if self.weights is not None:
+            self.weights.copy_(sent(balanced(labels, len(self.weights)), self.weights.device))
+
+    def __call__(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """Return the cross-entropy of logits, (b, K), with labels, (b,): (), or their sum where `reduction` says so."""
+        return F.cross_entropy(logits, labels, weight=self.weights, reduction=reduction, label_smoothing=self.smoothing)
+
+
+def balanced(labels: Tensor, classes: int) -> Tensor:
+    """Return D_n / (K_n · D_n,k) for each of K classes, (K,) float64; 0 for a class without samples."""
+    counts = F.one_hot(labels, classes).sum(dim=0).double()  # `bincount` would wait for a GPU
+    weights = counts.sum() / ((counts > 0).sum() * counts.clamp_min(1.0))
+    return torch.where(counts > 0, weights, 0.0)
