@@ -92,15 +92,15 @@ test: $(READY)  ## the whole test suite, in two processes
 FLOWER := .venv-flower
 
 flower: $(FLOWER)/.ready  ## make .venv-flower, for real clients (needs uv)
-	@echo "Real clients: docs/real_clients.md. Test them with $(FLOWER)/bin/python -m pytest tests/flower"
+	@echo "Real clients: docs/real_clients.md. Test them with $(FLOWER)/bin/python -m pytest -c flower/pyproject.toml flower/tests"
 
-$(FLOWER)/.ready: requirements-flower.lock pyproject.toml
+$(FLOWER)/.ready: flower/requirements.lock flower/pyproject.toml pyproject.toml
 	@command -v uv >/dev/null 2>&1 || { echo "make flower needs uv: pip install uv"; exit 1; }
-	@mkdir -p build && grep -vE '$(UNWANTED)' requirements-flower.lock > build/requirements-flower.lock
+	@mkdir -p build && grep -vE '$(UNWANTED)' flower/requirements.lock > build/requirements-flower.lock
 	@test -x $(FLOWER)/bin/python || uv venv --quiet --python $(PYTHON) $(FLOWER)
 	@echo "Installing $$(wc -l < build/requirements-flower.lock) packages into $(FLOWER) with uv (once)"
 	@uv pip install --python $(FLOWER)/bin/python --quiet $(BACKEND) -r build/requirements-flower.lock
-	@uv pip install --quiet --python $(FLOWER)/bin/python --no-deps --editable .
+	@uv pip install --quiet --python $(FLOWER)/bin/python --no-deps --editable . --editable flower
 	@touch $@
 
 check: lint types layers  ## ruff, mypy, import-linter
@@ -112,15 +112,15 @@ types: $(READY)
 	@$(BIN)/mypy
 
 layers: $(READY)
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports && PYTHONPATH=flower/src $(BIN)/lint-imports --config flower/pyproject.toml
 
 gpu-check: $(READY)  ## on a GPU, ten minutes: right, and how fast? Writes gpu_report.md; ends with 2 where there is none
 	@$(BIN)/python benchmarks/gpu_check.py
 
 lock: $(READY)  ## renew the locks from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements.lock
-	uv pip compile pyproject.toml --group flower --universal --python-version 3.11 --no-header --no-annotate --upgrade -o requirements-flower.lock
-	uv pip compile flower/client-requirements.in --universal --python-version 3.11 --no-header --no-annotate --upgrade -c requirements-flower.lock -o flower/client-requirements.txt
+	uv pip compile pyproject.toml flower/requirements.in --universal --python-version 3.11 --no-header --no-annotate --upgrade -o flower/requirements.lock
+	uv pip compile flower/client-requirements.in --universal --python-version 3.11 --no-header --no-annotate --upgrade -c flower/requirements.lock -o flower/client-requirements.txt
 
 clean:  ## remove what runs wrote: results, checkpoints, tracked runs (not downloads)
 	find data/02_intermediate data/03_primary data/05_model_input data/06_models data/07_model_output data/08_reporting -mindepth 1 ! -name .gitkeep -delete

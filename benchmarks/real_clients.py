@@ -20,9 +20,9 @@ import loopback
 from real_clients import check_same, deal_out
 from tapped import Tap
 
-from ktpfl_pipeline.flower import connection
-from ktpfl_pipeline.flower.server import serve
-from ktpfl_pipeline.flower.server.attendance import Link
+from ktpfl_flower import connection
+from ktpfl_flower.server import serve
+from ktpfl_flower.server.attendance import Link
 
 METHODS = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
 CLIENTS, ROUNDS, PULSE = 5, 2, 1.0

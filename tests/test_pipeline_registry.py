@@ -46,9 +46,15 @@ def test_names() -> None:
     experiments = {f"{kind}_{dataset}" for kind in ("hetero", "homo") for dataset in DATASETS}
     tunings = {f"tune_{name}" for name in experiments}
     experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet"}
-    experiments |= {"newcomers_digits", "newcomers_fashion_mnist", "real_clients"}
+    experiments |= {"newcomers_digits", "newcomers_fashion_mnist"}
     comparisons = {f"compare_{name}" for name in experiments}
     assert set(pipelines()) == {*experiments, *comparisons, *tunings, *SWEEPS, "overview", "paper", "__default__"}
+
+
+@pytest.mark.parametrize("name", ["real_clients", "compare_real_clients"])
+def test_the_old_command_for_real_clients_names_the_new_one(name: str) -> None:
+    with pytest.raises(ClickException, match=f"There is no pipeline '{name}'. .*flwr run flower/app"):
+        pipelines()[name]
 
 
 @pytest.mark.parametrize(

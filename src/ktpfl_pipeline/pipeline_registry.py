@@ -10,6 +10,7 @@ from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.config.checks import nearest
+from ktpfl_pipeline.config.schema import REAL, RUN_BY_FLOWER
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines import overview, paper, sweep, tune
@@ -26,6 +27,8 @@ class Pipelines(UserDict[str, Any]):
 
     def __getitem__(self, name: str) -> Pipeline:
         """Return a pipeline; for a name that does not exist, raise the error of the command, with the nearest one."""
+        if name not in self.data and name.removeprefix(COMPARE) == REAL:
+            raise ClickException(f"There is no pipeline {name!r}. {RUN_BY_FLOWER}")
         if name not in self.data:
             hint = nearest(name, self, self.told())
             experiment = name.removeprefix(TUNE)
@@ -67,9 +70,8 @@ def register_pipelines() -> Pipelines:
     pipelines = Pipelines()
     for name, experiment in experiments.items():
         compare, tuning, methods = f"{COMPARE}{name}", f"{TUNE}{name}", methods_of(experiment)
-        real = experiment.compute.flower is not None
-        pipelines[name] = partial(experiment_pipeline, name, name, methods[:1], real)
-        pipelines[compare] = partial(experiment_pipeline, compare, name, methods, real)
+        pipelines[name] = partial(experiment_pipeline, name, name, methods[:1])
+        pipelines[compare] = partial(experiment_pipeline, compare, name, methods)
         if tuning in sections:
             pipelines[tuning] = partial(tune.create_pipeline, tuning, name, methods)
     pipelines |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}

@@ -5,7 +5,7 @@ from cases import case
 from experiment import EXPERIMENT, SWEEP
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.config.inheritance import deep_merge, inherited
+from ktpfl_pipeline.config.inheritance import inherited
 from ktpfl_pipeline.core.errors import InputError
 
 
@@ -29,11 +29,6 @@ def test_a_word_for_a_group_is_kept_where_more_of_the_group_is_set() -> None:
         found = parsing.parse("mine", section)
         assert (found.training.schedule.kind, found.training.schedule.warm_up) == ("cosine", 2)
         assert (found.knowledge.encoding, found.knowledge.k) == ("top_k", 1)
-    real = {"compute": {"flower": "10.0.0.1:8000"}}
-    assert deep_merge(real, {"compute": {"flower": {"deadline": 60.0}}})["compute"]["flower"] == {
-        "superlink": "10.0.0.1:8000",
-        "deadline": 60.0,
-    }
 
 
 def test_the_other_may_be_like_a_third_and_stays_as_it_is() -> None:

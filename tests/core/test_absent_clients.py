@@ -1,19 +1,19 @@
-"""Clients that give no answer: rounds go on without them, are begun again below the quorum, evaluations stand."""
+"""Clients that give no answer: rounds and evaluations go on without them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import toy
-from real_clients import Scripted
+from scripted import Scripted
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.errors import AbsentError, InputError
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.setting import Setting
-from ktpfl_pipeline.core.simulation.reliability import Reliability
 from ktpfl_pipeline.methods import create
 
 HIT = toy.IDS[1]
@@ -31,14 +31,12 @@ class Unanswered(SerialExecutor):
         self.counts[phase] = self.counts.get(phase, 0) + 1
         silent = [n for n in self.silent.get((phase, self.counts[phase]), ()) if n in calls]
         if silent:
-            raise AbsentError(dict.fromkeys(silent, "is asleep"))
+            raise ClientsMissing(dict.fromkeys(silent, "is asleep"))
         return super().outcomes(setting, phase, operation, calls, progress)
 
 
-def run(method: str, silent: Mapping[tuple[str, int], list[int]], **reliability: Any) -> engine.Run:
-    fed = replace(
-        toy.federation(executor=Unanswered(silent), architectures=("mlp",)), reliability=Reliability(**reliability)
-    )
+def run(method: str, silent: Mapping[tuple[str, int], list[int]]) -> engine.Run:
+    fed = toy.federation(executor=Unanswered(silent), architectures=("mlp",))
     return engine.run(create(method), fed, SCHEDULE)
 
 
@@ -54,15 +52,31 @@ def test_the_round_is_the_one_in_which_they_were_not_there(method: str, phase: s
     assert [(r.late, r.reasons) for r in found.history] == [([], {}), ([HIT], {str(HIT): "is asleep"}), ([], {})]
 
 
-def test_below_the_quorum_it_is_begun_again_and_then_ends_the_run() -> None:
+class Asking(Unanswered):
+    """Attempts a round again while fewer than `least` clients are left."""
+
+    def __init__(self, silent: Mapping[tuple[str, int], list[int]], least: int) -> None:
+        super().__init__(silent)
+        self.least, self.asked = least, list[tuple[int, list[int]]]()
+
+    def enough(self, cohort: Any, out: Mapping[int, str], t: int) -> bool:
+        self.asked.append((t, sorted(out)))
+        return len(cohort) - len(out) >= self.least
+
+
+def test_a_round_is_attempted_again_where_the_executor_says_so() -> None:
     several = list(toy.IDS[:3])
-    found = run("local", {("train", 2): several}, quorum=0.6, tries=2)
+    executor = Asking({("train", 2): several}, 3)
+    found = engine.run(create("local"), toy.federation(executor=executor, architectures=("mlp",)), SCHEDULE)
     assert [len(r.cohort) for r in found.history] == [5, 5, 5]
     assert [r.late for r in found.history] == [[], [], []]
-    often = {("train", k): several for k in (2, 3)}
-    with pytest.raises(InputError, match=rf"Round 2 was begun 2 times .* 2 of 5, .* 3 \(client {several[0]} is asleep"):
-        run("local", often, quorum=0.6, tries=2)
-    assert [len(r.cohort) for r in run("local", often, quorum=0.4).history] == [5, 2, 5]
+    assert executor.asked == [(1, []), (2, []), (2, several), (2, []), (3, [])]
+    assert [len(r.cohort) for r in run("local", {("train", 2): several}).history] == [5, 2, 5]
+
+
+def test_a_round_without_anyone_ends_the_run_with_the_reasons() -> None:
+    with pytest.raises(InputError, match=rf"No client is left in round 2\. Client {toy.IDS[0]} is asleep\."):
+        run("local", {("train", 2): list(toy.IDS)})
 
 
 def test_what_was_last_measured_stands_for_who_does_not_answer() -> None:
@@ -79,10 +93,23 @@ def test_what_was_last_measured_stands_for_who_does_not_answer() -> None:
     assert third.accuracy["after_transfer"] == everyone.history[2].accuracy["after_transfer"]
 
 
-def test_a_round_in_which_nothing_stands_is_not_evaluated_and_the_last_one_must_be() -> None:
-    found = run("fedavg", {("evaluate", 1): [HIT]})
-    assert [bool(r.accuracy) for r in found.history] == [False, True, True]
-    assert "test" not in found.history[0].loss
-    with pytest.raises(InputError, match=rf"No round was evaluated, and none is left\. Client {HIT} is asleep"):
-        alone = toy.federation(executor=Unanswered({("evaluate", 1): [HIT]}), architectures=("mlp",))
-        engine.run(create("fedavg"), alone, Schedule(1))
+def test_a_client_that_never_answers_an_evaluation_has_no_values_and_ends_nothing() -> None:
+    everyone, found = run("fedavg", {}), run("fedavg", {("evaluate", 1): [HIT]})
+    place, first = toy.IDS.index(HIT), found.history[0]
+    for name, values in first.accuracy.items():
+        assert math.isnan(values[place])
+        assert others(values) == others(everyone.history[0].accuracy[name])
+    assert math.isnan(first.loss["test"][place]) and first.stale == [HIT]
+    assert [r.accuracy for r in found.history[1:]] == [r.accuracy for r in everyone.history[1:]]
+
+
+def test_the_only_evaluation_counts_for_the_clients_that_answer() -> None:
+    for silent in ({("evaluate", 1): [HIT]}, {("evaluate", 2): [HIT]}):
+        alone = toy.federation(executor=Unanswered(silent), architectures=("mlp",))
+        (record,) = engine.run(create("fedavg"), alone, Schedule(1)).history
+        values = record.accuracy["after_transfer"]
+        assert math.isnan(values[toy.IDS.index(HIT)]) and not any(map(math.isnan, others(values)))
+
+
+def others(values: list[float]) -> list[float]:
+    return [value for place, value in enumerate(values) if place != toy.IDS.index(HIT)]

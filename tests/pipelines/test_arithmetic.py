@@ -20,7 +20,6 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.flower.experiment import RealData
 from ktpfl_pipeline.pipelines.federated_training import arithmetic
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settled
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
@@ -126,12 +125,6 @@ class TestChoice:
             settled(experiment(**compute), data, "mine")
         assert tried == []
         assert settled(experiment(dtype="auto"), data) == experiment()
-
-    @pytest.mark.parametrize("compute", [{"memory_format": "channels_last"}, {"dtype": "bfloat16"}], ids=str)
-    def test_real_clients_compute_elsewhere(self, compute: dict[str, Any], given: Given) -> None:
-        tried = given({})
-        assert settled(experiment(**compute), RealData(torch.zeros(2, 1, 28, 28), {})) == experiment(**compute)
-        assert tried == []
 
     @pytest.mark.parametrize(
         ("times", "format"),

@@ -20,7 +20,7 @@ MISSPELT = [
         "compute.zzz",
         1,
         "mine.compute; it has device, dtype, memory_format, graphs, threads, workers, stacked, cluster, "
-        "flower, prediction_batch, server_memory.",
+        "prediction_batch, server_memory.",
     ),
 ]
 """(setting, value, end of the message)."""

@@ -3,6 +3,7 @@
 Every value is taken in each seed and then told over the seeds. Accuracies are in 0..1; adversaries count in none.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -111,8 +112,9 @@ def harmed(result: MethodResult, local: MethodResult) -> list[float]:
     """Return by common seed the share of the clients whose final accuracy is below theirs with local-only."""
     found = []
     for run, alone in _common(result, local):
-        both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)
-        found.append(mean_over_clients([float(own < without) for own, without in both], run.adversaries))
+        both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)  # NaN: never measured with one of them
+        lower = [math.nan if math.isnan(own + without) else float(own < without) for own, without in both]
+        found.append(mean_over_clients(lower, run.adversaries))
     return found
 
 

@@ -79,8 +79,11 @@ class Difference:
 
 
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:
-    """Return one value a client without those of the adversaries, whose places are given."""
-    return [value for place, value in enumerate(values) if place not in adversaries]
+    """Return one value a client without those of the adversaries, whose places are given, and without NaN.
+
+    NaN is the value of a real client that never answered an evaluation.
+    """
+    return [value for place, value in enumerate(values) if place not in adversaries and not math.isnan(value)]
 
 
 def mean_over_clients(values: Sequence[float], adversaries: Collection[int]) -> float:
@@ -89,8 +92,12 @@ def mean_over_clients(values: Sequence[float], adversaries: Collection[int]) -> 
 
 
 def mean_by_place(rows: Iterable[Sequence[float]]) -> list[float]:
-    """Return the mean over rows of equal length at each place: over seeds for each client or round, for example."""
-    return [fmean(values) for values in zip(*rows, strict=True)]
+    """Return the mean over rows of equal length at each place: over seeds for each client or round, for example.
+
+    NaN, a value that was never measured, does not count; where nothing was, the mean is NaN.
+    """
+    known = [[value for value in values if not math.isnan(value)] for values in zip(*rows, strict=True)]
+    return [fmean(values) if values else math.nan for values in known]
 
 
 def std_over_seeds(values: Sequence[float]) -> float | None:

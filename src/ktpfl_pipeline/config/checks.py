@@ -15,10 +15,9 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
-from ktpfl_pipeline.config.schema import ALL, REAL, Experiment, Knowledge
+from ktpfl_pipeline.config.schema import ALL, REAL, RUN_BY_FLOWER, Experiment, Knowledge
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
@@ -82,8 +81,10 @@ def check_names(name: str, experiment: Experiment) -> None:
             raise InputError(
                 f"{name}.compare has {other} and {method}, and both are called {title(method)!r}: rename one."
             )
-    for kind, known in (("private", [*sources.SOURCES, REAL]), ("public", [*sources.SOURCES, "open_part", "included"])):
+    for kind, known in (("private", [*sources.SOURCES]), ("public", [*sources.SOURCES, "open_part", "included"])):
         source = getattr(experiment, kind).source
+        if (kind, source) == ("private", REAL):  # refused where a command would run it: see `check_here`
+            continue
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
     check_device(f"{name}.compute.device", experiment.compute.device)
@@ -218,45 +219,10 @@ def check_budgets(name: str, experiment: Experiment) -> None:
         )
 
 
-def check_real(name: str, experiment: Experiment) -> None:
-    """Check for nothing, beside real clients, that asks for all samples at the server, or that is each client's own."""
-    compute = experiment.compute
-    if compute.flower is None:
-        if experiment.private.source == REAL:
-            raise InputError(
-                f"{name}.private.source is {REAL}, and nothing says where these are: give {name}.compute.flower, as in "
-                "127.0.0.1:8000, or another source."
-            )
-        return
-    plain = Experiment.model_validate({"compute": {"flower": {}}})
-    for setting in THEIRS:
-        if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
-            raise InputError(
-                f"{name}.{setting} is set, and {name}.compute.flower leaves to real clients whose samples, models and "
-                "faults these are; the server has none of them: leave it out."
-            )
-    for setting, value, known in (
-        ("compute.dtype", compute.dtype, ("float32", "float64", "bfloat16")),
-        ("compute.memory_format", compute.memory_format, ("contiguous", "channels_last")),
-        ("exchange", experiment.exchange, ("predictions",)),
-    ):
-        if value not in known:
-            raise InputError(f"{name}.{setting} is {value}; beside {name}.compute.flower choose {' or '.join(known)}.")
-    if experiment.public.source in ("open_part", "included"):
-        raise InputError(
-            f"{name}.public.source is {experiment.public.source}, and the server has no private images of which that "
-            "is a part: give it images of its own, as in npz:public.npz."
-        )
-    if experiment.clients is None:
-        raise InputError(f"{name}.clients is null; beside {name}.compute.flower say how many are waited for.")
-
-
-THEIRS = (
-    *("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers", "budgets"),
-    *("newcomers", "theorem_samples", "evaluation.global_samples", "training.privacy"),
-    *("compute.workers", "compute.cluster", "compute.stacked", "compute.graphs"),
-)
-"""Settings of what real clients have and the server has not; they are as by default."""
+def check_here(name: str, experiment: Experiment) -> None:
+    """Check that the experiment's clients are in this process: real clients have a command of their own."""
+    if experiment.private.source == REAL:
+        raise InputError(f"{name}.private.source is {REAL}. {RUN_BY_FLOWER}")
 
 
 def check_newcomers(name: str, experiment: Experiment) -> None:

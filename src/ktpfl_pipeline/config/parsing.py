@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
-from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.config.schema import ALL, RUN_BY_FLOWER, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
@@ -86,6 +86,7 @@ def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tupl
     for name in experiments(parameters):
         if name in named:
             experiment = parse(name, parameters[name])
+            checks.check_here(name, experiment)
             checks.check_methods(name, experiment, [method for method in experiment.compare if method != ALL])
             yield name, experiment
     for name in [each for each in named if each.startswith(SWEEP)]:
@@ -107,8 +108,6 @@ def form(name: str, values: Any) -> Experiment:
 def parse(name: str, values: Any, together: bool = True) -> Experiment:
     """Return an experiment from its section."""
     experiment = form(name, values)
-    if together:
-        checks.check_real(name, experiment)
     checks.check_names(name, experiment)
     if together:
         checks.check_federation(name, experiment)
@@ -277,6 +276,8 @@ def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
     path = ".".join([where, *(str(part) for part in details["loc"])])
     if details["type"] == "extra_forbidden":
         parent, _, given = path.rpartition(".")
+        if details["loc"] == ("compute", "flower"):
+            return f"There is no setting {path} any more. {RUN_BY_FLOWER}"
         known = _known_keys(model, details["loc"][:-1])
         hint = checks.nearest(given, known, f"it has {', '.join(known) or 'no settings'}.")
         return f"There is no setting {given!r} in {parent}; {hint}"

@@ -3,10 +3,10 @@
 Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
 from ktpfl_pipeline.config.augmentations import Changes
 from ktpfl_pipeline.config.values import (
@@ -30,8 +30,10 @@ from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy
 ALL = "all"
 """In the place of a method's name under `compare`: all of the registry that go with the experiment."""
 REAL = "real_clients"
-"""In the place of a private source: clients that are processes of their own, each with its samples and its model."""
-PLACES = {"workers", "cluster", "flower"}
+"""The private source of an experiment whose clients are real; only Flower runs it (distribution `ktpfl_flower`)."""
+RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a federation.yml (docs/real_clients.md)."
+"""What a command is told that would have run real clients itself."""
+PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
 CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES}
 """Settings that say which methods are run, with what, and by whom: what a run itself depends on is without them."""
@@ -214,18 +216,6 @@ def _number_of_workers(value: Any) -> Any:
     return value
 
 
-class Flower(Settings):
-    """Where real clients are met, and how long they are waited for."""
-
-    superlink: str = "127.0.0.1:8000"
-    certificate: str | None = None
-    patience: Positive = 600.0
-    deadline: Positive = 600.0
-    quorum: Chance = 0.6
-    tries: Count = 3
-    on_unsound: Literal["skip", "stop"] = "skip"
-
-
 class Compute(Settings):
     """Where and how the arithmetic is done."""
 
@@ -237,20 +227,8 @@ class Compute(Settings):
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
     stacked: Count = 1
     cluster: str | None = None
-    flower: Annotated[Flower | None, OrWord("flower")] = None
     prediction_batch: Count = 1000
     server_memory: Count = 512
-
-
-def _as_real(values: Any) -> Any:
-    """Say of real clients what follows from their being real, where a section leaves it out."""
-    compute = values.get("compute") if isinstance(values, Mapping) else None
-    if not isinstance(compute, Mapping) or compute.get("flower") is None:
-        return values
-    follows = {"private": {"source": REAL}, "partition": {"scheme": "natural"}, "theorem_samples": 0}
-    judged = values.get("evaluation", {})
-    evaluation = {"global_samples": 0, **judged} if isinstance(judged, Mapping) else judged
-    return {**follows, **values, "evaluation": evaluation}
 
 
 class Experiment(Settings):
@@ -283,8 +261,6 @@ class Experiment(Settings):
     compare: Names = [ALL]
     exchange: Literal["predictions", "parameters"] = "predictions"
     methods: dict[str, dict[str, Any]] = {}
-
-    _real = model_validator(mode="before")(_as_real)
 
     def models(self) -> list[str]:
         """Return the names of the architectures that clients have, each once."""

@@ -30,7 +30,7 @@ def as_seeds(value: Any) -> Any:
     return [int(part) for part in parts] if parts and all(map(str.isdecimal, parts)) else as_list(value)
 
 
-WORDS = {"schedule": "kind", "knowledge": "encoding", "flower": "superlink"}
+WORDS = {"schedule": "kind", "knowledge": "encoding"}
 """Groups of settings that a text may stand for: it is the value of this one, and all others have their defaults."""
 
 

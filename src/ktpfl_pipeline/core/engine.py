@@ -1,7 +1,6 @@
 """The round loop: cohort, round, evaluation, checkpoint, callback. It knows no method by name."""
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import AbsentError, DivergedError, InputError, LostError, diverged
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
@@ -27,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 RECOVERIES = 3
 """How often in a row a run goes back to its checkpoint before it gives up; a round that ends begins the count anew."""
-AGAIN = "See to these clients, and give the same command again: it goes on after the last round that ended."
 
 
 @dataclass(frozen=True)
@@ -189,52 +187,51 @@ def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
 
 @dataclass
 class Out:
-    """Who of a sampled cohort is out of a round.
+    """The clients of a sampled cohort that are out of a round.
 
     Attributes:
-        absent: why, by client, of those that were not there when it began; real clients alone, like
-        late: those that were there and fell out of it.
-        skipped: those who diverged.
+        absent: real clients that were missing when the round began, by why.
+        late: real clients that dropped out during the round, by why.
+        skipped: clients that diverged.
     """
 
     absent: dict[int, str] = field(default_factory=dict)
     late: dict[int, str] = field(default_factory=dict)
     skipped: list[int] = field(default_factory=list)
 
-    def __contains__(self, n: int) -> bool:
-        """Say whether a client is out."""
-        return n in self.absent or n in self.late or n in self.skipped
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why each client is out."""
+        return {**dict.fromkeys(self.skipped, "diverged"), **self.absent, **self.late}
 
 
 def _round(
     method: Method[State], before: State, cohort: list[int], t: int, fed: Federation
 ) -> tuple[State, RoundReport, list[int], Out]:
-    """Run one round, and again without those who fell out of it, or diverged where the federation says so.
+    """Run one round, and repeat it without clients that dropped out of it, or that diverged and are to be skipped.
 
     Every stream is named by client and round, so the round without them is the one in which they were not sampled, to
     the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out.
-    Below the quorum it is begun anew, with whom has come back by then.
-    Returns state, report, the cohort of the round that ended, and who is out of it.
+    The executor decides whether enough clients are left; if not, the round is attempted again with the clients that
+    are there by then.
+    Returns state, report, the cohort of the round that ended, and which clients are out of it.
 
     Raises:
         DivergedError: if the run must stop, or if nobody of the cohort is left.
         InputError: if too few are left again and again, or the method returns something else.
     """
-    needed, tries = max(1, math.ceil(round(fed.reliability.quorum * len(cohort), 9))), 0
-    out = Out(fed.executor.missing(fed, cohort, needed, t))
+    out = Out(fed.executor.missing(fed, cohort, t))
     while True:
-        rest = [n for n in cohort if n not in out]
-        if len(rest) < needed:
-            tries += 1
-            _give_up(cohort, needed, out, t, tries, fed.reliability.tries)
-            out = Out(fed.executor.missing(fed, cohort, needed, t))
+        if not fed.executor.enough(cohort, out.reasons, t):
+            out = Out(fed.executor.missing(fed, cohort, t))
             continue
+        rest = [n for n in cohort if n not in out.reasons]
         fed.client_states.start_attempt()
         try:
             found = method.round(before, rest, t, fed)
             promises.check_round(method, before, found, rest)
             state, report = found
-        except AbsentError as error:
+        except ClientsMissing as error:
             out.late |= error.found
         except DivergedError as error:
             why = error.found
@@ -249,23 +246,6 @@ def _round(
                 raise diverged(dict.fromkeys(rest, "as all of its cohort; nobody learned anything"), t)
             return state, report, rest, out
         fed.log.start_attempt()
-
-
-def _give_up(cohort: list[int], needed: int, out: Out, t: int, tries: int, most: int) -> None:
-    """Tell that a round has too few clients; it is begun `most` times, and then ends the run.
-
-    Raises:
-        InputError: if these tries were all.
-    """
-    reasons = {**dict.fromkeys(out.skipped, "diverged"), **out.absent, **out.late}
-    why = "; ".join(f"client {n} {reason}" for n, reason in reasons.items())
-    there = sum(n not in out for n in cohort)
-    if tries >= most:
-        raise InputError(
-            f"Round {t} was begun {most} times with too few clients, the last time with {there} of {len(cohort)}, and "
-            f"quorum asks for {needed} ({why}). {AGAIN}"
-        )
-    logger.warning("Round %d is given up and begun again: %d of %d clients are left (%s).", t, there, len(cohort), why)
 
 
 def _record(
@@ -286,27 +266,37 @@ def _record(
 
 
 def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, is_only: bool) -> RoundRecord:
-    """Return round t's record with what `evaluate`, given who is `away`, measured.
+    """Return round t's record with what `evaluate`, given the clients that are `away`, measured.
+
+    A client that gives no usable answer is left out: see `evaluation.evaluate` for what its values are then.
+
+    Args:
+        evaluate: called with ``away``, why by client.
+        t: the round.
+        fed: the federation.
+        is_only: whether no round was evaluated before and none is left; then the executor decides whether enough
+            clients answered.
 
     Raises:
         DivergedError: if a copy that is fine-tuned for it diverges, or a test loss is not finite.
-        InputError: if it `is_only` evaluation, as none was before and no round is left, and not all clients are there.
+        InputError: if it `is_only` evaluation, and too few clients answer.
     """
-    fed.executor.missing(fed, list(fed.by_id), is_only * len(fed.by_id), t)  # whoever has come back is asked
-    away: dict[int, str] = {}
+    everyone, away = list(fed.by_id), dict[int, str]()
+    fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
     while True:
         try:
             found = evaluate(away=away)
-        except AbsentError as error:
+        except ClientsMissing as error:
             away |= error.found
+            if is_only and not fed.executor.enough(everyone, away, t):
+                away = {}
+                fed.executor.missing(fed, everyone, t, len(everyone))
             continue
         except DivergedError as error:
             raise diverged(error.found, t) from None
-        if not found.accuracy:
-            why = " ".join(f"Client {n} {reason}." for n, reason in away.items())
-            if is_only:
-                raise InputError(f"No round was evaluated, and none is left. {why} {AGAIN}")
-            logger.warning("Round %d is not evaluated. %s", t, why)
+        if away:
+            what = "older values stand for them, or none" if found.accuracy else "the round is not evaluated"
+            logger.warning("Round %d is evaluated without clients; %s. %s", t, what, ClientsMissing(away))
         return found
 
 

@@ -31,8 +31,8 @@ class LostError(InputError):
     """A model that lived with a worker is gone with it: the engine goes back to the last checkpoint."""
 
 
-class AbsentError(InputError):
-    """Clients on machines of their own gave no answer that could be used: the round goes on without them.
+class ClientsMissing(InputError):
+    """Clients on machines of their own gave no usable answer: the round goes on without them.
 
     Attributes:
         found: why, by client: what it did, as in ``"gave no answer to train within 120 s"``.

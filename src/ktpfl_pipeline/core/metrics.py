@@ -88,8 +88,8 @@ class RoundRecord:
         late: ids of stragglers that were sampled: in the cohort, with stale predictions, or outside it, because their
             last upload was still on its way; of real clients, those that were there and fell out of the round.
         reasons: with real clients, why each one that is absent or late is, by its id as text.
-        stale: ids of real clients that did not answer when models were evaluated: what stands for them is of the
-            evaluation before.
+        stale: ids of real clients that did not answer when models were evaluated: their values are those of an
+            earlier evaluation, and NaN where there is none.
         epsilon: with private local training, what each client of the federation, in order, has spent so far.
     """
 

@@ -1,7 +1,6 @@
 """Which methods an experiment's comparison runs: what its settings `exchange` and `compare` say."""
 
 from ktpfl_pipeline.config.schema import ALL, Experiment
-from ktpfl_pipeline.flower import TRIED
 from ktpfl_pipeline.methods import compared
 
 
@@ -9,12 +8,9 @@ def methods_of(experiment: Experiment) -> tuple[str, ...]:
     """Return the methods that the comparison of an experiment runs, KT-pFL first, in the order of its report.
 
     KT-pFL and training alone are always among them. All are those of the registry that exchange what the experiment
-    says, and its methods that are given by a dotted path, such as ``my_package.my_method:Nearest``; with real
-    clients, of the registry those that were tried on them.
+    says, and its methods that are given by a dotted path, such as ``my_package.my_method:Nearest``.
     """
     first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
-    if experiment.compute.flower is not None:
-        others = [method for method in others if method in TRIED]
     own = [method for method in experiment.methods if ":" in method]
     asked = [each for given in experiment.compare for each in ([*others, local, *own] if given == ALL else [given])]
     if local not in asked:

@@ -143,7 +143,7 @@ class CSVDataset(_WholeFile):
 
 
 class FederationDataset(_WholeFile):
-    """The `FederatedData` of an experiment: its samples once, and the indices of every seed; or its `RealData`."""
+    """The `FederatedData` of an experiment: its samples once, and the indices of every seed."""
 
     again = "run the box that writes it again, with --namespaces=data"
     made = "run the whole pipeline, or first the box that writes it, with --namespaces=data"
@@ -152,11 +152,9 @@ class FederationDataset(_WholeFile):
         import torch
 
         from ktpfl_pipeline.data.federated import FederatedData
-        from ktpfl_pipeline.flower.experiment import RealData
 
         check(self.place)
-        values = torch.load(self.place, weights_only=True, mmap=True)
-        return FederatedData.from_plain(values) if "private" in values else RealData(**values)
+        return FederatedData.from_plain(torch.load(self.place, weights_only=True, mmap=True))
 
     def _put(self, data: Any, place: Path) -> None:
         import torch

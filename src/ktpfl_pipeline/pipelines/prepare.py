@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.partition.nodes import federated
@@ -20,11 +19,6 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     Raises:
         InputError: if the samples and the settings do not go together.
     """
-    if experiment.compute.flower is not None:
-        raise InputError(
-            "compute.flower leaves samples to real clients, and sweeps and tunings have them all here: run the "
-            "experiment's own pipelines, or leave it out."
-        )
     loaded = {} if loaded is None else loaded
     own = repr((experiment.private, experiment.image))
     other = f"{own} {experiment.public.source}"

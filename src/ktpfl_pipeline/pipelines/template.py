@@ -20,7 +20,7 @@ from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.evaluation.nodes import evaluate
 from ktpfl_pipeline.pipelines.federated_training.nodes import settle, train
 from ktpfl_pipeline.pipelines.partition.nodes import draw_partition, join, partition_clients
-from ktpfl_pipeline.pipelines.public_set.nodes import read_public, sample_public_set
+from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 from ktpfl_pipeline.pipelines.reporting.nodes import report
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.tune.nodes import resolve
@@ -29,20 +29,18 @@ REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
 
 
-def experiment_pipeline(name: str, experiment: str, methods: Sequence[str], real: bool = False) -> Pipeline:
+def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
     """Return the pipeline `name` that runs `methods` on one experiment and reports on them together.
 
     Args:
         name: of the pipeline, and of its report.
         experiment: whose parameters and data it uses; the data and the results are shared by its pipelines.
         methods: names in the registry of methods, or dotted paths.
-        real: whether its clients are processes of their own, and the server has their samples nowhere.
     """
     settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
-    made = ("federation",) if real else ("federation", "partition", "labels_per_client")
-    public_alone = step(read_public, [settings, "raw_folder"], "federation", methods=tuple(methods))
+    made = ("federation", "partition", "labels_per_client")
     data = Pipeline(
-        [public_alone] if real else _of_source(),
+        _of_source(),
         namespace="data",
         inputs={"raw_folder"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.errors import InputError, named
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError, named
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.transfer import fetched
 
@@ -104,19 +104,32 @@ class Executor(ABC):
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client, in any order; arguments as of `run`."""
 
-    def missing(self, setting: Setting, clients: Sequence[int], least: int, t: int) -> dict[int, str]:
-        """Return who of these clients is not there for round t, and why: nobody, unless clients are real.
+    def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
+        """Return which of these clients are missing in round t, by why; none, unless clients are real.
 
         Args:
             setting: as of `run`.
-            clients: who is asked for.
-            least: how many are worth waiting for.
+            clients: their ids.
             t: the round.
+            least: how many are waited for; None leaves it to the executor.
 
         Raises:
             LostError: if one has come back without a model that was its own.
+            InputError: if the run cannot go on without them.
         """
         return {}
+
+    def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
+        """Return whether round t goes on without the clients that are `out` of its cohort, by why.
+
+        Where it does not, the engine attempts the round again with the clients that are there by then.
+
+        Raises:
+            InputError: if the run cannot go on.
+        """
+        if len(out) == len(cohort):
+            raise InputError(f"No client is left in round {t}. {ClientsMissing(out)}")
+        return True
 
     def revived(self, setting: Setting, value: Any) -> Any:
         """Return a part of a checkpoint with handles in the place of what `Handle.stored` wrote for them."""

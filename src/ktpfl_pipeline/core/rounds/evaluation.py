@@ -75,8 +75,8 @@ def evaluate(
         adapt: epochs of local training after which models are evaluated too. No memory is asked for these: stacked
             clients round by who is computed beside them, and a run that is resumed must equal one that was not.
         pool: samples of all clients on which every model is evaluated; None for none.
-        away: clients that cannot be asked. What was last measured of them stands; where nothing was, the round is left
-            as one that is not evaluated.
+        away: clients that cannot be asked. What was last measured of them stands, and NaN where nothing ever was. A
+            round in which no client answers, and none ever did, is left as one that is not evaluated.
 
     Raises:
         DivergedError: if a model's test loss is not finite, though its weights may be.
@@ -84,7 +84,7 @@ def evaluate(
     ids = [client.id for client in fed.clients]
     everyone = [n for n in ids if n not in away]
     earlier = history[-1].accuracy.get("after_transfer", []) if history else []
-    stands = dict(zip(ids, earlier, strict=bool(earlier)))
+    stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
     validated = all(len(client.validation) for client in fed.clients)
     points = ["after_local", "after_transfer", *["validation"] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
     accuracy: dict[str, list[float]] = {point: [] for point in points}
@@ -119,21 +119,24 @@ def evaluate(
 
 
 def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history: Sequence[RoundRecord]) -> RoundRecord:
-    """Return the record with what was last measured of clients that are not there; unevaluated, where nothing was."""
-    last = next((record for record in reversed(history) if record.accuracy), RoundRecord(0, []))
-    if found.accuracy.keys() - last.accuracy.keys() or found.measures.keys() - last.measures.keys():
+    """Return the record with earlier values of the clients that are not there; NaN where there is no earlier value."""
+    if not there and not any(record.accuracy for record in history):
         losses = {phase: values for phase, values in found.loss.items() if phase != "test"}
         return replace(found, accuracy={}, measures={}, loss=losses)
 
-    def whole(values: list[float], before: list[float]) -> list[float]:
-        known = {**dict(zip(ids, before, strict=True)), **dict(zip(there, values, strict=True))}
-        return [known[n] for n in ids]
+    def whole(kind: str, name: str, values: list[float]) -> list[float]:
+        known: dict[int, float] = {}
+        for record in history:
+            earlier = getattr(record, kind).get(name, [])
+            known |= {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
+        known |= dict(zip(there, values, strict=True))
+        return [known.get(n, math.nan) for n in ids]
 
     return replace(
         found,
-        accuracy={point: whole(values, last.accuracy[point]) for point, values in found.accuracy.items()},
-        measures={name: whole(values, last.measures[name]) for name, values in found.measures.items()},
-        loss={**found.loss, "test": whole(found.loss["test"], last.loss["test"])},
+        accuracy={name: whole("accuracy", name, values) for name, values in found.accuracy.items()},
+        measures={name: whole("measures", name, values) for name, values in found.measures.items()},
+        loss={**found.loss, "test": whole("loss", "test", found.loss["test"])},
         stale=[n for n in ids if n not in there],
     )
 

@@ -47,15 +47,11 @@ class Reliability:
         availability: the chance that a sampled client shows up in a round.
         stragglers: who is late.
         budgets: who trains less.
-        quorum: with real clients, the share of a round's cohort without which the round is given up.
-        tries: how often such a round is begun.
     """
 
     availability: float = 1.0
     stragglers: Stragglers = Stragglers()
     budgets: Budgets = Budgets()
-    quorum: float = 0.0
-    tries: int = 3
 
     def absent(self, cohort: Iterable[int], t: int, seed: int) -> list[int]:
         """Return who of a sampled cohort does not show up in round t."""

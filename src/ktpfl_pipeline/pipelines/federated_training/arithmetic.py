@@ -25,7 +25,6 @@ from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Compute
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.flower.experiment import RealData
 from ktpfl_pipeline.pipelines.whole_files import content_of, replacing
 
 logger = logging.getLogger(__name__)
@@ -51,19 +50,17 @@ Times = dict[str, list[float]]
 """Seconds of a step by architecture, one for each arithmetic."""
 
 
-def settled(experiment: Experiment, data: FederatedData | RealData, name: str = "") -> Experiment:
+def settled(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
     """Return the experiment with the dtype and memory format that its runs are computed in, the same for all of them.
 
     What `auto` chose is logged, and so is that bfloat16 or channels last is slower here than what it replaces, once a
-    process. Without any of these, and with real clients, whose machines are others, there is no trial.
+    process. Without any of these there is no trial.
 
     Args:
         experiment: the settings.
         data: of its federation.
         name: of the experiment, sweep or tuning, whose runs go on with what they began with; empty for no such runs.
     """
-    if isinstance(data, RealData):
-        return experiment
     ways = possible(experiment, data)
     plain = Arithmetic("float32" if ways[0].dtype == "bfloat16" else ways[0].dtype, "contiguous")
     return _computed(experiment, plain if ways == [plain] else _chosen(experiment, data, name, ways, plain))

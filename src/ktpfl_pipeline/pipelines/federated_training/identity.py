@@ -4,10 +4,11 @@ import ast
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -15,11 +16,12 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core.engine import Run
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import flat
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data import sources
-from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.flower.experiment import RealData
+from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
 
 PACKAGE = Path(__file__).parents[2]
@@ -43,17 +45,39 @@ class Job:
     name: str
     method: str
     experiment: Experiment
-    data: FederatedData | RealData
+    data: FederatedData
     parent: str | None = None
     label: str = ""
     chooses: bool = False
+    keeps_models: ClassVar[bool] = True
+    """Whether the clients' final models may be kept here: not, if they belong to real clients."""
+    sources: ClassVar[tuple[Path, ...]] = ()
+    """Further source files that decide a result; their content is part of a run's identity."""
 
-    @property
-    def samples(self) -> FederatedData:
-        """All that clients have, who are in this process and not real."""
-        if isinstance(self.data, RealData):
-            raise TypeError("Real clients keep their samples.")
-        return self.data
+    def federation(self, seed: int, checkpoints: Path | None) -> tuple[Federation, Facts]:
+        """Return the federation of one seed, and the facts about its data that reports use.
+
+        Args:
+            seed: of the run.
+            checkpoints: the folder of the method's checkpoints; None where none are kept.
+        """
+        fed = assembly.assemble(self.experiment, self.data, seed)
+        return fed, self.data.seeds[seed].facts(list(fed.by_id))
+
+    def newcomers(self, seed: int) -> tuple[Client, ...]:
+        """Return the clients of one seed that are held out of training."""
+        return assembly.clients(self.experiment, self.data, seed, held=True)
+
+    def ended(self, method: Any, result: Run, fed: Federation, trained: bool) -> dict[str, Any]:
+        """Do what remains when the last round has ended, and return further fields of the `FinishedRun`.
+
+        Args:
+            method: as it was run.
+            result: the run.
+            fed: its federation.
+            trained: whether a round was trained in this process, and not all in an earlier one.
+        """
+        return {}
 
     def create(self) -> Any:
         """Return the method with its hyperparameters."""
@@ -64,10 +88,10 @@ class Job:
         return asdict(self.create())
 
 
-def identity(job: Job, seed: int, told: str = "") -> dict[str, Any]:
+def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
     """Return everything that the run of a job with one seed depends on, flat.
 
-    Two runs with equal values are the same run. `told` is the data's fingerprint where clients are real.
+    Two runs with equal values are the same run. `fingerprint` is that of the seed's data; empty computes it.
     """
     made, experiment = job.create(), job.experiment
     device = Compute(experiment.compute.device).place()
@@ -82,8 +106,8 @@ def identity(job: Job, seed: int, told: str = "") -> dict[str, Any]:
         "method": job.method,
         "seed": seed,
         "compute.device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "data": told or job.samples.seeds[seed].fingerprint,
-        "code": code_version(type(made), experiment),
+        "data": fingerprint or job.data.seeds[seed].fingerprint,
+        "code": code_version(type(made), experiment, job.sources),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
         **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.data.pretrained) else {}),
         **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.models()) else {}),
@@ -97,7 +121,7 @@ def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
     return [method, asdict(made), code_version(type(made), experiment)]
 
 
-def code_version(method: type, experiment: Experiment) -> str:
+def code_version(method: type, experiment: Experiment, others: Iterable[Path] = ()) -> str:
     """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
 
     Of a method, model or data source outside this package: its module, and what that imports of its own package.
@@ -105,6 +129,7 @@ def code_version(method: type, experiment: Experiment) -> str:
     Args:
         method: its class.
         experiment: names the models and the data sources; those of this package are told apart by their samples.
+        others: further source files that decide the result.
     """
     names = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]
@@ -115,8 +140,7 @@ def code_version(method: type, experiment: Experiment) -> str:
         *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),
         *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardisation.py")),
     }
-    flower = [] if experiment.compute.flower is None else (PACKAGE / "flower").rglob("*.py")
-    files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *flower}
+    files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *others}
     for module in (method.__module__, *makers, *readers):
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()

@@ -28,11 +28,7 @@ from ktpfl_pipeline.core.rounds import newcomers
 from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
-from ktpfl_pipeline.flower.experiment import RealData, meet, wire_of
-from ktpfl_pipeline.flower.server import serve
-from ktpfl_pipeline.flower.server.executor import RealFederation
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble, clients
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 
@@ -48,7 +44,7 @@ def run_all(job: Job, title: str = "") -> list[FinishedRun]:
 def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     """Run a method with one seed to its end: resumed, or taken as it is where it finished before."""
     made, experiment = job.create(), job.experiment
-    fed, facts = federation(job, seed)
+    fed, facts = job.federation(seed, _checkpoints(job))
     adversaries = fed.positions(fed.adversary_ids).tolist()
     settings = identity(job, seed, facts.fingerprint)
     key = digest(settings)
@@ -72,14 +68,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
-        resumed = file is not None and file.exists()
-        if isinstance(fed, RealFederation) and not resumed:
-            serve.begin(fed)
         result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
-        if isinstance(fed, RealFederation) and shown.trained:  # each client keeps its own model, and nobody else does
-            serve.end(made, result.state, fed)
-        real = isinstance(job.data, RealData)
-        held = () if real else clients(experiment, job.samples, seed, held=True)
+        beside, held = job.ended(made, result, fed, shown.trained), job.newcomers(seed)
         finished = finished_run(
             job.method,
             fed,
@@ -96,7 +86,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             native=facts.native,
             class_names=list(facts.class_names or ()),
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
-            wire={} if resumed else wire_of(fed),
+            **beside,
         )
         shown.tell(mean_over_clients(finished.final(progress.point), adversaries))
         if finished.covered < COVERED:
@@ -106,8 +96,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
                 *(job.method, seed, 100 * finished.covered),
             )
         if not tracked.complete:
-            ours = not real and job.parent is None and seed == experiment.seeds[0]
-            with kept_models(made, result, fed, job.samples.seeds[seed]) if ours else nullcontext() as folder:
+            ours = job.keeps_models and job.parent is None and seed == experiment.seeds[0]
+            with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as folder:
                 log_end(tracked, untested(finished) if job.chooses else finished, asdict(made), folder)
     return finished
 
@@ -126,14 +116,6 @@ def _checkpoints(job: Job) -> Path | None:
     """Return the folder of the checkpoints of a method's runs; None where none are kept."""
     place = tracking.current().checkpoints
     return place and place / job.name / slug(job.method)
-
-
-def federation(job: Job, seed: int) -> tuple[Federation, Facts]:
-    """Return the federation of one seed, in this process or of real clients, and what is told of its data."""
-    if isinstance(job.data, RealData):
-        return meet(job.experiment, job.method, job.data, seed, _checkpoints(job))
-    fed = assemble(job.experiment, job.samples, seed)
-    return fed, job.samples.seeds[seed].facts(list(fed.by_id))
 
 
 def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor, **beside: Any) -> FinishedRun:

@@ -134,9 +134,9 @@ def probe(job: Job) -> float:
     Counted are local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations; not what
     a method does beside, nor the server. A cluster is taken to have the workers that this machine would have.
     """
-    experiment, own = job.experiment, job.samples.seeds[job.experiment.seeds[0]]
+    experiment, own = job.experiment, job.data.seeds[job.experiment.seeds[0]]
     way = Arithmetic(experiment.compute.dtype, experiment.compute.memory_format)
-    times, batch = trial(experiment, job.samples, [way]), experiment.training.batch_size
+    times, batch = trial(experiment, job.data, [way]), experiment.training.batch_size
     epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
     public = experiment.public.batch * exchanged
     further = max(experiment.evaluation.epochs(epochs), default=0)

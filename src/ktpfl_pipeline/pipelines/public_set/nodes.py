@@ -1,7 +1,5 @@
 """Nodes that make the public set."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
@@ -21,10 +19,3 @@ def sample_public_set(experiment: Experiment, private: Any, public_images: Any) 
         indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
     public.check_size(min(len(chosen) for chosen in indices.values()), experiment.public.batch)
     return PublicSet(public_images, indices)
-
-
-def read_public(experiment: Experiment, raw_folder: Path, *, methods: Sequence[str]) -> Any:
-    """Return the `RealData` of an experiment on real clients, who alone have private samples: its public set."""
-    from ktpfl_pipeline.flower import experiment as real
-
-    return real.read_public(experiment, raw_folder, tuple(methods))

@@ -1,0 +1,1 @@
+"""The names of the two apps; their code is installed at both ends."""

@@ -1,1 +1,0 @@
-"""What the app needs of an installed ktpfl_pipeline."""

@@ -1,0 +1,135 @@
+"""The server's file: where clients are waited for, how long, and the experiment that they take part in."""
+
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ktpfl_flower import operations
+from ktpfl_flower.client.client_file import Names, understood, values_of
+from ktpfl_pipeline.config import checks, parsing
+from ktpfl_pipeline.config.inheritance import deep_merge
+from ktpfl_pipeline.config.schema import REAL, Experiment
+from ktpfl_pipeline.config.values import Count, Settings
+from ktpfl_pipeline.core.errors import InputError
+
+DEFAULTS: dict[str, Any] = {
+    "private": {"source": REAL},
+    "partition": {"scheme": "natural"},
+    "on_divergence": "skip",
+    "theorem_samples": 0,
+    "evaluation": {"global_samples": 0},
+}
+"""What follows from clients being real, unless the experiment says otherwise."""
+THEIRS = (
+    *("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers", "budgets"),
+    *("newcomers", "theorem_samples", "evaluation.global_samples"),
+    *("compute.workers", "compute.cluster", "compute.stacked", "compute.graphs"),
+)
+"""Settings of an experiment that describe what only clients have; the server's file may not change them."""
+CHOICES = {
+    "compute.dtype": ("float32", "float64", "bfloat16"),
+    "compute.memory_format": ("contiguous", "channels_last"),
+    "exchange": ("predictions",),
+    "hyperparameters": ("configured",),
+}
+"""Values that settings may have with real clients, where an experiment may have others."""
+
+
+class FederationFile(Settings):
+    """The settings of the server's file.
+
+    Attributes:
+        name: of the results, the report and the runs in MLflow.
+        project: the folder that results, reports and MLflow's store are in, relative to the file's folder.
+        methods: what is trained, one method after another with the same clients.
+        class_names: of the federation, in the order of the labels; empty takes the longest list that a client has.
+        patience: seconds of wall time in which all clients must have joined before the first round.
+        deadline: seconds of wall time in which each phase of a round is answered; a client that needs longer sits the
+            round out. Give more than the slowest client needs when its machine is busy.
+        quorum: the smallest share of a cohort with which a round counts; with fewer clients it is repeated.
+        tries: how often a round is attempted before the run ends.
+        on_unsound: ``skip``: a client that refuses, or whose answer is malformed, sits the round out; ``stop`` ends the
+            run.
+        experiment: settings as in a section of ``conf/``.
+    """
+
+    name: Annotated[str, Field(pattern=r"^\w{1,80}$")] = "real_clients"
+    project: str = "."
+    methods: Annotated[list[str], Field(min_length=1)] = Field(["kt_pfl", "local"])
+    class_names: Names = Field([])
+    patience: float = Field(600, gt=0)
+    deadline: float = Field(600, gt=0)
+    quorum: float = Field(0.6, ge=0, le=1)
+    tries: Count = 3
+    on_unsound: Literal["skip", "stop"] = "skip"
+    experiment: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a server's file asks for.
+
+    Attributes:
+        file: its settings.
+        experiment: the experiment in it.
+        clients: how many are waited for.
+        folder: the file's folder, where relative paths of data start.
+        project: the folder of results.
+    """
+
+    file: FederationFile
+    experiment: Experiment
+    clients: int
+    folder: Path
+    project: Path
+
+
+def read(path: Path) -> Plan:
+    """Return what the server's file asks for.
+
+    Raises:
+        InputError: if the file cannot be read, has an unknown setting, or asks for what real clients do not offer.
+    """
+    file = understood(FederationFile, values_of(path), str(path))
+    for method in file.methods:
+        operations.exchanges(method)
+    with checks.saying(f"{path}: "):
+        experiment = parsed(file.experiment)
+        checks.check_methods("experiment", experiment, file.methods)
+    assert experiment.clients is not None
+    folder = path.resolve().parent
+    return Plan(file, experiment, experiment.clients, folder, folder / file.project)
+
+
+def parsed(section: dict[str, Any]) -> Experiment:
+    """Return the experiment of a server's file.
+
+    Raises:
+        InputError: if a setting is unknown, out of bounds, or belongs to the clients.
+    """
+    if "compare" in section:
+        raise InputError("experiment.compare is set; list all methods under methods, beside experiment.")
+    if not section.get("clients"):
+        raise InputError("experiment.clients is missing: say how many clients are waited for, as in clients: 2.")
+    if (section.get("training") or {}).get("privacy"):
+        raise InputError(
+            "experiment.training.privacy is set; its noise comes from the run's seed, which every client knows, so it "
+            "protects nothing here. Leave it out."
+        )
+    experiment = parsing.parse("experiment", deep_merge(DEFAULTS, section))
+    plain = Experiment.model_validate(DEFAULTS)
+    for setting in THEIRS:
+        if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
+            raise InputError(f"experiment.{setting} is set, and only the clients can decide it: leave it out.")
+    for setting, allowed in CHOICES.items():
+        if (value := attrgetter(setting)(experiment)) not in allowed:
+            raise InputError(f"experiment.{setting} is {value}; with real clients choose {' or '.join(allowed)}.")
+    if experiment.public.source in ("open_part", "included"):
+        raise InputError(
+            f"experiment.public.source is {experiment.public.source}, and the server has no private images to take "
+            "public ones from: give it images of its own, as in public: {source: npz:public.npz}."
+        )
+    return experiment

@@ -1,0 +1,72 @@
+"""A client's own file: what is asked of it."""
+
+import numpy as np
+import pytest
+import yaml
+from real_clients import deal_out
+
+from ktpfl_flower.client import client_file
+from ktpfl_flower.client.member import Member
+from ktpfl_pipeline.core.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"client": None}, "client"),
+        ({"colour": "red"}, "There is no setting 'colour'"),
+        ({"owner": "me"}, "does not say whose its samples are"),
+        ({"source": "npz:nothing.npz"}, "there is no file"),
+        ({"source": "npz:features.npz"}, "has features"),
+        ({"source": "npz:several.npz"}, "has samples of a, b"),
+        ({"source": "npz:few.npz"}, "each client needs at least"),
+        ({"architecture": None}, "architecture"),
+        ({"name": "a\nb"}, "at most 100 printable characters"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
+    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
+    images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
+    np.savez(tmp_path / "features.npz", features=np.zeros((20, 4), np.float32), labels=labels)
+    np.savez(tmp_path / "several.npz", images=images, labels=labels, clients=np.array(["a", "b"] * 10))
+    np.savez(tmp_path / "few.npz", images=images[:2], labels=labels[:2])
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
+    with pytest.raises(InputError, match=sentence):
+        own = client_file.read(file)
+        client_file.splits(own, client_file.samples(own, tmp_path)[0], 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"architecture": "lenett"}, "Client 0 .*'lenett' is unknown"),
+        ({"architecture": "my_package.nets:wide_mlp"}, "name no code of their own"),
+        ({"source": "npz:nothing.npz"}, "there is no file"),
+    ],
+)
+def test_who_starts_a_client_is_told_what_the_server_would_be(tmp_path, changes, sentence):
+    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
+    Member(file).check()
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
+    with pytest.raises(InputError, match=sentence):
+        Member(file).check()
+
+
+def test_an_owner_takes_its_own_samples_and_its_own_test_split(tmp_path):
+    images, labels = np.arange(40, dtype=np.uint8)[:, None, None].repeat(8, 1).repeat(8, 2), np.arange(40) // 2 % 2
+    owners, test = np.array(["a", "b"] * 20), np.arange(40) >= 30
+    np.savez(tmp_path / "all.npz", images=images, labels=labels, clients=owners, test=test)
+    own = client_file.ClientFile(client=0, source="npz:all.npz", owner="b", architecture="mlp")
+    train, validation, tested = client_file.splits(own, client_file.samples(own, tmp_path)[0], 0)
+    assert sorted(tested.inputs[:, 0, 0, 0].tolist()) == [31, 33, 35, 37, 39]
+    assert len(train) + len(validation) == 15
+    assert all(value % 2 for value in train.inputs[:, 0, 0, 0].tolist())
+
+
+def test_a_file_that_is_none_is_told_of(tmp_path):
+    for text in ("", "- a", "a: [", "client: 0"):
+        (tmp_path / "mine.yml").write_text(text)
+        with pytest.raises(InputError, match=r"mine\.yml"):
+            Member(tmp_path / "mine.yml")
+    with pytest.raises(InputError, match="cannot be read"):
+        Member(tmp_path / "yours.yml")

@@ -1,0 +1,271 @@
+"""The server's file, and whether the clients that are there go together."""
+
+import pytest
+import yaml
+from client_fault_acts import server_killed
+from client_faults import Killed, Stage
+from real_clients import NoLink, deal_out, run
+
+from ktpfl_flower.alike import versions
+from ktpfl_flower.server import attendance
+from ktpfl_flower.wire import Packet
+from ktpfl_pipeline.core.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"methods": ["fedper"]}, "method 'fedper' was not tried on real clients: choose from kt_pfl"),
+        ({"round": 3}, "There is no setting 'round'"),
+        ({"public": {"source": "open_part"}}, "the server has no private images"),
+        ({"public": {"source": "npz:public.npz", "batch": 41}}, "41"),
+        ({"training": {"privacy": {"noise_multiplier": 1.0}}}, "protects nothing"),
+        ({"clients": None}, "clients"),
+        ({"privacy": 1}, "There is no setting 'privacy'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
+    files = deal_out(tmp_path, **{"method": "kt_pfl", "architectures": ("mlp",) * 2, "rounds": 1, **changes})
+    with pytest.raises(InputError, match=sentence):
+        run(tmp_path, NoLink(files))
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"client": 0}, "have one number"),
+        ({"versions": {"torch": "1.0"}}, "install the same"),
+        ({"versions": {**versions(), "processor": "riscv64"}}, "another processor rounds differently"),
+        ({"shape": [1, 9, 9]}, "set its image"),
+        ({"sizes": [1, 2]}, "sizes"),
+        ({"sizes": [-1, 2, 3]}, r"node 101\.sizes"),
+        ({"sizes": [2**62, 1, 1]}, r"node 101\.sizes"),
+        ({"shape": [1, -8, 8]}, r"node 101\.shape"),
+        ({"shape": [2**16] * 4}, "Client 1 .*which are larger than any"),
+        ({"classes": 10**7}, r"node 101\.classes"),
+        ({"kept": [2**63]}, r"node 101\.kept"),
+        ({"last": 2**63}, r"node 101\.last"),
+        ({"architecture": "lenett"}, "Client 1 .*'lenett' is unknown"),
+        ({"architecture": "os:kill"}, "Client 1 .*'os:kill', and real clients name no code"),
+        ({"password": "x"}, "There is no setting 'password'"),
+    ],
+)
+def test_clients_that_do_not_go_together_are_told_of(tmp_path, values, sentence):
+    def changes(kind, n, answer):
+        return type(answer)({**answer.values, **values}) if kind == "hello" and n == 1 else answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1), changes=changes)
+    with pytest.raises(InputError, match=sentence):
+        run(tmp_path, link)
+
+
+class StillListed(NoLink):
+    """A link on which the node of a client that was killed is listed for a while, and answers nothing."""
+
+    def __init__(self, files, looks=10**9):
+        super().__init__(files)
+        self.looks = looks
+
+    def addresses(self):
+        self.looks -= 1
+        return sorted([*self.nodes, *([77] if self.looks >= 0 else [])])
+
+
+@pytest.mark.parametrize(("looks", "patience"), [(3, 600), (10**9, 0.2)])
+def test_a_node_that_is_gone_or_silent_keeps_nobody_from_beginning(tmp_path, caplog, looks, patience):
+    link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1), looks)
+    assert [record.cohort for record in run(tmp_path, link, patience=patience).history] == [[0, 1]]
+    assert ("No answer to hello came from nodes 77, without which" in caplog.text) == (looks > 3)
+
+
+def test_a_late_answer_to_another_run_s_hello_is_none(tmp_path):
+    class Late(NoLink):
+        given = False
+
+        def late(self):
+            if not self.given and any(kind == "hello" and n == 1 for kind, n, *_ in self.seen):
+                self.given = True
+                values = next(answer.values for kind, n, _, answer in self.seen if kind == "hello" and n == 1)
+                yield 101, "hello", Packet({**values, "number": 7, "sizes": [9, 9, 9]})
+
+    def changes(kind, n, answer):
+        first = kind == "hello" and n == 1 and [who for kind, who, *_ in link.seen if kind == "hello"].count(1) == 1
+        return Packet({"silent": "none within 0 s"}) if first else answer
+
+    link = Late(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
+    with pytest.raises(InputError, match="No answer to hello came from nodes 101"):
+        run(tmp_path, link, patience=0.05)
+    assert link.given
+
+
+def test_too_few_hellos_are_told_with_the_nodes_that_were_silent(tmp_path):
+    link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1)[:1])
+    with pytest.raises(InputError, match=r"^1 clients were there .* No answer to hello came from nodes 77: "):
+        run(tmp_path, link, patience=0.05)
+
+
+def test_more_clients_than_are_waited_for_are_told(tmp_path):
+    files = deal_out(tmp_path, "local", ("mlp",) * 2, 1, clients=1)
+    with pytest.raises(InputError, match=r"^2 clients were there within .*, and clients is 1"):
+        run(tmp_path, NoLink(files), patience=60)
+
+
+def test_a_client_that_went_before_all_were_there_may_come_back(tmp_path):
+    class Restarted(NoLink):
+        looks = 0
+
+        def addresses(self):
+            self.looks += 1
+            if self.looks == 1:
+                return [100]
+            self.nodes.pop(100, None)
+            self.nodes[102] = 0
+            return super().addresses()
+
+    link = Restarted(deal_out(tmp_path, "local", ("mlp",) * 2, 1))
+    assert [record.cohort for record in run(tmp_path, link, patience=60).history] == [[0, 1]]
+
+
+def test_a_client_s_numbers_of_messages_are_its_own(tmp_path):
+    round_1 = ("begin", "train", "evaluate", "evaluate")
+
+    def changes(kind, n, answer):
+        last = 2**63 - 1 - len(round_1)  # a client takes no number of 2**63 or above
+        return type(answer)({**answer.values, "last": last}) if kind == "hello" and n == 1 else answer
+
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 3, 2, deadline=0.05), changes=changes)
+    history = run(tmp_path, link).history
+    assert [(record.cohort, record.late) for record in history] == [([0, 1, 2], []), ([0, 2], [1])]
+
+
+def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, image={"channels": 1, "size": 12})
+    with pytest.raises(InputError, match=r"Client \d refused begin: the public set has .*12, 12"):
+        run(tmp_path, NoLink(files))
+
+
+class OneByOne(NoLink):
+    """A link whose clients join after so many looks each."""
+
+    def __init__(self, files, looks):
+        super().__init__(files)
+        self.joining, self.nodes = dict(enumerate(looks)), {}
+
+    def addresses(self):
+        for n in [n for n, left in self.joining.items() if left == 0]:
+            self.nodes[100 + n] = n
+        self.joining = {n: left - 1 for n, left in self.joining.items() if left > 0}
+        return super().addresses()
+
+
+def waits(caplog):
+    return [record.message for record in caplog.records if record.message.startswith("Waiting for clients")]
+
+
+def test_who_is_waited_for_is_told_as_it_changes_and_once_a_minute(tmp_path, caplog, monkeypatch):
+    caplog.set_level("INFO", attendance.__name__)
+    files = deal_out(tmp_path, "local", ("mlp",) * 2, 1)
+    run(tmp_path, OneByOne(files, (3, 9)), patience=60)
+    assert waits(caplog) == [f"Waiting for clients at here:1: {who}." for who in ("0 of 2 there", "1 of 2 there (0)")]
+    caplog.clear()
+    monkeypatch.setattr(attendance, "AGAIN", 0.0)
+    run(tmp_path, OneByOne(files, (0, 3)))  # which takes the run up
+    assert waits(caplog) == ["Waiting for clients at here:1: 1 of 2 there (0; missing 1)."] * 3
+
+
+def test_a_client_that_is_gone_as_a_run_begins_is_told_with_what_to_do(tmp_path):
+    link = Stage(tmp_path, deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, quorum=0.5, deadline=0.05))
+    link.at("before", "begin", 1, lambda: link.stop(1))
+    told = r"^Client 1 gave no answer to begin \(node unavailable\)\. Before the first .* give the same command again"
+    with pytest.raises(InputError, match=told):
+        run(tmp_path, link)
+    link.start(1)
+    assert len(run(tmp_path, link).history) == 1
+
+
+def test_a_client_writes_no_signs_into_the_server_s_log_that_steer_its_terminal(tmp_path, caplog):
+    def changes(kind, n, answer):
+        if kind == "perform" and n == 1 and [who for kind, who, *_ in link.seen if kind == "perform"].count(1) == 1:
+            return Packet({**answer.values, "refused": "\x1b[2J\r\nClient 0 refused train: all is well"})
+        return answer
+
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 3, 1, deadline=0.05), changes=changes)
+    run(tmp_path, link)
+    assert r"Client 1 refused train: \x1b[2J\r\nClient 0 refused train: all is well; it sits" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a" * 101])
+def test_a_name_that_no_table_can_show_comes_not_in(tmp_path, name):
+    def changes(kind, n, answer):
+        return Packet({**answer.values, "name": name}) if kind == "hello" and n == 1 else answer
+
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
+    with pytest.raises(InputError, match=r"node 101\.name is .*; it should be at most 100 printable characters"):
+        run(tmp_path, link)
+
+
+def test_too_few_clients_are_told_with_the_settings_of_either_file(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
+    told = (
+        r"^1 clients were there within 0.01 s, and clients is 2, .* or the experiment: .* compute\.flower\.patience\.$"
+    )
+    with pytest.raises(InputError, match=told):
+        run(tmp_path, NoLink(files[:1]), patience=0.01)
+
+
+def test_a_client_that_loses_its_model_after_the_last_round_costs_the_others_nothing(tmp_path, caplog):
+    link = Stage(tmp_path, deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 2, deadline=0.05))
+    kept = tmp_path / "kept"
+
+    def lose():
+        for file in (kept / "client-1").glob("*/[0-9]*.pt"):
+            file.unlink()
+        link.die()
+
+    link.at("before", "evaluate", 4, lose)
+    assert len(run(tmp_path, link).history) == 2
+    assert (kept / "client-0" / "model.pt").exists() and not (kept / "client-1" / "model.pt").exists()
+    assert "Client 1 has lost the model that was its own" in caplog.text
+
+
+def test_a_client_that_lost_its_models_since_keeps_the_one_that_it_was_told_is_its_own(tmp_path, caplog):
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1))
+    run(tmp_path, link)
+    own = [tmp_path / "kept" / f"client-{n}" / "model.pt" for n in (0, 1)]
+    before = [file.read_bytes() for file in own]
+    for file in (tmp_path / "kept" / "client-1").glob("*/[0-9]*.pt"):
+        file.unlink()
+    link.members[1] = type(link.members[1])(link.files[1])
+    run(tmp_path, link)
+    assert [file.read_bytes() for file in own] == before
+    assert "Client 1 has lost the model that was its own; it keeps what an earlier end told it." in caplog.text
+
+
+def interrupted(folder, method="kt_pfl"):
+    """Return clients whose server was killed in the second round."""
+    link = Stage(folder, deal_out(folder, method, ("mlp",) * 2, 2, deadline=0.05))
+    server_killed("before", "train", 2)(link)
+    with pytest.raises(Killed):
+        run(folder, link)
+    return link
+
+
+def test_a_run_whose_clients_served_another_since_is_not_resumed_with_initial_models(tmp_path):
+    link = interrupted(tmp_path)
+    asked = yaml.safe_load((tmp_path / "federation.yml").read_text())
+    (tmp_path / "federation.yml").write_text(yaml.safe_dump({**asked, "methods": ["local"]}))
+    run(tmp_path, link)
+    (tmp_path / "federation.yml").write_text(yaml.safe_dump(asked))
+    said = len(link.seen)
+    with pytest.raises(InputError, match=r"No client has its models of run .*another run was begun .* delete the che"):
+        run(tmp_path, link)
+    assert {kind for kind, *_ in link.seen[said:]} == {"hello"}  # or the other run's models were deleted in turn
+
+
+def test_a_client_without_the_models_of_the_checkpoint_is_named_once(tmp_path, caplog):
+    link = interrupted(tmp_path)
+    for file in (tmp_path / "kept" / "client-1").glob("*/[0-9]*.pt"):
+        file.unlink()
+    link.members[1] = type(link.members[1])(link.files[1])
+    assert len(run(tmp_path, link).history) == 2
+    assert caplog.text.count("Client 1 has not the models of the last checkpoint any more") == 1

@@ -1,0 +1,219 @@
+"""What befalls real clients and their server: killed, cut off, full, harmed, answering nonsense; put on a `Stage`."""
+
+import errno
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+import yaml
+from client_faults import HIT, Inject, Killed, Stage
+
+from ktpfl_flower.client.member import Member
+from ktpfl_flower.wire import Packet
+
+
+def killed(when: str, operation: str, nth: int, looks: int = 0) -> Inject:
+    """A client's process is killed: before a message reaches it, as it writes its model, or before it answers."""
+
+    def inject(stage: Stage) -> None:
+        if when == "during":
+
+            def half(partial: Path) -> None:
+                partial.write_bytes(b"half of a model")
+                raise Killed
+
+            stage.at("before", operation, nth, lambda: stage.files_hit.update({next_write(stage): half}))
+        elif when == "before":
+            stage.at("before", operation, nth, lambda: stage.die(looks=looks))
+            stage.mend = lambda: [stage.start(n) for n in list(stage.back) if not stage.back.clear()]
+        else:
+            stage.at("after", operation, nth, lambda answer: stage.die(looks=looks) or silent())
+
+    return inject
+
+
+def next_write(stage: Stage) -> tuple[str, int]:
+    return f"client {HIT}", stage.counts[f"client {HIT}", -1] + 1
+
+
+def silent() -> Packet:
+    return Packet({"silent": "node unavailable"})
+
+
+def server_killed(when: str, operation: str, nth: int) -> Inject:
+    """The server is killed as it sends a client a message, or as the answer comes."""
+
+    def end(*given: Any) -> None:
+        raise Killed
+
+    return lambda stage: stage.at(when, operation, nth, end)
+
+
+def server_killed_writing(name: str, nth: int) -> Inject:
+    """The server is killed as it writes a file."""
+
+    def end(file: Path) -> None:
+        raise Killed
+
+    return lambda stage: stage.files_hit.update({(name, nth): end})
+
+
+def answers(operation: str, nth: int, change: Callable[[Packet], Packet | list[Packet] | None]) -> Inject:
+    """A client answers something else."""
+    return lambda stage: stage.at("after", operation, nth, change)
+
+
+def value(found: Any) -> Callable[[Packet], Packet]:
+    """Return an answer with another value."""
+    return lambda answer: Packet({**answer.values, "value": found})
+
+
+def tensor(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Packet], Packet]:
+    """Return an answer whose tensors are changed."""
+    return lambda answer: replace(answer, tensors={name: change(one) for name, one in answer.tensors.items()})
+
+
+def beside(**values: Any) -> Callable[[Packet], Packet]:
+    """Return an answer with other values."""
+    return lambda answer: replace(answer, values={**answer.values, **values})
+
+
+def nan(given: torch.Tensor) -> torch.Tensor:
+    """Return numbers that are none."""
+    return torch.full_like(given, float("nan")) if given.is_floating_point() else given
+
+
+def full(partial: Path) -> None:
+    """Find no room on the disk."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_at_client(stage: Stage) -> None:
+    """The client's disk is full as it keeps a model."""
+    stage.at("before", "train", 2, lambda: stage.files_hit.update({next_write(stage): full}))
+
+
+def full_at_end(stage: Stage) -> None:
+    """The client's disk is full as it keeps its model at the end."""
+
+    def refuse(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    saver = patch.object(torch, "save", refuse)
+    stage.at("before", "end", 1, saver.start)
+    stage.at("after", "end", 1, lambda answer: saver.stop() or answer)
+
+
+def harmed(pattern: str, harm: Callable[[Path], object]) -> Inject:
+    """What a client keeps is harmed while it is stopped."""
+
+    def inject(stage: Stage) -> None:
+        def act() -> None:
+            for file in list((stage.folder / "kept" / f"client-{HIT}").glob(pattern)):
+                harm(file)
+            stage.die()
+
+        stage.at("before", "train", 2, act)
+
+    return inject
+
+
+def cut(file: Path) -> None:
+    """Leave half of a file."""
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+
+
+def flip(file: Path) -> None:
+    """Change one byte."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 4
+    file.write_bytes(bytes(data))
+
+
+def another(stage: Stage, **changes: Any) -> Path:
+    """Write the file of another client, with files of its own, and return it."""
+    given = yaml.safe_load(stage.files[HIT].read_text())
+    file = stage.folder / "other.yml"
+    file.write_text(yaml.safe_dump({**given, "kept": "kept-elsewhere", **changes}))
+    return file
+
+
+def joins(operation: str, nth: int, **changes: Any) -> Inject:
+    """Another client joins while a run is under way."""
+
+    def inject(stage: Stage) -> None:
+        def act() -> None:
+            stage.members.append(Member(another(stage, **changes)))
+            stage.nodes[900] = len(stage.members) - 1
+
+        stage.at("before", operation, nth, act)
+
+    return inject
+
+
+def joins_at_start(stage: Stage) -> None:
+    """Two clients have one number from the start."""
+    file = another(stage)
+    stage.members[2] = Member(file)
+    stage.mend = lambda: stage.members.__setitem__(2, Member(stage.files[2]))
+
+
+def other_version(nth: int) -> Inject:
+    """A client is started with another version of torch."""
+    mark = beside(versions={"torch": "1.0"})
+
+    def inject(stage: Stage) -> None:
+        stage.at("after", "hello", nth, mark)
+        if nth > 1:
+            killed("before", "train", 2)(stage)
+
+    return inject
+
+
+def other_samples(stage: Stage) -> None:
+    """A client comes back with other samples, and then with its own."""
+    data, kept = (stage.folder / "clients" / str(HIT) / name for name in ("data.npz", "kept.npz"))
+
+    def act() -> None:
+        shutil.copy(data, kept)
+        shutil.copy(stage.folder / "clients" / "0" / "data.npz", data)
+        with np.load(kept) as found:
+            np.savez(data, images=found["images"][:40], labels=found["labels"][:40])
+        stage.die()
+
+    stage.at("before", "train", 2, act)
+    stage.at("after", "hello", 2, lambda answer: (shutil.copy(kept, data), stage.die(), answer)[-1])
+
+
+def all_gone(stage: Stage) -> None:
+    """Two of three clients are killed, and started again by the user."""
+    for n in (1, 2):
+        stage.at("before", "logits", 2, lambda n=n: stage.die(n, looks=10**9), client=n)
+
+    def again() -> None:
+        stage.back = {}
+        for n in (1, 2):
+            stage.start(n)
+
+    stage.mend = again
+
+
+def server_harmed(name: str, harm: Callable[[Path], object]) -> Inject:
+    """A file of the server is harmed while it is stopped."""
+
+    def inject(stage: Stage) -> None:
+        def act() -> None:
+            (file,) = (stage.folder / "results").rglob(name)
+            harm(file)
+            stage.mend = file.unlink
+            raise Killed
+
+        stage.at("before", "train", 2, act)
+
+    return inject

@@ -1,0 +1,174 @@
+"""The faults of real clients that are injected, and what must come of each; see `client_fault_acts`."""
+
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from client_fault_acts import (
+    all_gone,
+    answers,
+    beside,
+    cut,
+    flip,
+    full,
+    full_at_client,
+    full_at_end,
+    harmed,
+    joins,
+    joins_at_start,
+    killed,
+    nan,
+    other_samples,
+    other_version,
+    server_harmed,
+    server_killed,
+    server_killed_writing,
+    tensor,
+    value,
+)
+from client_faults import Fault, Outcome, undergo
+
+from ktpfl_flower.wire import Packet
+
+OUT_IN_2 = {2: [1]}
+UNSOUND = "gave no sound answer to"
+KILLED = "node unavailable"
+FAULTS = [
+    Fault("client killed before local training", "kt_pfl", killed("before", "train", 2), KILLED, OUT_IN_2),
+    Fault("client killed as it writes its trained model", "kt_pfl", killed("during", "train", 2), KILLED, OUT_IN_2),
+    Fault("client killed when it has trained", "kt_pfl", killed("after", "train", 2), KILLED, OUT_IN_2),
+    Fault("client killed in round 1", "kt_pfl", killed("after", "train", 1), KILLED, {1: [1]}),
+    Fault("client killed before it predicts", "kt_pfl", killed("before", "logits", 2), KILLED, OUT_IN_2),
+    Fault("client killed when it has predicted", "fedmd", killed("after", "logits", 2), KILLED, OUT_IN_2),
+    Fault("client killed as it writes its distilled model", "kt_pfl", killed("during", "distill", 2), KILLED, OUT_IN_2),
+    Fault("client killed when it has distilled", "kt_pfl", killed("after", "distill", 2), KILLED, OUT_IN_2),
+    Fault("client killed before its model is evaluated", "kt_pfl", killed("before", "evaluate", 4), KILLED),
+    Fault(
+        "client killed as it writes its model", "fedproto", killed("during", "train_to_prototypes", 2), KILLED, OUT_IN_2
+    ),
+    Fault("client killed before it sends prototypes", "fedproto", killed("before", "class_means", 2), KILLED, OUT_IN_2),
+    Fault("client killed when it has trained", "fedavg", killed("after", "train", 2), KILLED, OUT_IN_2),
+    Fault("client killed before the common model is evaluated", "fedavg", killed("before", "evaluate", 4), KILLED),
+    Fault("client killed when it has predicted", "feddf", killed("after", "logits", 2), KILLED, OUT_IN_2),
+    Fault(
+        "client killed for good",
+        "fedavg",
+        killed("before", "train", 2, 10**9),
+        "start it, and give",
+        OUT_IN_2,
+        ends=True,
+    ),
+    Fault("two of three clients killed", "kt_pfl", all_gone, "quorum asks for 2", ends=True),
+    Fault("server killed before it has met all", "kt_pfl", server_killed("before", "hello", 1), ends=True),
+    Fault("server killed as it tells of the run", "kt_pfl", server_killed("after", "begin", 1), ends=True),
+    Fault("server killed in round 1", "kt_pfl", server_killed("after", "train", 1), ends=True),
+    Fault("server killed in local training", "kt_pfl", server_killed("before", "train", 2), ends=True),
+    Fault("server killed when predictions come", "fedmd", server_killed("after", "logits", 2), ends=True),
+    Fault("server killed when models are distilled", "kt_pfl", server_killed("after", "distill", 2), ends=True),
+    Fault("server killed in an evaluation", "fedproto", server_killed("after", "evaluate", 3), ends=True),
+    Fault("server killed when models come", "fedavg", server_killed("after", "train", 2), ends=True),
+    Fault("server killed when models are fused", "feddf", server_killed("before", "evaluate", 4), ends=True),
+    Fault("server killed before a checkpoint", "kt_pfl", server_killed_writing("checkpoint.pt", 2), ends=True),
+    Fault("server killed after a checkpoint", "kt_pfl", server_killed_writing("told", 1), ends=True),
+    Fault("server killed at the end", "kt_pfl", server_killed("after", "end", 1), ends=True),
+    Fault("predictions of fewer samples", "kt_pfl", answers("logits", 2, tensor(lambda z: z[1:])), UNSOUND, OUT_IN_2),
+    Fault(
+        "predictions of far too many",
+        "kt_pfl",
+        answers("logits", 2, tensor(lambda z: z.repeat(500, 1))),
+        UNSOUND,
+        OUT_IN_2,
+    ),
+    Fault("predictions that are not finite", "kt_pfl", answers("logits", 2, tensor(nan)), "not finite", OUT_IN_2),
+    Fault("prototypes that are not finite", "fedproto", answers("class_means", 2, tensor(nan)), "not finite", OUT_IN_2),
+    Fault("a model that is not finite", "fedavg", answers("train", 2, tensor(nan)), "not finite", OUT_IN_2),
+    Fault("a model of other shapes", "fedavg", answers("train", 2, tensor(lambda w: w[:1])), UNSOUND, OUT_IN_2),
+    Fault("an accuracy of 200 %", "kt_pfl", answers("evaluate", 4, tensor(lambda x: x + 1)), UNSOUND),
+    Fault(
+        "code in the place of a value", "fedmd", answers("logits", 2, value({"code": "import os"})), UNSOUND, OUT_IN_2
+    ),
+    Fault("a loss in words", "kt_pfl", answers("train", 2, beside(loss="low")), UNSOUND, OUT_IN_2),
+    Fault(
+        "no value", "kt_pfl", answers("distill", 2, lambda a: Packet({"number": a.values["number"]})), UNSOUND, OUT_IN_2
+    ),
+    Fault(
+        "garbage, with on_unsound: stop",
+        "kt_pfl",
+        answers("logits", 2, tensor(torch.Tensor.long)),
+        UNSOUND,
+        ends=True,
+        beside={"on_unsound": "stop"},
+    ),
+    Fault(
+        "a refusal",
+        "kt_pfl",
+        answers("train", 2, beside(refused="it asks for rm, and a client offers train.")),
+        "refused train",
+        OUT_IN_2,
+    ),
+    Fault("an answer that comes too late", "kt_pfl", answers("train", 2, lambda a: None), "after its time", OUT_IN_2),
+    Fault("an answer that comes too late", "fedavg", answers("train", 1, lambda a: None), "after its time", {1: [1]}),
+    Fault(
+        "a distilled model that comes too late",
+        "kt_pfl",
+        answers("distill", 2, lambda a: None),
+        "after its time",
+        OUT_IN_2,
+    ),
+    Fault("an answer twice", "kt_pfl", answers("logits", 2, lambda a: [a, a]), "twice"),
+    Fault(
+        "an answer of an earlier round", "kt_pfl", answers("train", 2, beside(number=7)), "another question", OUT_IN_2
+    ),
+    Fault("another version of torch at the start", "kt_pfl", other_version(1), "install the same", ends=True),
+    Fault("another version of torch when it comes back", "kt_pfl", other_version(2), "install the same", OUT_IN_2),
+    Fault("other samples when it comes back", "kt_pfl", other_samples, "is not as it was", OUT_IN_2),
+    Fault("two clients of one number at the start", "kt_pfl", joins_at_start, "have one number", ends=True),
+    Fault("a second client of the same number", "kt_pfl", joins("train", 2), "have one number"),
+    Fault("a client that nobody waits for", "fedavg", joins("train", 2, client=7), "none of this run's"),
+    Fault("client's disk full", "kt_pfl", full_at_client, "free some space", OUT_IN_2),
+    Fault("client's disk full at the end", "kt_pfl", full_at_end, "free some space", ends=True),
+    Fault(
+        "client's kept models deleted",
+        "kt_pfl",
+        harmed("*", shutil.rmtree),
+        "goes on as one that joins",
+        same=False,
+    ),
+    Fault(
+        "client's kept models cut short",
+        "kt_pfl",
+        harmed("*/[0-9]*.pt", cut),
+        "goes on as one that joins",
+        same=False,
+    ),
+    Fault(
+        "a byte of a kept model changed",
+        "kt_pfl",
+        harmed("*/[0-9]*.pt", flip),
+        "goes on as one that joins",
+        same=False,
+    ),
+    Fault("what the client was told cut short", "fedavg", harmed("*/told.pt", cut), KILLED, OUT_IN_2),
+    Fault("server's checkpoint cut short", "kt_pfl", server_harmed("checkpoint.pt", cut), "delete it", ends=True),
+    Fault("server's list of clients changed", "kt_pfl", server_harmed("clients.pt", flip), "delete it", ends=True),
+    Fault(
+        "server's disk full",
+        "kt_pfl",
+        lambda stage: stage.files_hit.update({("checkpoint.pt", 2): full}),
+        "free some space",
+        ends=True,
+    ),
+]
+
+
+@cache
+def outcome(place: int) -> Outcome:
+    """Return what becomes of a run with the fault at a place of the table."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(os, "fsync"):
+        found = undergo(FAULTS[place], Path(folder))
+        found.said = [line.replace(folder, "/federation") for line in found.said]
+    return found

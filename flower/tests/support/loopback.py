@@ -1,0 +1,132 @@
+"""A federation of processes on this machine by Flower: a SuperLink, a client process each with its SuperNode, a run."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tapped import Tap
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+JOIN = [BIN / "python", "-m", "ktpfl_flower.join"]
+APP = ROOT / "flower" / "app"
+
+
+@contextmanager
+def federation(
+    folder: Path,
+    files: list[Path],
+    taps: list[Tap] | None = None,
+    secure: bool = False,
+) -> Iterator[str]:
+    """Start a SuperLink and the clients of some files, and yield what `flwr run` calls the SuperLink.
+
+    Args:
+        folder: of logs, keys and Flower's own files.
+        files: of the clients.
+        taps: becomes one for each client, between it and the SuperLink.
+        secure: with TLS, and clients known by their keys.
+    """
+    port, ca = free_port(), folder / "certificates" / "ca.crt"
+    known = f'root-certificates = "{ca}"' if secure else "insecure = true"
+    (folder / "flwr").mkdir(exist_ok=True)
+    (folder / "flwr" / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n{known}\n'
+    )
+    with ExitStack() as stack:
+        link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port)]
+        link += certified(ca.parent) if secure else ["--insecure"]
+        stack.enter_context(process(folder, "superlink", [*link, "--disable-runtime-dependency-installation"]))
+        wait_for(lambda: listens(port), 600)
+        for file in files:
+            to = port
+            if taps is not None:
+                taps.append(Tap(port))
+                to = taps[-1].port
+            options: list[object] = ["--superlink", f"127.0.0.1:{to}"]
+            if secure:
+                key = registered(folder, file.stem)
+                options += ["--root-certificates", ca, "--auth-supernode-private-key", key]
+            else:
+                options += ["--insecure"]
+            stack.enter_context(process(folder, file.stem, [*JOIN, file, *options]))
+        yield "here"
+
+
+def certified(folder: Path) -> list[object]:
+    """Make certificates in a folder, and return the SuperLink's options for them."""
+    subprocess.run([ROOT / "flower" / "certificates.sh", folder, "127.0.0.1"], check=True, capture_output=True)
+    files = {"certfile": "superlink.crt", "keyfile": "superlink.key", "ca-certfile": "ca.crt"}
+    options = [part for name, file in files.items() for part in (f"--ssl-{name}", folder / file)]
+    return [*options, "--enable-supernode-auth"]
+
+
+def registered(folder: Path, name: str) -> Path:
+    """Return the private key of a client whose public one the SuperLink knows."""
+    key = made_key(folder, name)
+    command = [BIN / "flwr", "supernode", "register", f"{key}.pub", "here"]
+    subprocess.run(command, env=environment(folder), check=True, capture_output=True)
+    return key
+
+
+def made_key(folder: Path, name: str) -> Path:
+    """Return a new private key; its public one is beside it."""
+    key = folder / f"{name}-key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", key], check=True)
+    return key
+
+
+def run(folder: Path, link: str, seconds: float) -> str:
+    """Run the app with the folder's federation, and return its log."""
+    asked = f'federation="{folder / "federation.yml"}"'
+    command = [BIN / "flwr", "run", APP, link, "--stream", "--run-config", asked]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=seconds, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@contextmanager
+def process(folder: Path, name: str, command: list[object]) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / f"{name}.log").open("wb") as log:
+        started = subprocess.Popen(
+            list(map(str, command)), cwd=folder, env=environment(folder), stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            yield started
+        finally:
+            started.terminate()
+            try:
+                started.wait(20)
+            except subprocess.TimeoutExpired:
+                started.kill()
+                started.wait()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    own = {"FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+    return {**os.environ, **own, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(there: object, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not there():  # type: ignore[operator]
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.1)

@@ -1,0 +1,221 @@
+"""Digits dealt out to clients with files of their own, the same federation in one process, a link without Flower."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from scripted import Scripted
+
+from ktpfl_flower.client.member import Member
+from ktpfl_flower.server import federation_file, job, serve
+from ktpfl_flower.server.attendance import Link
+from ktpfl_flower.server.executor import RealFederation
+from ktpfl_flower.server.federation_file import FederationFile, Plan
+from ktpfl_flower.wire import Packet, dumped, loaded, values_of
+from ktpfl_pipeline import in_memory, methods, tracking
+from ktpfl_pipeline.analysis.results import FinishedRun
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.data.sources import digits
+
+COMPARED = ("round", "cohort", "accuracy", "loss", "measures", "traffic", "work")
+"""Of a round's record: all but its time."""
+RECIPES: dict[str, Any] = {
+    "training": {"epochs": 1, "batch_size": 8, "learning_rate": 0.05},
+    "distillation": {"epochs": 1, "batch_size": 16, "learning_rate": 0.05},
+}
+
+
+def deal_out(
+    folder: Path, method: str, architectures: tuple[str, ...] = ("mlp", "cnn_bn", "mlp"), rounds: int = 2, **beside: Any
+) -> list[Path]:
+    """Write a file and samples for each client, the public set and the server's file; return the clients' files."""
+    images = _digits()
+    np.savez(folder / "public.npz", images=images.inputs[:40, 0].numpy())
+    files = []
+    for n, architecture in enumerate(architectures):
+        (folder / "clients" / f"{n}").mkdir(parents=True)
+        own = images.take(torch.arange(40 + n, len(images), len(architectures)))
+        np.savez(folder / "clients" / f"{n}" / "data.npz", images=own.inputs[:, 0].numpy(), labels=own.labels.numpy())
+        said = {"client": n, "source": f"npz:clients/{n}/data.npz", "architecture": architecture, "device": "cpu"}
+        files.append(folder / f"client-{n}.yml")
+        files[-1].write_text(yaml.safe_dump(said))
+    server = {"name": "mine", "methods": [method]} | {
+        name: value for name, value in beside.items() if name in FederationFile.model_fields
+    }
+    experiment = {
+        **{"clients": len(files), "rounds": rounds, "public": {"source": "npz:public.npz", "batch": 30}},
+        **{"compute": {"device": "cpu"}, "evaluation": {"adapt_epochs": []}},
+        **RECIPES,
+        **{name: value for name, value in beside.items() if name not in server},
+    }
+    (folder / "federation.yml").write_text(yaml.safe_dump({**server, "experiment": experiment}))
+    return files
+
+
+def planned(folder: Path, **changes: Any) -> Plan:
+    """Return what the server's file in a folder asks for, with these settings changed."""
+    plan = federation_file.read(folder / "federation.yml")
+    return replace(plan, file=plan.file.model_copy(update=changes))
+
+
+def run(folder: Path, link: Link, **changes: Any) -> FinishedRun:
+    """Run the first method of a folder's server file, as `job.run` does, without report and MLflow."""
+    checkpoints = {"enabled": False, "store": "none", "artifacts": "none", "checkpoints": "results"}
+    tracking.configure(checkpoints, folder)
+    first, *_ = job.jobs(planned(folder, **changes), link)
+    (done,) = job.run_all(first)
+    return done
+
+
+@cache
+def _digits() -> LabelledDataset:
+    """Return the first digits of scikit-learn's, whose file takes longer to read than a round."""
+    return digits.load("", Path()).take(torch.arange(200))
+
+
+def in_one_process(
+    folder: Path, executor: SerialExecutor | None = None, out: Mapping[int, set[int]] | None = None
+) -> tuple[engine.Run, Federation]:
+    """Run the federation of `deal_out` as always, with all samples in this process; `out` are absent, by round."""
+    file = yaml.safe_load((folder / "federation.yml").read_text())
+    asked, (method, *_) = file["experiment"], file["methods"]
+    files = sorted(folder.glob("client-*.yml"))
+    fed = in_memory.federation(
+        f"clients:{folder / 'clients'}",
+        clients=None,
+        architectures=[yaml.safe_load(file.read_text())["architecture"] for file in files],
+        partition="natural",
+        image=asked.get("image"),
+        public={"source": f"npz:{folder / 'public.npz'}", "batch": 30},
+        compute={"device": "cpu"},
+        **{name: asked[name] for name in ("training", "distillation", "knowledge") if name in asked},
+    )
+    fed = replace(
+        fed,
+        rounds=asked["rounds"],
+        executor=executor or SerialExecutor(),
+        reliability=Scripted(out=out or {}),
+    )
+    return engine.run(methods.create(method), fed, engine.Schedule(asked["rounds"])), fed
+
+
+def check_same(folder: Path, there: FinishedRun, executor: SerialExecutor | None = None) -> Federation:
+    """Check history, matrix and each client's own model against the federation in one process, bit for bit."""
+    here, fed = in_one_process(folder, executor)
+    for ours, theirs in zip(here.history, there.history, strict=True):
+        assert {name: getattr(ours, name) for name in COMPARED} == {name: getattr(theirs, name) for name in COMPARED}
+    assert (here.coefficients is None) == (there.coefficients is None)
+    if here.coefficients is not None and there.coefficients is not None:
+        assert here.coefficients[-1].tolist() == there.coefficients
+    (method, *_) = yaml.safe_load((folder / "federation.yml").read_text())["methods"]
+    for n, params in methods.create(method).personal(here.state, fed.by_id, fed).items():
+        kept = torch.load(folder / "kept" / f"client-{n}" / "model.pt", weights_only=True)
+        assert kept.keys() == params.keys()
+        assert all(torch.equal(kept[name], params[name]) for name in kept)
+    return fed
+
+
+Changes = Callable[[str, int, Packet], Packet | list[Packet] | None]
+
+
+class NoLink:
+    """Members in this process: every packet goes through its bytes, as on a wire.
+
+    Attributes:
+        anew: whether every message finds a new process.
+        changes: what becomes of an answer on its way, given its kind, its client and itself: others; None is one that
+            comes too late.
+        seen: kind, client, packet and answer of each message.
+        nodes: who is at which address.
+    """
+
+    place = "here:1"
+
+    def __init__(self, files: list[Path], anew: bool = False, changes: Changes | None = None) -> None:
+        self.files, self.anew, self.changes = files, anew, changes
+        self.members = [Member(file) for file in files]
+        self.seen: list[tuple[str, int, Packet, Packet]] = []
+        self.nodes = {100 + n: n for n in range(len(files))}
+        self.belated: list[tuple[int, str, Packet]] = []
+
+    def said_by(self, n: int) -> list[bytes]:
+        """Return all that a client has sent: its values and its tensors."""
+        answers = [answer for _, who, _, answer in self.seen if who == n]
+        tensors = [dumped(tensor)[2] for answer in answers for tensor in answer.tensors.values()]
+        return [*(json.dumps(answer.values).encode() for answer in answers), *tensors]
+
+    def addresses(self) -> list[int]:
+        return sorted(self.nodes)
+
+    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
+        for address, packet in packets.items():
+            n = self.nodes.get(address)
+            if n is not None:
+                self.before(kind, n, packet)
+            if address not in self.nodes or n is None:
+                yield address, Packet({"silent": "node unavailable"})
+                continue
+            if self.anew:
+                self.members[n] = Member(self.files[n])
+            answer = self.answer(kind, n, travelled(packet))
+            self.seen.append((kind, n, packet, answer))
+            changed = answer if self.changes is None else self.changes(kind, n, answer)
+            if changed is None:
+                self.belated.append((address, kind, answer))
+                yield address, Packet({"silent": f"none within {seconds:g} s"})
+            for one in [changed] if isinstance(changed, Packet) else changed or []:
+                yield address, arrived(one)
+
+    def before(self, kind: str, n: int, packet: Packet) -> None:
+        """Do nothing before a message is delivered; others may."""
+
+    def answer(self, kind: str, n: int, packet: Packet) -> Packet:
+        return self.members[n].answer(kind, packet)
+
+    def late(self) -> Iterator[tuple[int, str, Packet]]:
+        found, self.belated = self.belated, []
+        yield from found
+
+    def pause(self) -> None:
+        time.sleep(0.001)
+
+    def stop(self, n: int) -> None:
+        """End a client's process."""
+        self.nodes = {address: other for address, other in self.nodes.items() if other != n}
+
+    def start(self, n: int) -> None:
+        """Start a client's process, which is found at another address."""
+        self.members[n] = Member(self.files[n])
+        self.nodes[max(self.nodes, default=100) + 1] = n
+
+
+def met_federation(folder: Path, link: NoLink) -> RealFederation:
+    """Return the federation of a folder's clients, of which nobody was asked for anything but a hello."""
+    plan = planned(folder)
+    public, (method, *_) = serve.public_set(plan), plan.file.methods
+    return serve.federation(plan, method, 0, public, serve.met(plan, method, 0, public, link))
+
+
+def travelled(packet: Packet) -> Packet:
+    """Return what arrives of a packet."""
+    tensors = {name: loaded(*dumped(tensor)) for name, tensor in packet.tensors.items()}
+    return Packet(values_of(json.dumps(packet.values)), tensors)
+
+
+def arrived(packet: Packet) -> Packet:
+    """Return what the server has of an answer, as `app` does."""
+    try:
+        return travelled(packet)
+    except InputError as error:
+        return Packet({"silent": f"what came is none: {error}"})

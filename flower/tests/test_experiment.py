@@ -1,0 +1,228 @@
+"""A server's file through the main package's runs, results, reports and MLflow; messages are bytes, without Flower."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from blank import blank_figures
+from project_copy import PowerCut, Project
+from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
+
+from ktpfl_flower.client.member import Member
+from ktpfl_flower.server import federation_file, job, serve
+from ktpfl_flower.server.attendance import Hello
+from ktpfl_flower.wire import Packet
+from ktpfl_pipeline.analysis.results import FinishedRun, summarise
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import wire
+from ktpfl_pipeline.reports.model import Notes, Table
+
+NAME = "mine"
+
+
+def prepared(project: Project, **beside: Any) -> list[Path]:
+    """Give a project a server's file and two real clients, and return their files."""
+    folder = project.folder / "data" / "01_raw"
+    given = {"methods": ["kt_pfl", "fedmd", "local"], "project": "../..", **beside}
+    return deal_out(folder, "kt_pfl", ("mlp", "cnn_bn"), evaluation={"adapt_epochs": [0]}, **given)
+
+
+def run_all(project: Project, link: NoLink) -> Path:
+    with blank_figures():
+        return job.run(project.folder / "data" / "01_raw" / "federation.yml", link)
+
+
+@pytest.fixture(scope="module")
+def project(tracked: Callable[[], Project]) -> Project:
+    """A project whose clients were compared."""
+    project = tracked()
+    run_all(project, NoLink(prepared(project)))
+    return project
+
+
+@pytest.fixture(scope="module")
+def run(project: Project) -> dict[str, Any]:
+    file = project.folder / "data" / "07_model_output" / NAME / "kt_pfl" / "result.json"
+    (run,) = json.loads(file.read_text())["runs"]
+    return dict(run)
+
+
+def test_it_is_the_run_of_one_process_bit_for_bit(project: Project, run: dict[str, Any]) -> None:
+    here, _ = in_one_process(project.folder / "data" / "01_raw")
+    assert here.coefficients is not None and run["coefficients"] == here.coefficients[-1].tolist()
+    for ours, theirs in zip(here.history, run["history"], strict=True):
+        assert {name: theirs[name] for name in COMPARED} == {name: getattr(ours, name) for name in COMPARED}
+
+
+def test_each_client_keeps_its_model_and_the_server_none(project: Project) -> None:
+    kept = project.folder / "data" / "01_raw" / "kept"
+    assert all((kept / f"client-{n}" / "model.pt").exists() for n in range(2))
+    assert not list((project.folder / "mlruns").rglob("*.pt*"))
+
+
+def test_mlflow_has_every_round_below_the_report(project: Project, run: dict[str, Any]) -> None:
+    (report,) = project.reports(NAME)
+    tracked = {each.data.tags["method"]: each for each in project.tracked(NAME)}
+    assert set(tracked) == {"kt_pfl", "fedmd", "local"}
+    assert {each.data.tags["mlflow.parentRunId"] for each in tracked.values()} == {report.info.run_id}
+    points = project.client().get_metric_history(tracked["kt_pfl"].info.run_id, "accuracy/after_transfer")
+    means = [fmean(record["accuracy"]["after_transfer"]) for record in run["history"]]
+    assert [point.value for point in points] == pytest.approx(means)
+
+
+def test_the_report_tells_what_is_known_and_what_went_over_the_wire(project: Project, run: dict[str, Any]) -> None:
+    (page,) = (project.folder / "data" / "08_reporting" / f"compare_{NAME}").rglob("report.md")
+    text = page.read_text()
+    assert "Which labels real clients have stays with them." in text and "Theorem 1" not in text
+    assert "On the wire" in text and "Secure aggregation" in text
+    assert min(run["wire"]["received"]) > sum(sum(r["traffic"]["knowledge_up"]) for r in run["history"]) / 2
+    assert run["label_counts"] == [[80], [80]]
+
+
+def run_until_a_checkpoint(project: Project, files: Any) -> None:
+    """Run with clients of these files until a checkpoint is written, and cut the power."""
+
+    def cut(kind: str, n: int, answer: Packet) -> Packet:
+        if any((project.folder / "data" / "06_models").rglob("checkpoint.pt")):
+            raise PowerCut
+        return answer
+
+    with pytest.raises(PowerCut):
+        run_all(project, NoLink(files, changes=cut))
+
+
+def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(untracked: Project) -> None:
+    files, folder = prepared(untracked, methods=["kt_pfl"]), untracked.folder / "data"
+    run_until_a_checkpoint(untracked, files)
+    link = NoLink(files)
+    run_all(untracked, link)
+    result = json.loads((folder / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
+    here, _ = in_one_process(folder / "01_raw")
+    assert here.coefficients is not None and result["runs"][0]["coefficients"] == here.coefficients[-1].tolist()
+    assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 1  # it went on with what was there
+    assert result["runs"][0]["wire"] == {}  # of which the bytes before are not known
+    asked = len(link.seen)
+    run_all(untracked, link)
+    assert {kind for kind, *_ in link.seen[asked:]} == {"hello", "end"}  # finished before
+    data = folder / "01_raw" / "clients" / "0" / "data.npz"
+    with np.load(data) as found:
+        images, labels = found["images"], found["labels"]
+    np.savez(data, images=255 - images, labels=labels)
+    hello = Packet({"seed": 0, "run": "0"})
+    seals = [[Member(file).answer("hello", hello).values["seal"] for file in files] for _ in range(2)]
+    assert seals[0] == seals[1]
+    assert [said["seal"] == seal for said, seal in zip(_hellos(link), seals[0], strict=True)] == [False, True]
+
+
+def test_a_server_that_is_started_again_goes_on_with_a_quorum(untracked: Project) -> None:
+    files = prepared(untracked, methods=["kt_pfl"], quorum=0.5, deadline=0.05, patience=0.05)
+    folder = untracked.folder / "data"
+    run_until_a_checkpoint(untracked, files)
+    link = NoLink(files)
+    link.stop(1)
+    run_all(untracked, link)
+    result = json.loads((folder / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
+    assert [record["absent"] for record in result["runs"][0]["history"]] == [[], [1]]
+    assert len(list((folder / "06_models").rglob("checkpoint.pt"))) == 1
+
+
+def test_a_finished_comparison_is_taken_as_it_is(project: Project) -> None:
+    link = NoLink(sorted((project.folder / "data" / "01_raw").glob("client-*.yml")))
+    run_all(project, link)
+    asked = {(kind, packet.values["run"]) for kind, _, packet, _ in link.seen if kind != "hello"}
+    assert len(asked) == 1 and {kind for kind, _ in asked} == {"end"}  # the method that was trained last
+
+
+def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def changes(kind: str, n: int, answer: Packet) -> Packet:
+        return Packet({**answer.values, "seal": "other"}) if kind == "hello" and n == 0 else answer
+
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3))
+    plan, public = planned(tmp_path, patience=0.05), torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    met = [serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept")]
+    link.changes = changes
+    met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))  # all are there: another run
+    link.changes = None
+    link.stop(2)
+    met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))
+    assert [sorted(each.here) for each in met] == [[0, 1, 2], [0, 1, 2], [1]]
+    assert [each.clients[0].seal == "other" for each in met] == [False, True, True]
+    assert "Node 100 is not let in: Client 0 (node 100) is not as it was when the run began (seal=" in caplog.text
+    assert met[2].why[2] == "has not joined again since the server did"
+
+
+def _hellos(link: NoLink) -> list[dict[str, Any]]:
+    """Return what each client said of itself last."""
+    return list({n: answer.values for kind, n, _, answer in link.seen if kind == "hello"}.values())
+
+
+def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(run: dict[str, Any]) -> None:
+    whole = FinishedRun.from_dict(run)
+    results = [summarise([replace(whole, method=name, wire=sent)], {}) for name, sent in FEW.items()]
+    (table, _, _, why), (alone,) = wire.blocks(results), wire.blocks(results[1:])
+    assert isinstance(table, Table) and [row[0] for row in table.rows] == ["KT-pFL"]
+    assert why == alone and isinstance(why, Notes)
+    assert why.entries["Not told"].startswith("of FedMD, which went on from a checkpoint")
+
+
+def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
+    link, runs = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2)), set[str]()
+    public = torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    for memory in (512, 7):
+        plan = planned(tmp_path)
+        compute = plan.experiment.compute.model_copy(update={"server_memory": memory})
+        plan = replace(plan, experiment=plan.experiment.model_copy(update={"compute": compute}))
+        attendance = serve.met(plan, "kt_pfl", 0, public, link)
+        assert serve.federation(plan, "kt_pfl", 0, public, attendance).compute.server_memory == memory
+        runs.add(attendance.run)
+    assert len(runs) == 1
+
+
+FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [3, 4]}, "fedmd": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"partition": {"scheme": "two_labels"}}, "experiment.partition is set, and only the clients can"),
+        ({"architectures": ["lenet"]}, "experiment.architectures is set"),
+        ({"private": {"source": "digits"}}, "experiment.private is set"),
+        ({"evaluation": {"global_samples": 9}}, "experiment.evaluation.global_samples is set"),
+        ({"public": {"source": "open_part"}}, "experiment.public.source is open_part, and the server has no private"),
+        ({"clients": None}, "experiment.clients is missing"),
+        ({"compare": ["fedmd"]}, "experiment.compare is set; list all methods under methods"),
+        ({"exchange": "parameters"}, "experiment.exchange is parameters; with real clients choose predictions"),
+        ({"hyperparameters": "tuned"}, "experiment.hyperparameters is tuned; with real clients choose configured"),
+        ({"compute": {"dtype": "auto"}}, "experiment.compute.dtype is auto; with real clients choose float32"),
+        ({"compute": {"workers": 2}}, "experiment.compute.workers is set"),
+        ({"methods": {"kt_pfl": {"rho": -1.0}}}, r"kt_pfl\.rho is -1\.0"),
+    ],
+)
+def test_what_is_the_clients_own_is_refused(changes: dict[str, Any], sentence: str) -> None:
+    given = {"public": {"source": "npz:public.npz"}, "clients": 2}
+    with pytest.raises(InputError, match=sentence):
+        federation_file.parsed({**given, **changes})
+
+
+def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None:
+    """Clients say what they have when they are there, so it is the first method's meeting that tells of all."""
+
+    def said(n: int, architecture: str) -> Hello:
+        own = {"client": n, "name": "", "architecture": architecture, "sizes": [8, 2, 2], "shape": [1, 28, 28]}
+        return Hello(**own, classes=["0"], versions={}, seal="")
+
+    found = {n: said(n, architecture) for n, architecture in ((3, "mlp"), (0, "lenet"), (1, "mlp"))}
+    sentence = r"several architectures \(lenet of 0; mlp of 1, 3\), and .* need one: leave fedavg out of methods"
+    with pytest.raises(InputError, match=sentence):
+        serve.check_architectures(("kt_pfl", "fedavg", "local"), found)
+    serve.check_architectures(("kt_pfl", "feddf", "local"), found)
+    del found[0]
+    serve.check_architectures(("kt_pfl", "fedavg", "local"), found)

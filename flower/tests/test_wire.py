@@ -1,0 +1,140 @@
+"""Values go over the wire and come back; what is none is refused before a tensor is made of it."""
+
+import contextlib
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from real_clients import travelled
+
+from ktpfl_flower.wire import (
+    LIMIT,
+    NESTED,
+    TEXT,
+    Initial,
+    Left,
+    Packet,
+    check_size,
+    loaded,
+    packed,
+    unpacked,
+    values_of,
+)
+from ktpfl_pipeline.core.errors import InputError
+
+
+def test_values_come_back_as_they_were():
+    model = {"weight": torch.randn(3, 2), "seen": torch.tensor(7), "empty": torch.zeros(0, 4, dtype=torch.float64)}
+    given = (1, 2.5, "train", None, True, model, (torch.ones(2, dtype=torch.bool), {}), Initial("mlp"))
+    back = unpacked(travelled(packed(given)))
+    assert back[:5] == given[:5] and back[7] == given[7] and back[6][1] == {}
+    assert all(torch.equal(back[5][name], model[name]) and back[5][name].dtype == model[name].dtype for name in model)
+    assert torch.equal(back[6][0], given[6][0])
+
+
+def test_a_model_that_was_left_comes_with_its_kinds_and_maybe_itself():
+    kinds = {"weight": ("float32", (2, 3))}
+    for model in (None, {"weight": torch.ones(2, 3)}):
+        back = unpacked(travelled(packed(Left(4, kinds, model))))
+        assert (back.version, back.kinds) == (4, kinds)
+        assert (back.model is None) == (model is None)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"tensor": "1"},
+        {"tensor": "0", "more": 1},
+        {"tensor": ["0"]},
+        {"left": -1, "kinds": {}},
+        {"left": 1, "kinds": {"w": 3}},
+        {"left": 1, "kinds": {"w": ["int8", [1]]}},
+        {"left": 1, "kinds": {"w": ["float32", [-1]]}},
+        {"left": 1, "kinds": {"w": ["float32", [float("inf")]]}},
+        {"left": 1, "kinds": {"w": ["float32", [1] * 9]}},
+        {"left": 2**63, "kinds": {}},
+        {"model": ["0"]},
+        {"code": "import os"},
+        [1, 2],
+        {},
+    ],
+)
+def test_a_tree_that_means_nothing_is_refused(tree):
+    with pytest.raises(InputError, match="no value that travels"):
+        unpacked(Packet({"value": tree}, {"0": torch.zeros(1)}))
+
+
+def test_values_within_values_have_an_end():
+    tree = {"tuple": []}
+    for _ in range(100):
+        tree = {"tuple": [tree]}
+    with pytest.raises(InputError, match="no value that travels"):
+        unpacked(Packet({"value": tree}))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "data"),
+    [
+        ("object", (1,), b"12345678"),
+        ("float32", (2,), b"1234"),
+        ("float32", (-1, -1), b"1234"),
+        ("<f4", (1,), b"1234"),
+        ("float32", (1,) * 65, b"1234"),
+        ("float32", (2**62, 2**62, 0), b""),
+        ("float32", ("a",), b"1234"),
+    ],
+)
+def test_bytes_that_are_no_tensor_are_refused(dtype, shape, data):
+    with pytest.raises(InputError, match="it has a tensor of"):
+        loaded(dtype, shape, data)
+
+
+def test_what_cannot_travel_says_so():
+    with pytest.raises(InputError, match="A function cannot travel"):
+        packed((1, packed))
+    with pytest.raises(InputError, match="no message has more"):
+        check_size(LIMIT + 1)
+    with pytest.raises(InputError, match="does not name"):
+        unpacked(Packet({"value": 1}, {"0": torch.zeros(1)}))
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.sampled_from(["0", "float32"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["tensor", "initial", "model", "tuple", "left", "kinds", "0", "x"]), inner)
+        | st.fixed_dictionaries({"left": inner, "kinds": st.dictionaries(st.text(max_size=2), inner, max_size=2)})
+    ),
+    max_leaves=6,
+)
+SIZES = st.integers() | st.sampled_from([None, True, 0.5, "a", 2**62, 0, []])
+
+
+@settings(max_examples=80, deadline=None)
+@given(TREES)
+def test_whatever_came_is_a_value_or_refused(tree):
+    with contextlib.suppress(InputError):
+        unpacked(Packet({"value": tree}, {"0": torch.zeros(1)}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["float32", "bool", "int8"]), st.lists(SIZES, max_size=9), st.binary(max_size=8))
+@example("bool", [1] * 65, b"1")
+def test_whatever_shape_came_is_of_a_tensor_or_refused(dtype, shape, data):
+    with contextlib.suppress(InputError):
+        loaded(dtype, tuple(shape), data)
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "{", "[" * 100_000, '{"a":' * 100_000, '{"a":' * (NESTED + 1) + "1" + "}" * (NESTED + 1)]
+)
+def test_a_text_that_says_no_values_is_refused(text):
+    with pytest.raises(InputError, match="no JSON of a message"):
+        values_of(text)
+
+
+def test_a_text_has_an_end():
+    assert values_of('{"a":' * NESTED + "1" + "}" * NESTED)["a"]
+    with pytest.raises(InputError, match="no message has more than"):
+        values_of(" " * (TEXT + 1))
