@@ -58,7 +58,8 @@ def svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         (m, k), (k,) and (k, n), each contiguous and aligned.
     """
-    return _reproducible(lambda own: torch.linalg.svd(own, full_matrices=False), matrix)
+    found: tuple[Tensor, Tensor, Tensor] = _reproducible(lambda own: torch.linalg.svd(own, full_matrices=False), matrix)
+    return found
 
 
 def solve(matrix: Tensor, right: Tensor) -> Tensor:
@@ -66,7 +67,8 @@ def solve(matrix: Tensor, right: Tensor) -> Tensor:
 
     A singular matrix gives numbers that are NaN or infinite, and no error.
     """
-    return _reproducible(lambda *own: torch.linalg.solve_ex(*own)[:1], matrix, right)[0]
+    found: tuple[Tensor] = _reproducible(lambda *own: torch.linalg.solve_ex(*own)[:1], matrix, right)
+    return found[0]
 
 
 def _reproducible(call: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> Any:
