@@ -6,7 +6,6 @@ SuperLink carry? Is a private image, a vector of labels or a model in what clien
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -14,23 +13,19 @@ from pathlib import Path
 import measure
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flower" / "tests" / "support"))
 import leaks
 import loopback
 from real_clients import check_same, deal_out
 from tapped import Tap
 
-from ktpfl_flower import connection
-from ktpfl_flower.server import serve
-from ktpfl_flower.server.attendance import Link
-
 METHODS = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
-CLIENTS, ROUNDS, PULSE = 5, 2, 1.0
+CLIENTS, ROUNDS = 5, 2
 HEAD = """
 kB of two rounds, up and down, all clients together. *Ledger*: what the method's numbers take, as in every run's
 report. *Messages*: what the server put into messages and found in them, with names and settings, evaluations, and the
 public set before the first round. *Socket*: what went through the ports between clients and SuperLink; *asking* is
-the part of it that only asked for messages, once a second, or said that a client lives. Most of the rest is Flower's
+the part of it that only asked for messages, every three seconds, or said that a client lives. Most of the rest is Flower's
 way to carry a message: each of its records and arrays is fetched by a request of its own, which takes 1.2 kB beside
 what it carries, so that five to ten kB a message are there however small it is, and large models hide them. The last
 columns are found / looked for, in all that clients sent: pieces of each private image and of the labels, in bytes and
@@ -49,35 +44,33 @@ def main() -> None:
     asked = parser.parse_args()
     title = f"# Real clients{' with TLS' * asked.tls}, {measure.today()}"
     lines = [title, "", f"{measure.hardware()}, flwr 1.41, loopback.", *HEAD.splitlines()]
-    connection.PATIENCE = 900.0  # the machine may be busy
     with tempfile.TemporaryDirectory() as place:
         folder, taps = Path(place), list[Tap]()
         files = deal_out(folder, METHODS[0], ("mlp",) * CLIENTS, ROUNDS, deadline=1800)
-        with loopback.federation(folder, files, taps, asked.tls, PULSE, "process"):
-            link = connection.connected(*loopback.address(folder))
+        with loopback.federation(folder, files, taps, asked.tls):
             for method in asked.methods:
-                lines.append(row(folder, link, method, taps, asked.tls))
+                lines.append(row(folder, method, taps, asked.tls))
                 print(lines[-1], flush=True)
     measure.write(f"real-clients{'-tls' * asked.tls}", lines)
 
 
-def row(folder: Path, link: Link, method: str, taps: list[Tap], tls: bool) -> str:
+def row(folder: Path, method: str, taps: list[Tap], tls: bool) -> str:
     """Return the table's row of a method.
 
     Raises:
         AssertionError: if history, matrix or models are not those of one process, bit for bit.
     """
     file, watching = folder / "federation.yml", leaks.Watching()
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "method": method, "results": method}))
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "methods": [method]}))
     for tap in taps:
         tap.forget()
-    done = serve.run(file, link, 1800)
+    loopback.run(folder, "here", 1800)
+    done = loopback.finished(folder, method)
     asking, passed = sum(tap.asking() for tap in taps), sum(tap.nbytes() for tap in taps)
     sent = [tap.sent() for tap in taps]
     fed = check_same(folder, done, watching)
-    wire = json.loads((folder / method / "history.json").read_text())["wire"]
     ledger = sum(sum(values) for record in done.history for values in record.traffic.values())
-    numbers = [ledger, sum(sum(way.values()) for way in wire.values()), passed]
+    numbers = [ledger, sum(map(sum, done.wire.values())), passed]
     cells = ["history, matrix, models", *(f"{number / 1000:,.0f}" for number in numbers)]
     if tls:
         return f"| `{method}` | {' | '.join(cells)} | | | | |"

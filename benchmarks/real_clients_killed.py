@@ -6,25 +6,21 @@ It takes minutes.
 """
 
 import contextlib
-import json
 import os
 import signal
+import sqlite3
 import sys
 import tempfile
 import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flower" / "tests" / "support"))
 import loopback
-import torch
 from client_faults import differences
 from real_clients import deal_out
-
-from ktpfl_pipeline.core.metrics import RoundRecord
 
 HIT, SECONDS = 1, 900
 
@@ -44,13 +40,22 @@ class Stage:
 
     def join(self, n: int) -> Any:
         """Start a client."""
-        command = [*loopback.JOIN, self.files[n], "--insecure", "--superlink", self.address, "--pulse", "0.2"]
+        command = [*loopback.JOIN, self.files[n], "--insecure", "--superlink", self.address]
         return self.stack.enter_context(loopback.process(self.folder, self.files[n].stem, command))
 
     def ended(self, rounds: int) -> None:
         """Wait until so many rounds have ended."""
-        file = self.folder / "results" / "history.json"
-        loopback.wait_for(lambda: file.exists() and len(json.loads(file.read_text())["history"]) >= rounds, SECONDS)
+        file = self.folder / "mlflow.db"
+        query = "select count(distinct step) from metrics where key = 'accuracy/after_transfer'"
+
+        def ended() -> bool:
+            if not file.exists():
+                return False
+            with contextlib.closing(sqlite3.connect(file)) as store, contextlib.suppress(sqlite3.OperationalError):
+                return int(store.execute(query).fetchone()[0]) >= rounds
+            return False
+
+        loopback.wait_for(ended, SECONDS)
 
     def kill_client(self, rounds: int, again: bool) -> None:
         """Kill a client and its SuperNode after so many rounds, and start it again."""
@@ -100,13 +105,11 @@ def row(name: str, stage: Stage) -> str:
     thread.start()
     log = "".join(loopback.run(stage.folder, "here", SECONDS) for _ in range(runs))
     thread.join()
-    if not (stage.folder / "results" / "coefficients.json").exists():
+    try:
+        done = loopback.finished(stage.folder, "kt_pfl")
+    except FileNotFoundError:
         return f"| {name} | | it did not end | {log[-3000:]} |"
-    found: dict[str, Any] = json.loads((stage.folder / "results" / "history.json").read_text())
-    history = [RoundRecord(**record) for record in found["history"]]
-    matrix = torch.tensor(json.loads((stage.folder / "results" / "coefficients.json").read_text()))
-    out = [f"{n} of {r.round}: {r.reasons[str(n)]}" for r in history for n in {*r.absent, *r.late}]
-    done = SimpleNamespace(history=history, coefficients=[matrix])
+    out = [f"{n} of {r.round}: {r.reasons[str(n)]}" for r in done.history for n in {*r.absent, *r.late}]
     said = [line.strip() for line in log.splitlines() if "Client" in line]
     return " | ".join(["", name, "; ".join(out), ", ".join(differences(stage.folder, done)) or "in nothing", *said, ""])
 

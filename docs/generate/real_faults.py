@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
+sys.path.append(str(Path(__file__).parents[2] / "flower" / "tests" / "support"))
+sys.path.append(str(Path(__file__).parents[2] / "flower" / "src"))
 
 from client_fault_table import FAULTS, outcome
 from client_faults import Fault, Outcome
@@ -50,7 +52,11 @@ def happened(fault: Fault, found: Outcome) -> str:
     out = [f"without client {n} in round {r.round}" for r in found.history for n in {*r.absent, *r.late, *r.diverged}]
     equal = f"equal to a run {' and '.join(out)}" if out else "equal to the undisturbed run"
     parts = [equal if fault.same else "the client goes on with its initial model"]
-    parts += [f"its evaluation of round {r.round - 1} stands for round {r.round}" for r in found.history if r.stale]
+    for record in found.history:
+        if record.stale:
+            earlier = any(r.accuracy for r in found.history if r.round < record.round)
+            stands = f"its evaluation of round {record.round - 1} stands for round {record.round}"
+            parts.append(stands if earlier else f"round {record.round} is evaluated without it")
     parts += ["same command"] * fault.ends
     return "; ".join(parts)
 

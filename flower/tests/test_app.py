@@ -3,19 +3,25 @@
 import subprocess
 import sys
 import textwrap
+import threading
+from multiprocessing.connection import Client, Listener
 
 import numpy as np
 import pytest
 import torch
+from blank import blank_figures
 from real_clients import check_same, deal_out, run
 
 pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from ktpfl_flower import app
-from ktpfl_flower.wire import Packet, packed, unpacked
+from ktpfl_flower import apps, relay
+from ktpfl_flower.client import answering
+from ktpfl_flower.client.member import Member
+from ktpfl_flower.frames import Frame
+from ktpfl_flower.wire import Packet, frame_of, packed, packet_of, unpacked
 from ktpfl_pipeline.core.errors import InputError
 
 
@@ -32,8 +38,9 @@ class Grid:
         for place, message in enumerate(messages):
             name, node = f"{len(self.answers)}-{place}", message.metadata.dst_node_id
             message.metadata.__dict__.update(_message_id=name, _src_node_id=1)
-            context = Context(1, node, {"client": str(self.files[node])}, RecordDict(), {})
-            self.answers[name] = None if node == self.mute else app.client(message, context)
+            pattern = str(self.files[node])  # as in Flower's simulation: this process answers for the client
+            context = Context(1, node, {"partition-id": 0}, RecordDict(), {"clients": pattern})
+            self.answers[name] = None if node == self.mute else relay.client(message, context)
             yield name
 
     def pull_messages(self, names):
@@ -42,59 +49,54 @@ class Grid:
 
 @pytest.fixture(autouse=True)
 def anew():
-    app.member.cache_clear()
     TaskIdentity.run_id = TaskIdentity.task_id = TaskIdentity.node_id = 1  # as in a process of Flower's
 
 
 def test_a_run_over_the_grid_equals_one_process(tmp_path):
     grid = Grid(deal_out(tmp_path, "kt_pfl"))
-    check_same(tmp_path, run(tmp_path, app.GridLink(grid)))
+    check_same(tmp_path, run(tmp_path, apps.GridLink(grid)))
 
 
 def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_path):
     grid = Grid(deal_out(tmp_path, "local", ("mlp",) * 2, 1))
-    given = {"federation": str(tmp_path / "federation.yml"), "patience": 60.0}
-    app.server(grid, Context(1, 1, {}, RecordDict(), given))
-    assert (tmp_path / "results" / "history.json").exists()
+    given = {"federation": str(tmp_path / "federation.yml")}
+    with blank_figures():
+        apps.server(grid, Context(1, 1, {}, RecordDict(), given))
+    assert (tmp_path / "data" / "07_model_output" / "mine" / "local" / "result.json").exists()
 
 
 def test_who_gives_no_answer_in_time_is_named(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
     with pytest.raises(InputError, match=r"No answer to hello came from nodes 1001"):
-        run(tmp_path, app.GridLink(Grid(files, mute=1001)), patience=0.5)
+        run(tmp_path, apps.GridLink(Grid(files, mute=1001)), patience=0.5)
     with pytest.raises(InputError, match=r"1 clients were there within 0\.1 s"):
-        run(tmp_path, app.GridLink(Grid(files[:1])), patience=0.1)
+        run(tmp_path, apps.GridLink(Grid(files[:1])), patience=0.1)
 
 
 def test_packets_come_back_from_records():
     given = (torch.arange(6).reshape(2, 3), {"w": torch.randn(2), "empty": torch.zeros(0, 2)}, 1.5)
-    back = unpacked(app.packet_of(app.record(packed(given))))
+    back = unpacked(packet_of(relay.frame_of(relay.record(frame_of(packed(given))))))
     assert torch.equal(back[0], given[0]) and torch.equal(back[1]["w"], given[1]["w"]) and back[2] == 1.5
 
 
 VALUES = ConfigRecord({"json": "{}"})
-OBJECT = Array("object", (1,), app.STYPE, b"12345678")
+OBJECT = Array("object", (1,), relay.STYPE, b"12345678")
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (RecordDict({}), "no message of ktpfl_pipeline"),
-        (RecordDict({"values": VALUES, "tensors": ConfigRecord({})}), "no message of ktpfl_pipeline"),
+        (RecordDict({}), "no message of ktpfl_flower"),
+        (RecordDict({"values": VALUES, "tensors": ConfigRecord({})}), "no message of ktpfl_flower"),
         (RecordDict({"values": ConfigRecord({"json": "[1]"}), "tensors": ArrayRecord({})}), "no JSON of a message"),
         (RecordDict({"values": ConfigRecord({"json": "{"}), "tensors": ArrayRecord({})}), "no JSON of a message"),
         (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": Array(np.zeros(2))})}), "written as 'numpy"),
         (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": OBJECT})}), "tensor of 'object'"),
     ],
 )
-def test_records_of_others_are_refused(tmp_path, content, sentence):
-    with pytest.raises(InputError, match=sentence):
-        app.packet_of(content)
-    (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
-    message = Message(content, 1, "query.hello")
-    message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
-    reply = app.client(message, Context(1, 1, {"client": str(file)}, RecordDict(), {}))
-    assert sentence in app.packet_of(reply.content).values["refused"]
+def test_records_of_others_are_refused(content, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        packet_of(relay.frame_of(content))
 
 
 class Answered(Grid):
@@ -109,7 +111,7 @@ class Answered(Grid):
             node = message.metadata.dst_node_id
             message.metadata.__dict__.update(_message_id=str(node), _src_node_id=1)
             self.answers[str(node)] = Message(
-                self.content if node == 1001 else app.record(Packet({"ok": 1})), reply_to=message
+                self.content if node == 1001 else relay.record(frame_of(Packet({"ok": 1}))), reply_to=message
             )
             yield str(node)
 
@@ -119,7 +121,7 @@ class Answered(Grid):
         return super().pull_messages(names)
 
 
-ODD_SHAPE = Array("float32", (1,) * 65, app.STYPE, b"1234")
+ODD_SHAPE = Array("float32", (1,) * 65, relay.STYPE, b"1234")
 
 
 @pytest.mark.parametrize(
@@ -130,27 +132,27 @@ ODD_SHAPE = Array("float32", (1,) * 65, app.STYPE, b"1234")
     ],
 )
 def test_a_malformed_answer_is_its_own_node_s_alone(content, said):
-    link = app.GridLink(Answered(content))
+    link = apps.GridLink(Answered(content))
     found = {node: packet.values for node, packet in link.ask("hello", dict.fromkeys((1000, 1001), Packet({})), 5)}
     assert found[1000] == {"ok": 1} and said in found[1001]["silent"]
 
 
 def test_answers_that_flower_cannot_read_are_silence(caplog):
-    link = app.GridLink(Answered(RecordDict({}), breaks=True))
+    link = apps.GridLink(Answered(RecordDict({}), breaks=True))
     found = [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 0.3)]
     assert found == [{"silent": "none within 0.3 s"}] and "cannot be read" in caplog.text
 
 
 def test_what_waited_while_others_were_read_is_not_dropped():
-    link = app.GridLink(Answered(app.record(Packet({"ok": 2}))))
+    link = apps.GridLink(Answered(relay.record(frame_of(Packet({"ok": 2})))))
     assert [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 0)] == [{"ok": 2}]
 
 
 def test_a_node_without_a_file_says_so():
-    message = Message(app.record(Packet({"seed": 0})), 1, "query.hello")
+    message = Message(relay.record(frame_of(Packet({"seed": 0}))), 1, "query.hello")
     message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
-    reply = app.client(message, Context(1, 1, {}, RecordDict(), {}))
-    assert "--node-config" in app.packet_of(reply.content).values["refused"]
+    reply = relay.client(message, Context(1, 1, {}, RecordDict(), {}))
+    assert "not started by python -m ktpfl_flower.join" in packet_of(relay.frame_of(reply.content)).values["refused"]
 
 
 def test_simulated_nodes_find_their_clients_by_a_pattern(tmp_path):
@@ -158,13 +160,13 @@ def test_simulated_nodes_find_their_clients_by_a_pattern(tmp_path):
     pattern = str(tmp_path / "client-*.yml")
 
     def said(number, pattern):
-        message = Message(app.record(Packet({"seed": 0})), 1, "query.hello")
+        message = Message(relay.record(frame_of(Packet({"seed": 0}))), 1, "query.hello")
         message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
         context = Context(1, 1, {"partition-id": number}, RecordDict(), {"clients": pattern})
-        return app.packet_of(app.client(message, context).content).values
+        return packet_of(relay.frame_of(relay.client(message, context).content)).values
 
     assert [said(number, pattern)["client"] for number in (0, 1)] == [0, 1]
-    assert "finds 2 files" in said(2, pattern)["refused"]
+    assert "matches 2 files" in said(2, pattern)["refused"]
 
 
 def test_a_client_needs_neither_kedro_nor_mlflow():
@@ -173,5 +175,47 @@ def test_a_client_needs_neither_kedro_nor_mlflow():
         for name in ("kedro", "mlflow", "pandas", "scipy", "sklearn", "matplotlib", "omegaconf", "optuna"):
             sys.modules[name] = None
         import ktpfl_flower.join
+        import ktpfl_flower.client.answering
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_the_app_that_flower_runs_loads_no_torch_and_no_samples():
+    program = """
+        import sys
+        for name in ("torch", "numpy.ma", "ktpfl_pipeline", "ktpfl_flower.client"):
+            sys.modules[name] = None
+        import ktpfl_flower.relay
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program.replace('"numpy.ma", ', ""))], check=True)
+
+
+def test_the_app_asks_the_client_s_process_by_its_socket_and_one_that_is_gone_raises(tmp_path):
+    (file,) = deal_out(tmp_path, "local", ("mlp",))
+    place, frame = str(tmp_path / "s"), frame_of(Packet({"seed": 0, "number": 5}))
+    context = Context(1, 1, {"client": place}, RecordDict(), {})
+    with pytest.raises(OSError):
+        relay.answer("hello", frame, context)
+    with Listener(place, "AF_UNIX") as listener:
+        threading.Thread(target=answering.serve, args=(Member(file), listener), daemon=True).start()
+        said = packet_of(relay.answer("hello", frame, context)).values
+        assert (said["client"], said["number"]) == (0, 5)
+        odd = packet_of(relay.answer("hello", Frame("[1]"), context)).values
+        assert "no JSON of a message" in odd["refused"]
+        with Client(place, "AF_UNIX") as stranger:
+            stranger.send_bytes(b"hello")
+            stranger.send_bytes(b"no frame")
+        assert packet_of(relay.answer("hello", frame, context)).values["client"] == 0
+
+
+def test_flower_s_own_words_are_not_passed_on():
+    class Failing(Answered):
+        def push_messages(self, messages):
+            for name, message in zip(super().push_messages(messages), messages, strict=True):
+                paragraph = "Error: Message Unavailable - " + "The requested message could not be found. " * 9
+                self.answers[name] = Message(Error(code=3, reason=paragraph), reply_to=message)
+                yield name
+
+    link = apps.GridLink(Failing(relay.record(frame_of(Packet({})))))
+    found = [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 5)]
+    assert found == [{"silent": "no answer before the message expired"}]

@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-from real_clients import NoLink
+from real_clients import NoLink, run
 
 from ktpfl_flower import example, operations
-from ktpfl_flower.server import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "real_clients.md").read_text("utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -15,10 +14,13 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 def test_its_federation_runs(tmp_path):
     example.main([str(tmp_path), "--clients", "2"])
     assert (tmp_path / "anna.yml").read_text() in BLOCKS
-    (tmp_path / "federation.yml").write_text(next(block for block in BLOCKS if "federation.yml" in block))
-    done = serve.run(tmp_path / "federation.yml", NoLink([tmp_path / f"{name}.yml" for name in ("anna", "bert")]))
+    shown = next(block for block in BLOCKS if "methods:" in block)
+    assert shown == example.SERVER.format(clients=2, project="../../..")
+    (tmp_path / "federation.yml").write_text(shown.replace("../../..", "."))
+    done = run(tmp_path, NoLink([tmp_path / f"{name}.yml" for name in ("anna", "bert")]))
     assert len(done.history) == 3
     assert (tmp_path / "kept/client-0/model.pt").exists()
+    assert done.class_names == [] and len(done.label_counts) == 2
 
 
 def test_the_example_names_the_commands_of_the_page(capsys, tmp_path, monkeypatch):

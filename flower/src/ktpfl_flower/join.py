@@ -48,7 +48,13 @@ def main(arguments: list[str] | None = None) -> int:
             logger.info("Client %d answers at %s.", member.own.client, place)
             serve(member, listener)
         threading.Thread(target=serve, args=(member, listener), daemon=True).start()
-        return 1 + 0 * _supernode(place, others)
+        _supernode(place, others)
+    print(  # noqa: T201
+        "The SuperNode ended; what it wrote says why. If the SuperLink was restarted, it no longer knows this client: "
+        "start the same command again.",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def _supernode(socket: Path, options: list[str]) -> int:

@@ -176,6 +176,22 @@ def other_version(nth: int) -> Inject:
     return inject
 
 
+def other_classes(stage: Stage) -> None:
+    """Two clients number their classes differently until the user gives all files one list."""
+    whole = ["benign", "malignant", "normal", *map(str, range(7))]
+    for n, file in enumerate(stage.files):
+        names = whole if n == HIT else [whole[0], *whole[2:], whole[1]]
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "class_names": names}))
+        stage.members[n] = Member(file)
+
+    def agree() -> None:
+        for n, file in enumerate(stage.files):
+            file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "class_names": whole}))
+            stage.members[n] = Member(file)
+
+    stage.mend = agree
+
+
 def other_samples(stage: Stage) -> None:
     """A client comes back with other samples, and then with its own."""
     data, kept = (stage.folder / "clients" / str(HIT) / name for name in ("data.npz", "kept.npz"))

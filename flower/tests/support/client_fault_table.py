@@ -22,6 +22,7 @@ from client_fault_acts import (
     joins_at_start,
     killed,
     nan,
+    other_classes,
     other_samples,
     other_version,
     server_harmed,
@@ -58,7 +59,7 @@ FAULTS = [
         "client killed for good",
         "fedavg",
         killed("before", "train", 2, 10**9),
-        "start it, and give",
+        "start again, and give",
         OUT_IN_2,
         ends=True,
     ),
@@ -128,6 +129,30 @@ FAULTS = [
     Fault("other samples when it comes back", "kt_pfl", other_samples, "is not as it was", OUT_IN_2),
     Fault("two clients of one number at the start", "kt_pfl", joins_at_start, "have one number", ends=True),
     Fault("a second client of the same number", "kt_pfl", joins("train", 2), "have one number"),
+    *(
+        Fault(f"{what} in the only evaluation", method, inject, says, beside={"evaluate_every": 2})
+        for method, what, inject, says in (
+            ("kt_pfl", "measures that are not finite", answers("evaluate", 1, tensor(nan)), UNSOUND),
+            ("fedavg", "measures of another type", answers("evaluate", 2, value("good")), UNSOUND),
+            ("fedmd", "no answer", answers("evaluate", 1, lambda a: None), "older values stand for them, or none"),
+            ("kt_pfl", "a divergence that is claimed", answers("evaluate", 1, beside(diverged="nan")), "diverged when"),
+            ("fedavg_ft", "a refusal", answers("evaluate", 2, beside(refused="I will not.")), "refused evaluate"),
+            ("fedproto", "client killed", killed("before", "evaluate", 1), KILLED),
+        )
+    ),
+    Fault(
+        "a divergence that is claimed in fine-tuning",
+        "fedavg_ft",
+        answers("train", 4, beside(diverged="nan")),
+        "diverged when",
+    ),
+    Fault(
+        "names of classes that do not fit at the start",
+        "kt_pfl",
+        other_classes,
+        "means 'malignant' by label 1",
+        ends=True,
+    ),
     Fault("a client that nobody waits for", "fedavg", joins("train", 2, client=7), "none of this run's"),
     Fault("client's disk full", "kt_pfl", full_at_client, "free some space", OUT_IN_2),
     Fault("client's disk full at the end", "kt_pfl", full_at_end, "free some space", ends=True),

@@ -1,5 +1,6 @@
 """A federation of processes on this machine by Flower: a SuperLink, a client process each with its SuperNode, a run."""
 
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tapped import Tap
+
+from ktpfl_pipeline.analysis.results import FinishedRun
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -130,3 +133,10 @@ def wait_for(there: object, seconds: float) -> None:
         if time.monotonic() > end:
             raise TimeoutError
         time.sleep(0.1)
+
+
+def finished(folder: Path, method: str) -> FinishedRun:
+    """Return what the run of a method left in a folder."""
+    file = folder / "data" / "07_model_output" / "mine" / method / "result.json"
+    (run_of_seed,) = json.loads(file.read_text())["runs"]
+    return FinishedRun.from_dict(run_of_seed)

@@ -107,7 +107,9 @@ def in_one_process(
         executor=executor or SerialExecutor(),
         reliability=Scripted(out=out or {}),
     )
-    return engine.run(methods.create(method), fed, engine.Schedule(asked["rounds"])), fed
+    return engine.run(
+        methods.create(method), fed, engine.Schedule(asked["rounds"], evaluate_every=asked.get("evaluate_every", 1))
+    ), fed
 
 
 def check_same(folder: Path, there: FinishedRun, executor: SerialExecutor | None = None) -> Federation:
