@@ -25,7 +25,7 @@ HEAD = """
 kB of two rounds, up and down, all clients together. *Ledger*: what the method's numbers take, as in every run's
 report. *Messages*: what the server put into messages and found in them, with names and settings, evaluations, and the
 public set before the first round. *Socket*: what went through the ports between clients and SuperLink; *asking* is
-the part of it that only asked for messages, every three seconds, or said that a client lives. Most of the rest is Flower's
+the part of it that only asked for messages, or said that a client lives. Most of the rest is Flower's
 way to carry a message: each of its records and arrays is fetched by a request of its own, which takes 1.2 kB beside
 what it carries, so that five to ten kB a message are there however small it is, and large models hide them. The last
 columns are found / looked for, in all that clients sent: pieces of each private image and of the labels, in bytes and
