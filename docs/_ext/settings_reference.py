@@ -128,10 +128,7 @@ def page(what: str) -> str:
     said = meanings(model) | comments(BASE / file)
     if what == "augmentations":
         said = {name: str(kind.__doc__) for name, field in model.model_fields.items() for kind in groups(field)}
-    elif what == "experiments":
-        real = comments(BASE / "parameters_real.yml")
-        said = {path.removeprefix("real_clients."): comment for path, comment in real.items()} | said
-    else:  # each stands in a section of another name there
+    elif what != "experiments":  # each stands in a section of another name there
         said = {path.rpartition(".")[2]: comment for path, comment in said.items()}
     rows = []
     for path, allows, default in settings(model):

@@ -101,8 +101,9 @@ def main(grid: Grid, context: Context) -> None:
     """Run what the server's file asks for; the run's configuration names the file."""
     from ktpfl_flower.server import job
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)  # for when Kedro has not set up logging
+    for name, level in {"ktpfl_pipeline": logging.INFO, "ktpfl_flower": logging.INFO, "httpx": logging.WARNING}.items():
+        logging.getLogger(name).setLevel(level)
     file = Path(str(context.run_config["federation"]))
     sys.argv = ["flwr", "run", "flower/app", "--run-config", f"federation='{file}'"]  # the command that reports name
     try:
