@@ -226,3 +226,20 @@ def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None
     serve.check_architectures(("kt_pfl", "feddf", "local"), found)
     del found[0]
     serve.check_architectures(("kt_pfl", "fedavg", "local"), found)
+
+
+def test_a_client_that_never_answers_an_evaluation_is_left_out_of_the_report_and_ends_nothing(
+    untracked: Project,
+) -> None:
+    def changes(kind: str, n: int, answer: Packet) -> Packet:
+        mute = n == 1 and link.seen[-1][2].values.get("operation") == "evaluate"
+        return Packet({**answer.values, "refused": "I will not."}) if mute else answer
+
+    link = NoLink(prepared(untracked, methods=["kt_pfl", "local"], quorum=0.5, deadline=0.05), changes=changes)
+    page = run_all(untracked, link)
+    result = json.loads((untracked.folder / "data" / "07_model_output" / NAME / "kt_pfl" / "result.json").read_text())
+    first, second = result["final"]["after_transfer"]["per_client"]
+    assert np.isfinite(first) and np.isnan(second)
+    assert result["final"]["after_transfer"]["mean"] == first
+    text = page.with_name("report.md").read_text()
+    assert f"{100 * first:.1f}" in text and "nan" not in text.lower().replace("finance", "")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
 from real_clients import deal_out
 
 from ktpfl_flower.client import client_file
@@ -70,3 +71,44 @@ def test_a_file_that_is_none_is_told_of(tmp_path):
             Member(tmp_path / "mine.yml")
     with pytest.raises(InputError, match="cannot be read"):
         Member(tmp_path / "yours.yml")
+
+
+def photographs(folder, *classes):
+    for place, name in enumerate(classes):
+        (folder / "images" / name).mkdir(parents=True)
+        for number in range(6):
+            Image.new("L", (8, 8), 40 * place + number).save(folder / "images" / name / f"{number}.png")
+
+
+@pytest.mark.parametrize(
+    ("named", "labels", "names"),
+    [
+        ([], {0, 1}, ["benign", "normal"]),
+        (["benign", "malignant", "normal"], {0, 2}, ["benign", "malignant", "normal"]),
+        (["normal", "benign"], {0, 1}, ["normal", "benign"]),
+    ],
+)
+def test_labels_are_brought_into_the_order_of_the_file_s_class_names(tmp_path, named, labels, names):
+    photographs(tmp_path, "benign", "normal")
+    own = client_file.ClientFile(client=0, source="folder:images", architecture="mlp", class_names=named)
+    found, known = client_file.samples(own, tmp_path)
+    assert set(found.labels.tolist()) == labels and known == names
+    normal = found.inputs[found.labels == names.index("normal")]
+    assert normal.min() >= 40  # its images, whatever its number
+
+
+def test_a_class_that_the_file_does_not_name_is_told_of(tmp_path):
+    photographs(tmp_path, "benign", "odd")
+    own = client_file.ClientFile(client=0, source="folder:images", architecture="mlp", class_names=["benign", "normal"])
+    with pytest.raises(InputError, match=r"class_names is benign, normal, and folder:images has .* class 'odd' too"):
+        client_file.samples(own, tmp_path)
+
+
+def test_names_of_classes_are_text_and_different():
+    given = {"client": 0, "source": "npz:a.npz", "architecture": "mlp"}
+    assert client_file.understood(client_file.ClientFile, {**given, "class_names": [0, 1]}, "x").class_names == [
+        "0",
+        "1",
+    ]
+    with pytest.raises(InputError, match="has 'a' twice"):
+        client_file.understood(client_file.ClientFile, {**given, "class_names": ["a", "a"]}, "x")

@@ -43,6 +43,11 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
         ({"shape": [1, -8, 8]}, r"node 101\.shape"),
         ({"shape": [2**16] * 4}, "Client 1 .*which are larger than any"),
         ({"classes": 10**7}, r"node 101\.classes"),
+        (
+            {"classes": ["0", "x"]},
+            "Client 1 .*node 101. means 'x' by label 1, and others mean '1': give .* class_names: ",
+        ),
+        ({"classes": ["0", "0"]}, r"node 101\.classes .*twice"),
         ({"kept": [2**63]}, r"node 101\.kept"),
         ({"last": 2**63}, r"node 101\.last"),
         ({"architecture": "lenett"}, "Client 1 .*'lenett' is unknown"),
@@ -269,3 +274,29 @@ def test_a_client_without_the_models_of_the_checkpoint_is_named_once(tmp_path, c
     link.members[1] = type(link.members[1])(link.files[1])
     assert len(run(tmp_path, link).history) == 2
     assert caplog.text.count("Client 1 has not the models of the last checkpoint any more") == 1
+
+
+def test_class_names_of_the_server_s_file_bind_the_clients(tmp_path):
+    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, class_names=[f"digit {n}" for n in range(10)])
+    with pytest.raises(InputError, match=r"Client 0 \(node 100\) means '0' by label 0, and others mean 'digit 0'"):
+        run(tmp_path, NoLink(files))
+
+
+def test_a_client_that_loses_its_models_again_and_again_ends_nothing(tmp_path, caplog):
+    class Forgetful(NoLink):
+        def addresses(self):
+            asked = [packet.values.get("operation") for _, n, packet, _ in self.seen if n == 1]
+            if asked and asked[-1] == "train" and asked.count("train") < 12:
+                for file in (tmp_path / "kept" / "client-1").glob("*/[0-9]*.pt"):
+                    file.unlink()
+                self.stop(1)
+                self.start(1)
+            return super().addresses()
+
+        def answer(self, kind, n, packet):
+            answer = super().answer(kind, n, packet)
+            gone = n == 1 and packet.values.get("operation") == "logits"
+            return Packet({"lost": "it is gone.", "number": answer.values["number"]}) if gone else answer
+
+    link = Forgetful(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 2, deadline=0.05, quorum=0.6))
+    assert [record.cohort for record in run(tmp_path, link).history] == [[0, 2]] * 2

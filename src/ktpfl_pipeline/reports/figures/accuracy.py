@@ -1,5 +1,6 @@
 """Accuracy by round, over the clients, and of each client."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,12 +117,13 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
     figure, panels = base.grid_of_panels(titles, across, height, 34 if across <= 3 else 80 // across, sharey=True)
     curves = [result.client_curves(HEADLINE) for result in results]
     later = np.concatenate([np.ravel(accuracy[1:] or accuracy) for _, accuracy in curves])
+    later = later[np.isfinite(later)]  # without real clients that were never measured
     for place, (axes, result, (rounds, accuracy)) in enumerate(zip(panels, results, curves, strict=True)):
         colour = look(result.method).colour
         values = np.array(accuracy)  # (rounds, N)
         dots: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rounds) < 4 else {}
         axes.plot(rounds, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
-        axes.fill_between(rounds, *np.quantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
+        axes.fill_between(rounds, *np.nanquantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
         means = mean_by_place(result.curve[HEADLINE].by_seed)  # without those of adversaries
         axes.plot(rounds, means, color=colour, linewidth=2, zorder=3, **dots)
         base.rounds_across(axes, "auto" if across <= 3 else 4)
@@ -143,11 +145,14 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
     n = main.clients
     after = main.final[HEADLINE].per_client
     before = beside.final[HEADLINE].per_client if beside else [0.0] * n
-    order = sorted(range(n), key=lambda client: (before[client] - after[client], client))
+    lost = [own - then for own, then in zip(before, after, strict=True)]  # NaN: a real client that was never measured
+    order = sorted(range(n), key=lambda client: (math.isnan(lost[client]), lost[client], client))
     named = n <= NAMED
     figure, axes = base.single((0.185 * n if named else 5.0) + 1.1)
     rows, scale = list(range(n)), 1 if named else 0.5
     for row, client in zip(rows, order, strict=True) if beside else ():
+        if math.isnan(lost[client]):
+            continue
         gained = after[client] >= before[client]
         colour = look(main.method).colour if gained else MUTED
         axes.plot([before[client], after[client]], [row, row], color=colour, alpha=0.3, linewidth=3 * scale, zorder=1)
