@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare paper viz ui docs test flower check lint types layers gpu-check lock clean
+.PHONY: help setup run compare paper viz ui docs docs-check test flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -80,10 +80,12 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
-docs: $(READY)  ## the documentation as a site, in build/docs, and checks that it is true; without a network
+docs: $(READY)  ## the documentation as a site, in build/docs; without a network
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
-	@$(BIN)/python -m pytest docs/checks -n 2 --dist loadfile --no-loadscope-reorder
 	@echo "Open build/docs/index.html"
+
+docs-check: $(READY)  ## check that the documentation is true: commands, links, numbers (minutes)
+	@$(BIN)/python -m pytest docs/checks -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## the whole test suite, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10

@@ -115,6 +115,10 @@ class TestAfterContextCreated:
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
             (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),
             *((None, {"parameters": text}, message) for text, message in YAML.values()),
+            *(
+                (None, {"env": env}, f"--env is {env!r}, which runs without --env read already")
+                for env in ("base", "local")
+            ),
             (None, {"env": "bsae"}, "--env is 'bsae', which does not exist; did you mean 'base'?"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
             (None, {"tracking": {**TRACKING, "uri": "x"}}, "unknown keys: uri."),

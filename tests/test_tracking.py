@@ -573,10 +573,12 @@ class TestConfigure:
                 "missing or unknown keys: store.",
             ),
             (lambda s: s | {"enabled": "yes"}, "enabled is 'yes' in conf/base/tracking.yml; it must be true or false."),
-            (lambda s: s | {"store": None}, "store is None in conf/base/tracking.yml; it must be a text."),
-            (lambda s: s | {"store": ""}, "store is '' in conf/base/tracking.yml; it must be a text."),
-            (lambda s: s | {"artifacts": 3}, "artifacts is 3 in conf/base/tracking.yml; it must be a text."),
-            (lambda s: s | {"checkpoints": None}, "checkpoints is None in conf/base/tracking.yml; it must be a text."),
+            (lambda s: s | {"store": ""}, "store is '' in conf/base/tracking.yml; it must be a string."),
+            (lambda s: s | {"artifacts": 3}, "artifacts is 3 in conf/base/tracking.yml; it must be a string."),
+            (
+                lambda s: s | {"checkpoints": None},
+                "checkpoints is None in conf/base/tracking.yml; it must be a string.",
+            ),
         ],
     )
     def test_bad_settings(self, tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str) -> None:
@@ -584,3 +586,21 @@ class TestConfigure:
             tracking.configure(change(SETTINGS), tmp_path)
         assert str(refused.value).endswith(message)
         assert type(tracking.current()) is Tracker
+
+    @pytest.mark.parametrize(
+        ("given", "store"),
+        [("http://tracking.example:5000", "http://tracking.example:5000"), ("", "sqlite:///{}/mlflow.db")],
+    )
+    def test_without_a_store_the_environment_names_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, store: str
+    ) -> None:
+        monkeypatch.setenv(tracking.URI, given)
+        tracking.configure(SETTINGS | {"store": None}, tmp_path)
+        assert tracking.current().store == store.format(tmp_path)  # type: ignore[attr-defined]
+
+    def test_a_variable_that_is_not_used_is_named_without_its_password(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv(tracking.URI, "http://anna:s3cret@tracking.example:5000")
+        tracking.configure(SETTINGS, tmp_path)
+        assert "MLFLOW_TRACKING_URI is http://anna:***@tracking.example:5000 and is not used" in caplog.text

@@ -19,6 +19,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.stopping import TerminatedError, heed
 
 logger = logging.getLogger(__name__)
+_runs: list[str] = []
+"""The sessions of this process that have come as far as their pipelines."""
 STOPPED, TERMINATED = 128 + 2, 128 + 15
 """The exit codes after Ctrl-C and after SIGTERM, as shells have them."""
 
@@ -42,11 +44,13 @@ class ProjectHooks:
 
         source, env = Path(context.config_loader.conf_source), context.config_loader.env
         try:
+            check_folder(Path(context.project_path))
+            check_environment(env)
             if env and source.is_dir():
                 checks.check_known("--env", env, [place.name for place in sorted(source.iterdir()) if place.is_dir()])
             parameters = reading.sections(context.config_loader)
             parsing.check(parameters)
-            reading.remember(parameters)
+            reading.remember(parameters, reading.hidden(context.config_loader))
             context.config_loader["parameters"] = parameters  # what nodes are given: with what sections inherit
             configure_tracking(context.config_loader, Path(context.project_path))
         except (InputError, MissingConfigException) as error:
@@ -60,6 +64,7 @@ class ProjectHooks:
         """
         from ktpfl_pipeline.config import checks, parsing, reading
 
+        _runs.append(str(run_params.get("run_id")))
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:
             raise ClickException(f"The runner is {runner}; use Kedro's default, SequentialRunner (leave --runner out).")
@@ -101,7 +106,23 @@ class ProjectHooks:
                 dataset = catalog.get(name)
                 before = "" if dataset.made else "Nothing was missing: this is the newest report of those before.\n"
                 page = os.path.relpath(dataset.page)
-                print(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps()}")  # noqa: T201
+                show(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps()}")
+
+
+def started() -> int:
+    """Return how many runs of pipelines were started in this process."""
+    return len(_runs)
+
+
+def show(text: str) -> None:
+    """Print a text to standard output; a run whose results are complete does not fail where that cannot be written."""
+    try:
+        print(text, flush=True)  # noqa: T201
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):  # or Python would try again at its exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = error.strerror or str(error)
+        click.echo(f"The results are complete, but standard output could not be written ({reason}).", err=True)
 
 
 @contextlib.contextmanager
@@ -123,6 +144,34 @@ def _in_turn(pipeline: Any) -> Any:
     functions = [node.func for node in pipeline.nodes]
     progress.expect(sum((f.__module__, f.__name__) == (nodes.__name__, "train") for f in functions))
     return pipeline
+
+
+def check_folder(project: Path) -> None:
+    """Check that the project's path can be used in addresses and in the patterns by which Kedro finds its files.
+
+    Raises:
+        InputError: if it has characters that mean something else there, or is not UTF-8.
+    """
+    path = str(project)
+    if any(0xDC80 <= ord(sign) <= 0xDCFF for sign in path) or any(sign in path for sign in "?*[]#"):
+        raise InputError(
+            f"The project's folder is {path!r}; its path must be UTF-8 without ?, *, [, ] and #, which Kedro reads as "
+            "patterns and MLflow as parts of an address. Rename the folder, or move the project."
+        )
+
+
+def check_environment(env: str | None) -> None:
+    """Check that an environment is not one that every run reads anyway: it would hide the other of the two.
+
+    Raises:
+        InputError: for ``base`` and ``local``.
+    """
+    if env in ("base", "local"):
+        raise InputError(
+            f"--env is {env!r}, which runs without --env read already; with it conf/local is "
+            f"{'left out' if env == 'base' else 'all that is added'} and the settings are those for long runs. Leave "
+            "--env out, or choose --env=quick for a run of minutes."
+        )
 
 
 def configure_tracking(loader: Any, project: Path) -> None:

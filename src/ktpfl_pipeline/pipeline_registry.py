@@ -32,6 +32,8 @@ class Pipelines(UserDict[str, Any]):
         if name not in self.data:
             hint = nearest(name, self, self.told())
             experiment = name.removeprefix(TUNE)
+            for section in (name, name.removeprefix(COMPARE)):
+                hint = reading.unread(section) or hint
             if name != experiment and experiment in self.data:
                 hint = (
                     f"tune {experiment} with a section {name} in conf/, such as `{name}: {{like: tune_hetero_digits}}`."

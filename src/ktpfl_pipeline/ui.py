@@ -24,6 +24,7 @@ def main() -> None:
     project, env = Path.cwd(), os.environ.get("KEDRO_ENV")
     loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
     try:
+        hooks.check_folder(project)
         hooks.configure_tracking(loader, project)
         tracker = tracking.current()
         if not isinstance(tracker, tracking.MlflowTracker):

@@ -24,7 +24,7 @@ TRACKING = {"enabled": False, "store": "sqlite:///mlflow.db", "artifacts": "mlru
 
 TRACE = Path(tempfile.gettempdir()) / "ktpfl-the-code-ran"
 UNREADABLE = "The files parameters*.yml under conf/ cannot be read ("
-TOO_MUCH = "parameters.yml stands for more than 1,000,000 values"
+TOO_MUCH = "parameters.yml stands for more than 100,000 values"
 YAML: dict[str, tuple[str, str]] = {
     "a tag that runs code": (f"x: !!python/object/apply:os.mkdir [{TRACE}]", UNREADABLE),
     "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.config.studies.Sweep {}", UNREADABLE),
@@ -53,9 +53,10 @@ YAML: dict[str, tuple[str, str]] = {
 """{what: (content of parameters.yml, words of the message)}."""
 
 
-def context(folder: Path, runtime: Any = None, env: str = "base", **files: Any) -> Any:
+def context(folder: Path, runtime: Any = None, env: str | None = None, **files: Any) -> Any:
     """What Kedro makes of a project with these configuration files."""
     contents = {"parameters": {"digits": EXPERIMENT, "_shared": {}}, "tracking": TRACKING, **files}
+    (folder / "conf" / "local").mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         (folder / "conf" / "base").mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, str) else yaml.safe_dump(content)

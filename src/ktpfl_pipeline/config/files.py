@@ -10,7 +10,7 @@ import yaml
 
 from ktpfl_pipeline.core.errors import InputError
 
-MAX_VALUES = 1_000_000
+MAX_VALUES = 100_000
 """With what aliases repeat counted as often as they do; conf/base has some thousand."""
 MAX_DEPTH = 50
 """Of values within values; conf/base has 6."""

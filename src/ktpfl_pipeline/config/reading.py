@@ -19,6 +19,7 @@ from ktpfl_pipeline.config import files, parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.core.errors import InputError
 
+_hidden: ContextVar[tuple[str, frozenset[str]]] = ContextVar("hidden", default=("", frozenset()))
 _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
 
 
@@ -45,9 +46,32 @@ def _sections_of(loader: Any, environment: str) -> dict[str, Any]:
     return read(alone, "parameters")
 
 
-def remember(found: dict[str, Any] | None) -> None:
-    """Keep what `sections` returned for `recall`, or forget it."""
+def hidden(loader: Any) -> tuple[str, frozenset[str]]:
+    """Return the environment in use, and the sections of conf/local that are not read because of it."""
+    default, env = loader.default_run_env, loader.env or loader.default_run_env
+    if env in (default, loader.base_env):
+        return env, frozenset()
+    try:
+        return env, frozenset(_sections_of(loader, default)) - frozenset(_sections_of(loader, loader.base_env))
+    except (InputError, MissingConfigException):
+        return env, frozenset()
+
+
+def unread(name: str) -> str:
+    """Return why a section is not known although conf/local has it; empty where conf/local does not have it."""
+    env, names = _hidden.get()
+    if name not in names:
+        return ""
+    return (
+        f"conf/local has {name!r}, and --env={env} is read instead of conf/local: leave --env out, or move the section "
+        f"to conf/base or conf/{env}."
+    )
+
+
+def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] = ("", frozenset())) -> None:
+    """Keep what `sections` returned for `recall` and what `hidden` did for `unread`, or forget both."""
     _found.set(found)
+    _hidden.set(left_out)
 
 
 def recall() -> dict[str, Any]:

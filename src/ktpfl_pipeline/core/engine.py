@@ -336,6 +336,9 @@ def _restore(
     if content is None:
         fed.client_states.kept = {}
         return state, [], []
+    assert file is not None
+    entries, record = ({entry.name for entry in fields(kind)} for kind in (type(state), RoundRecord))  # type: ignore[arg-type]
+    checkpoint.check_form(file, content, entries, record)
     fed.client_states.kept = fed.executor.revived(fed, content["client_states"])
     restored: State = replace(state, **fed.executor.revived(fed, content["state"]))  # type: ignore[type-var]
     history = [RoundRecord(**record) for record in content["history"]]

@@ -1,10 +1,12 @@
 """The one exception for what a user can fix."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
+_PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s'\"]*@")
 
 
 class InputError(ValueError):
@@ -12,12 +14,13 @@ class InputError(ValueError):
 
     The message is one sentence or two: the value, what is allowed, and how to fix it. The command line shows it without
     a traceback. It quotes names and values from files and settings, so what does not print is written as `repr` writes
-    it, and the middle of a very long one is left out.
+    it, and the middle of a very long one is left out. Passwords in
+    addresses are masked.
     """
 
     def __init__(self, message: str) -> None:
         """Keep the message in one line that a terminal can show."""
-        line = printable(message)
+        line = printable(masked(message))
         half = MAX_MESSAGE // 2
         super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[:half]} ... {line[-half:]}")
 
@@ -25,6 +28,11 @@ class InputError(ValueError):
 def printable(text: str) -> str:
     """Return a text in one line that a terminal can show: other signs are written as `repr` writes them."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def masked(text: str) -> str:
+    """Return a text with ``***`` for the password of every address in it, as in ``postgresql://user:***@host``."""
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 class LostError(InputError):

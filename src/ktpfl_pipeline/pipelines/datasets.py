@@ -112,7 +112,22 @@ class JSONDataset(_WholeFile):
 
 
 class ResultDataset(JSONDataset):
-    """The `MethodResult` of one method, as JSON."""
+    """The `MethodResult` of one method, as JSON.
+
+    A process that saved one reads that one: another process may run the same experiment with other settings, and
+    replace the file in between.
+    """
+
+    _saved: Any = None
+
+    def load(self) -> Any:
+        """Return the result that this process saved; without one, that of the file."""
+        return super().load() if self._saved is None else self._saved
+
+    def save(self, data: Any) -> None:
+        """Write the file, and keep the result."""
+        super().save(data)
+        self._saved = data
 
     def _read(self, text: str) -> Any:
         from ktpfl_pipeline.analysis.results import MethodResult
@@ -222,6 +237,7 @@ class ReportDataset(_Place):
     """
 
     _shown = ""  # in this process, as wide as its terminal
+    _saved: Path | None = None  # likewise
 
     @property
     def made(self) -> bool:
@@ -230,7 +246,12 @@ class ReportDataset(_Place):
 
     @property
     def page(self) -> Path:
-        """The page of the report that was saved last; where there is none, that of a report without a variant."""
+        """The page of the report that this process saved last; without one, the newest of all.
+
+        Where there is none, that of a report without a variant.
+        """
+        if self._saved is not None:
+            return self._saved / "report.html"
         pages = [page for page in self.place.glob("**/report.html") if page.parent.suffix != PARTIAL]
         return max(pages, key=lambda page: page.stat().st_mtime_ns, default=self.place / "report.html")
 
@@ -243,7 +264,7 @@ class ReportDataset(_Place):
         with replacing(self.place / data.variant) as partial:
             data.write(partial)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
-        self._shown = data.console
+        self._shown, self._saved = data.console, self.place / data.variant
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""

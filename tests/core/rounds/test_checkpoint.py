@@ -287,3 +287,25 @@ class TestUnreadable:
         assert not trace.exists()
         torch.load(file, weights_only=False) if how != "pickle" else pickle.loads(file.read_bytes())
         assert trace.exists()  # it would have run
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"state": None}, "state"),
+        ({"state": {"models": {}}}, "state"),
+        ({"history": {}}, "history"),
+        ({"history": [3]}, "history"),
+        ({"history": [{"round": 1}]}, "history"),
+        ({"coefficients": [1.0]}, "coefficients"),
+        ({"coefficients": "none"}, "coefficients"),
+        ({"client_states": None}, "client_states"),
+    ],
+)
+def test_content_of_another_form_is_one_sentence(file: Path, change: dict[str, Any], wrong: str) -> None:
+    content = {**CONTENT, "client_states": {}, **change}
+    with pytest.raises(InputError, match=f"holds no {wrong} that a run can continue from"):
+        checkpoint.check_form(file, content, {"models", "knowledge"}, {"round", "accuracy", "cohort"})
+    checkpoint.check_form(
+        file, {**CONTENT, "client_states": {}}, {"models", "knowledge"}, {"round", "accuracy", "cohort"}
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError
@@ -100,6 +101,36 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
             f"The checkpoint {path} was made with other settings ({changes}); put them back, or delete the checkpoint."
         )
     return content
+
+
+FORM: dict[str, type] = {"state": dict, "history": list, "coefficients": list, "client_states": dict}
+"""What a checkpoint holds besides its settings."""
+
+
+def check_form(path: Path, content: dict[str, Any], state: set[str], record: set[str]) -> None:
+    """Check that a checkpoint whose checksum is right holds what a run goes on from.
+
+    Args:
+        path: the file, for the message.
+        content: what `load` returned.
+        state: the names of the entries of the method's state.
+        record: the names of the entries of a round's record.
+
+    Raises:
+        InputError: naming the first part that is missing or of another type.
+    """
+    wrong = next((name for name, kind in FORM.items() if not isinstance(content.get(name), kind)), "")
+    if not wrong and set(content["state"]) != state:
+        wrong = "state"
+    if not wrong and not all(isinstance(each, dict) and set(each) == record for each in content["history"]):
+        wrong = "history"
+    if not wrong and not all(isinstance(each, Tensor) and each.ndim == 2 for each in content["coefficients"]):
+        wrong = "coefficients"
+    if wrong:
+        raise InputError(
+            f"The checkpoint {path} holds no {wrong} that a run can continue from, although its checksum is right: "
+            "another program wrote it. Delete it to start the run again."
+        )
 
 
 def _verified(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -129,13 +130,20 @@ def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list
         wrong = {"incomplete (wrong MD5 sum)": damaged, "not as long as its header says": unusable}
         found = [f" {', '.join(paths)} is there but {what}: replace it." for what, paths in wrong.items() if paths]
         raise InputError(
-            f"{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put {', '.join(archives)} into"
-            f" {folder / place}, or choose a source that needs no network, `source: digits` or"
+            f"{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put {_addresses(kind, archives)}"
+            f" into {folder / place}, or choose a source that needs no network, `source: digits` or"
             f" `source: npz:yourfile.npz`.{''.join(found)}"
         ) from error
     finally:
         socket.setdefaulttimeout(timeout)
     return parts
+
+
+def _addresses(kind: Any, archives: Iterable[str]) -> str:
+    """Return the names of a dataset's archives, each with the address that it can be fetched from."""
+    if hasattr(kind, "mirrors"):  # MNIST, Fashion-MNIST
+        return ", ".join(f"{name} ({kind.mirrors[0]}{name})" for name in archives)
+    return ", ".join(f"{name} ({kind.url})" for name in archives)
 
 
 def _archives(kind: Any) -> tuple[str, dict[str, str]]:

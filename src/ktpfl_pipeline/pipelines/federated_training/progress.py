@@ -35,7 +35,7 @@ class Plan:
         done: runs that are finished.
         trained: runs that were trained here, in parts where they were resumed.
         spent: seconds that these took.
-        anew: whether it was said that runs start anew.
+        anew: whether it was said that settings are new.
     """
 
     trainings: int
@@ -50,9 +50,9 @@ class Plan:
         return f"about {duration(self.spent / self.trained * runs)} left" if self.trained and runs > 0 else ""
 
     def say_anew(self) -> None:
-        """Say once that runs of other settings are there."""
-        if not self.anew:
-            logger.info("Settings, data or code are not those of the runs before: starting anew.")
+        """Say at the first run, and only there, that runs with other settings are kept."""
+        if not self.done and not self.anew:
+            logger.info("New settings, data or code; earlier runs are kept.")
         self.anew = True
 
 

@@ -1,11 +1,14 @@
 """Nodes that report."""
 
+import logging
 from dataclasses import asdict
 from typing import Any
 
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.pipelines.tune.nodes import resolve
+
+logger = logging.getLogger(__name__)
 
 
 def report(experiment: Experiment, hyperparameters: str, *results: Any, section: str, name: str) -> Any:
@@ -31,6 +34,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: Any, section:
     from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.reports.comparison import build, identity
 
+    logger.info("Writing the report …")
     methods = comparable(results, experiment.settings())
     resolved = resolve(experiment, hyperparameters, name=section, methods=[each.method for each in methods])
     for each in methods:

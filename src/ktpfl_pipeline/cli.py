@@ -1,0 +1,76 @@
+"""The command `run`, of `kedro` and of `ktpfl`: Kedro's own, with what it cannot read said in one sentence.
+
+Kedro takes the commands of a project from this module. Everything that can fail before the hooks are called, and the
+terminal that the results are printed to, is dealt with here.
+"""
+
+import io
+import sys
+from typing import Any
+
+import click
+from kedro.framework.cli.project import run as kedro_run
+from kedro.io import DatasetError
+from yaml import YAMLError
+
+from ktpfl_pipeline import hooks
+from ktpfl_pipeline.core.errors import printable
+
+
+class RunCommand(click.Command):
+    """Kedro's command `run`."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
+        """Read the command line.
+
+        Raises:
+            UsageError: if a value of ``--params`` is not YAML.
+        """
+        given = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except YAMLError as error:
+            problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+            settings = printable(next((value for value in given if "=" in value and not value.startswith("--")), ""))
+            raise click.UsageError(
+                f"--params {settings} cannot be read ({printable(problem)}): a value is YAML, so put quotes around one "
+                "that begins with { [ * & ! @ or %, as in --params \"digits.private.source='*.npz'\", and leave out "
+                "characters that do not print."
+            ) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run."""
+        show_any_character()
+        before = hooks.started()
+        try:
+            return super().invoke(ctx)
+        except DatasetError as error:
+            if hooks.started() > before:
+                raise  # of a node: the traceback says more
+            reason = str(error).strip().partition("\n")[0]
+            raise click.ClickException(
+                f"The catalog cannot be read ({printable(reason)}): correct the entry in conf/*/catalog*.yml; its type "
+                "must be the dotted path of a dataset."
+            ) from error
+
+
+def show_any_character() -> None:
+    """Let the terminal replace the characters that its encoding lacks, instead of ending a run that is complete."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+@click.group(name="ktpfl_pipeline")
+def cli() -> None:
+    """The project's commands."""
+
+
+run = RunCommand(
+    name="run",
+    callback=kedro_run.callback,
+    params=kedro_run.params,
+    help=kedro_run.help,
+    short_help=kedro_run.short_help,
+)
+cli.add_command(run)

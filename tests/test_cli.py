@@ -1,0 +1,51 @@
+"""The command `run`: what Kedro would answer with a traceback is one sentence."""
+
+import io
+import sys
+
+import pytest
+from click.testing import CliRunner
+from kedro.io import DatasetError
+
+from ktpfl_pipeline import cli, hooks
+
+
+@pytest.mark.parametrize("value", ["{a", "*a", "@a", "!!python/name:os.system", "a\x01b"])
+def test_params_that_are_no_yaml_are_one_sentence(value: str) -> None:
+    found = CliRunner().invoke(cli.run, ["--params", f"digits.rounds={value}"])
+    assert found.exit_code == 2
+    assert f"--params digits.rounds={value.replace(chr(1), chr(92) + 'x01')} cannot be read (" in found.output
+    assert "unicode string" not in found.output
+
+
+def test_a_catalog_that_cannot_be_read_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**given: object) -> None:
+        raise DatasetError("Class 'builtins.dict' not found.\nmore")
+
+    monkeypatch.setattr(cli.run, "callback", fail)
+    found = CliRunner().invoke(cli.run, [])
+    assert found.exit_code == 1
+    assert "The catalog cannot be read (Class 'builtins.dict' not found.): correct" in found.output
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_utf8_gets_other_characters(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    cli.show_any_character()
+    hooks.show("rule ───")
+    assert written.getvalue() == b"rule ???\n"
+
+
+def test_a_full_standard_output_ends_no_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    hooks.show("table")
+    assert "The results are complete, but standard output could not be written (No space left on device)." in (
+        capsys.readouterr().err
+    )
