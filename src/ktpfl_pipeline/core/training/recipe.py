@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.errors import InputError
 
 BatchNormPolicy = Literal["frozen", "train", "domain_specific"]
 """What BatchNorm normalizes public samples with; `core/client/batch_norm.py` says what each policy does."""
-BATCH_NORM: BatchNormPolicy = "frozen"
+BATCH_NORM: BatchNormPolicy = "domain_specific"
 """The policy where none is set."""
 
 
