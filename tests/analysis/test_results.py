@@ -33,6 +33,22 @@ class TestSummary:
     def test_final_is_the_mean_of_the_last_five_evaluations(self, run):
         assert run(after_transfer=SEVEN).final("after_transfer") == pytest.approx([0.5, 0.6])
 
+    def test_with_early_stopping_it_is_that_of_the_best_validated_round(self, run):
+        """Validation accuracies 0.5, 0.7 and 0.6: the second of three rounds counts, of two seeds of unequal length."""
+        runs = []
+        for seed, validated in enumerate(([0.5, 0.7, 0.6], [0.5, 0.4])):
+            made = run(seed=seed, after_transfer=SEVEN[: len(validated)])
+            history = [
+                replace(record, accuracy={**record.accuracy, "validation": [value] * 2})
+                for record, value in zip(made.history, validated, strict=True)
+            ]
+            runs.append(replace(made, history=history, patience=1))
+        result = summarise(runs, {})
+        assert result.final["after_transfer"].per_seed == pytest.approx([0.25, 0.15])  # rounds 2 and 1
+        assert result.rounds == 3
+        with pytest.raises(ValueError, match="must agree"):
+            summarise([replace(each, patience=None) for each in runs], {})
+
     def test_rounds_without_evaluation_are_left_out(self, run):
         sparse = [None, (0.2, 0.4), None, (0.4, 0.8), None]
         finished = run(after_transfer=sparse)

@@ -101,6 +101,7 @@ OUT_OF_RANGE = [
     ("stragglers.delay", 0, "greater than or equal to 1"),
     ("budgets.share", -0.5, "greater than or equal to 0"),
     ("budgets.epochs", 0.0, "greater than 0"),
+    ("evaluation.patience", 0, "greater than or equal to 1"),
     ("newcomers", 1.0, "less than 1"),
     ("newcomers", -0.1, "greater than or equal to 0"),
     ("on_divergence", "ignore", "'stop', 'skip' or 'restore'"),

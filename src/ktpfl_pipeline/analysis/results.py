@@ -8,52 +8,21 @@ show them; those after adaptation follow.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, ClassVar, Self
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import Any
 
 from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.kept import Kept
 from ktpfl_pipeline.analysis.statistics import Final, final, mean_by_place, mean_over_clients
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, Newcomers, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, VALIDATION, Newcomers, RoundRecord
+from ktpfl_pipeline.core.rounds import early_stopping
 
 HEADLINE = "after_transfer"
-VALIDATION = "validation"
 ORDER = (HEADLINE, "after_local", VALIDATION)
 COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
-
-
-class Kept:
-    """A dataclass that is kept as plain values, its parts too."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain values."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
-
-    @classmethod
-    @cache
-    def _reader(cls) -> TypeAdapter[Self]:
-        """Return what reads it; making it takes as long as reading many."""
-        return TypeAdapter(cls)
-
-    @classmethod
-    def from_dict(cls, content: Any) -> Self:
-        """Return what `to_dict` wrote, from JSON too.
-
-        Raises:
-            ValueError: naming the first value that cannot be.
-        """
-        try:
-            return cls._reader().validate_python(content)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 @dataclass(frozen=True)
@@ -111,6 +80,7 @@ class FinishedRun(Kept):
         memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
             it is not known.
         class_names: (K,) what the source calls the classes; empty where it has no names.
+        patience: of early stopping by validation, see `core.rounds.early_stopping`; None where it was off.
         wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
             each; empty where none travelled, or not all since the server was started.
     """
@@ -139,6 +109,7 @@ class FinishedRun(Kept):
     memory: list[int] = field(default_factory=list)
     class_names: list[str] = field(default_factory=list)
     wire: dict[str, list[int]] = field(default_factory=dict)
+    patience: int | None = None
 
     @property
     def labels_known(self) -> bool:
@@ -155,8 +126,11 @@ class FinishedRun(Kept):
         """The evaluations that make the final value: the last five after 95 % of the clients have taken part.
 
         Before that many have, some models are as they were initialised; a client that diverged and sat out counts, so
-        that the rounds are the same for all methods. Where that many never do, the last five.
+        that the rounds are the same for all methods. Where that many never do, the last five. With early stopping, the
+        best validated round and no other.
         """
+        if self.patience is not None and (best := early_stopping.best(self.history, self.adversaries)):
+            return [best]
         seen: set[int] = set()
         found = []
         for record in self.history:
@@ -310,7 +284,8 @@ def summarise(
         ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was
             never evaluated.
     """
-    kinds = {(run.experiment, run.method, run.partition, len(run.architectures), len(run.history)) for run in runs}
+    rounds = {run.seed: len(run.history) if run.patience is None else "stopped early" for run in runs}
+    kinds = {(run.experiment, run.method, run.partition, len(run.architectures), rounds[run.seed]) for run in runs}
     if len(kinds) != 1:
         listed = "; ".join(", ".join(map(str, kind)) for kind in sorted(kinds)) or "none"
         parts = "experiment, method, partition, clients and rounds"
@@ -334,7 +309,7 @@ def summarise(
         },
         traffic={name: fmean(sent[name] for sent in traffic) for name in LEDGERS},
         seconds={phase: fmean(run.seconds(phase) for run in runs) for phase in phases},
-        rounds=len(runs[0].history),
+        rounds=max(len(run.history) for run in runs),
         seeds=seeds,
         run_ids=[run.run_id for run in runs],
         curve=curve,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import VALIDATION, MethodResult
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.core.metrics import VALIDATION
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
 """Settings of what a federation is like: whoever trains in it does not choose them."""

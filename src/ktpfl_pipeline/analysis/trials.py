@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ktpfl_pipeline.analysis.results import Kept
+from ktpfl_pipeline.analysis.kept import Kept
 
 
 @dataclass(frozen=True)

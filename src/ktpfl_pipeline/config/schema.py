@@ -190,6 +190,7 @@ class Evaluation(Settings):
     adapt_epochs: Annotated[list[int | Literal["E"]], BeforeValidator(_as_epochs)] = [0, 1, "E"]
     global_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1000
     closing_round: bool = False
+    patience: Count | None = None
 
     def epochs(self, of_round: int) -> tuple[int, ...]:
         """Return the numbers of further epochs above 0, ascending, where E is that `of_round`."""

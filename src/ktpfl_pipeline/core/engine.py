@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
-from ktpfl_pipeline.core.rounds import checkpoint, evaluation, promises
+from ktpfl_pipeline.core.rounds import checkpoint, early_stopping, evaluation, promises
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
@@ -38,6 +38,7 @@ class Schedule:
     adapt_epochs: tuple[int, ...] = ()  # further epochs after which models are evaluated too, in the last evaluations
     global_samples: int = 0  # of all clients' test samples, at most so many on which models are evaluated at the end
     closing_round: bool = False  # whether all clients take part in the last round
+    patience: int | None = None  # evaluations without a better one after which a run ends; see `early_stopping`
 
     @property
     def evaluations(self) -> list[int]:
@@ -50,9 +51,10 @@ class Run:
     """A finished run.
 
     Attributes:
-        state: the method's state after the last round.
+        state: the method's state after the last round; with early stopping, after the best one.
         history: one record a round.
-        coefficients: (rounds, N, N) float32, the coefficient matrix after each round; None without one.
+        coefficients: (rounds, N, N) float32, the coefficient matrix after each round up to that of `state`; None
+            without one.
     """
 
     state: Any
@@ -132,10 +134,14 @@ def _run(
     """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
     seen, evaluations = evaluation.Memory(), schedule.evaluations
     adapted, tried = _adapted(schedule, fed), False
-    state, history, matrices = _restore(method, fed, settings, checkpoint_file)
+    lying = fed.rows(fed.adversary_ids)
+    early_stopping.check(fed, schedule.patience)
+    state, history, matrices, best = _restore(method, fed, settings, checkpoint_file)
     for record in history:
         tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
+        if early_stopping.ends(history, schedule.patience, lying):
+            break
         fed.log.start_round()
         start = time.perf_counter()
         before, last = state, t == schedule.rounds
@@ -151,8 +157,10 @@ def _run(
             report, out = RoundReport({}, {}, matrices[-1] if matrices else None), Out()
         record = _record(t, cohort, absent, late, out, report, fed)
         if t in evaluations:
-            adapt = adapted if t in evaluations[-LAST:] else ()
-            pool = fed.pooled_test(schedule.global_samples) if schedule.global_samples and last else None
+            counts = schedule.patience is not None  # any of them may be the best one
+            adapt = adapted if counts or t in evaluations[-LAST:] else ()
+            pooled = schedule.global_samples and (counts or last)
+            pool = fed.pooled_test(schedule.global_samples) if pooled else None
             given = (method, before, state, report, fed, seen, history, adapt, pool)
             is_only = last and not any(each.accuracy for each in history)
             record = _evaluated(partial(evaluation.evaluate, record, *given), t, fed, is_only)
@@ -163,18 +171,37 @@ def _run(
             now = report.coefficients.float().cpu()
             matrices = [*matrices, *[now] * (t - len(matrices))]  # nobody may have shown up in the first rounds
         fed.client_states.end_round()
+        if schedule.patience is not None and early_stopping.best(history, lying) is history[-1]:
+            best = t, state
         if checkpoint_file is not None:
-            content = {
-                "settings": settings,
-                "state": _entries(state, stored),
-                "history": [asdict(each) for each in history],
-                "coefficients": matrices,
-                "client_states": opened(fed.client_states.kept, stored),
-            }
-            checkpoint.save(checkpoint_file, content)
+            _save(checkpoint_file, settings, state, history, matrices, best, fed)
         tell(history[-1])
+    if best is not None:
+        state, matrices = best[1], matrices[: best[0]]
     state = replace(state, **_entries(state))  # type: ignore[type-var]
     return Run(state, history, torch.stack(matrices) if matrices else None)
+
+
+def _save(
+    file: Path,
+    settings: dict[str, Any],
+    state: State,
+    history: list[RoundRecord],
+    matrices: list[Tensor],
+    best: tuple[int, State] | None,
+    fed: Federation,
+) -> None:
+    """Write what `_restore` reads; a run without early stopping has no best round."""
+    content = {
+        "settings": settings,
+        "state": _entries(state, stored),
+        "history": [asdict(each) for each in history],
+        "coefficients": matrices,
+        "client_states": opened(fed.client_states.kept, stored),
+    }
+    if best is not None:
+        content["best"] = {"round": best[0], "state": _entries(best[1], stored)}
+    checkpoint.save(file, content)
 
 
 def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
@@ -329,17 +356,22 @@ def _entries(state: Any, of: Callable[[Handle], Any] = kept) -> dict[str, Any]:
 
 def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
-) -> tuple[State, list[RoundRecord], list[Tensor]]:
+) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None]:
+    """Return state, records and coefficient matrices after the last round, and the best round with its state."""
     state = method.init(fed)
     promises.check_state(method, state)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
     if content is None:
         fed.client_states.kept = {}
-        return state, [], []
+        return state, [], [], None
     assert file is not None
     entries, record = ({entry.name for entry in fields(kind)} for kind in (type(state), RoundRecord))  # type: ignore[arg-type]
     checkpoint.check_form(file, content, entries, record)
     fed.client_states.kept = fed.executor.revived(fed, content["client_states"])
     restored: State = replace(state, **fed.executor.revived(fed, content["state"]))  # type: ignore[type-var]
     history = [RoundRecord(**record) for record in content["history"]]
-    return restored, history, [matrix.cpu() for matrix in content["coefficients"]]
+    best: tuple[int, State] | None = None
+    if "best" in content:
+        there = fed.executor.revived(fed, content["best"]["state"])
+        best = content["best"]["round"], replace(state, **there)  # type: ignore[type-var]
+    return restored, history, [matrix.cpu() for matrix in content["coefficients"]], best

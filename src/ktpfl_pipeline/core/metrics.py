@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+VALIDATION = "validation"
+"""The evaluation point on clients' validation samples, after transfer."""
 LAST = 5
 """Evaluations whose mean is the final value of a run, at most."""
 ADAPTED = "adapted_"

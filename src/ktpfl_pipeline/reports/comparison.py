@@ -123,7 +123,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         f"partition {plain(' '.join(asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
         f"{present} of them in a round" if present < main.clients else "",
-        plural(main.rounds, "round"),
+        plural(main.rounds, "round") if main.runs[0].patience is None else _stopping(results),
         words.listed_seeds(sorted({seed for result in results for seed in result.seeds})),
         f"{100 * share:g} % of the clients are adversaries and upload {kind} predictions; means are over the others"
         if share
@@ -137,6 +137,16 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
     ]
     return [fact for fact in facts if fact]
+
+
+def _stopping(results: Sequence[MethodResult]) -> str:
+    """Return by what rule runs stopped early, and after how many rounds each method did."""
+    patience = subject(results).runs[0].patience or 0
+    taken = [f"{each.title} {', '.join(str(len(run.history)) for run in each.runs)}" for each in results]
+    return (
+        f"early stopping after {plural(patience, 'evaluation')} without a higher mean validation accuracy, the best "
+        f"round counts; rounds by seed: {'; '.join(taken)}"
+    )
 
 
 def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
@@ -185,7 +195,8 @@ def _paper(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
 def inequalities(results: Sequence[MethodResult]) -> list[str]:
     """Return in what the methods of a comparison were not treated alike, in words; empty in nothing."""
     found = []
-    for what in ("seeds", "rounds"):
+    stopped = any(run.patience is not None for result in results for run in result.runs)  # by one rule for all
+    for what in ("seeds",) if stopped else ("seeds", "rounds"):
         given = {result.title: words.setting(getattr(result, what)) for result in results}
         if len(set(given.values())) > 1:
             found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")

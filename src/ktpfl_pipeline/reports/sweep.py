@@ -13,10 +13,11 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import agreement, sweeps
 from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION, MethodResult, parse
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, parse
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point
+from ktpfl_pipeline.core.metrics import VALIDATION
 from ktpfl_pipeline.reports import figures, skew, words
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight

@@ -136,6 +136,8 @@ def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
     """
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
+    if any(run.patience is not None for result in results for run in result.runs):
+        return f"mean over clients in the round with the highest mean validation accuracy{over}."
     found = sorted({len(run.counted) for result in results for run in result.runs})
     if found == [1]:
         return f"mean over clients of the last evaluation{over}."

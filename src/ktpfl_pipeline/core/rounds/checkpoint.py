@@ -126,11 +126,18 @@ def check_form(path: Path, content: dict[str, Any], state: set[str], record: set
         wrong = "history"
     if not wrong and not all(isinstance(each, Tensor) and each.ndim == 2 for each in content["coefficients"]):
         wrong = "coefficients"
+    if not wrong and (best := content.get("best")) is not None and not _is_best(best, state):
+        wrong = "best"
     if wrong:
         raise InputError(
             f"The checkpoint {path} holds no {wrong} that a run can continue from, although its checksum is right: "
             "another program wrote it. Delete it to start the run again."
         )
+
+
+def _is_best(best: Any, state: set[str]) -> bool:
+    """Return whether this is the best round of a run that may stop early: its number, and the entries of its state."""
+    return isinstance(best, dict) and isinstance(best.get("round"), int) and set(best.get("state", ())) == state
 
 
 def _verified(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import ADAPTED, MEASURES, Evaluation, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, MEASURES, VALIDATION, Evaluation, RoundRecord
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 
@@ -86,7 +86,7 @@ def evaluate(
     earlier = history[-1].accuracy.get("after_transfer", []) if history else []
     stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
     validated = all(len(client.validation) for client in fed.clients)
-    points = ["after_local", "after_transfer", *["validation"] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
+    points = ["after_local", "after_transfer", *[VALIDATION] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
     accuracy: dict[str, list[float]] = {point: [] for point in points}
     measured: dict[str, list[float]] = {name: [] for name in MEASURES}
     loss: list[float] = []
@@ -103,7 +103,7 @@ def evaluate(
         loss += [test[n].loss for n in some]
         if validated:
             validation = memory.evaluate(fed, personal, "validation")
-            accuracy["validation"] += [validation[n].accuracy for n in some]
+            accuracy[VALIDATION] += [validation[n].accuracy for n in some]
         for name in MEASURES:
             measured[name] += [getattr(test[n], name) for n in some]
         if pool is not None:

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Display
 from rich.table import Column
 
-from ktpfl_pipeline.analysis.results import HEADLINE, VALIDATION
+from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.core.metrics import RoundRecord, mean
+from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord, mean
 from ktpfl_pipeline.methods import title as title_of
 
 logger = logging.getLogger(__name__)

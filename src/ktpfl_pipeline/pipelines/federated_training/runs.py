@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, VALIDATION, FinishedRun, TheoremCheck, summarise
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.machine.files import alone
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
+from ktpfl_pipeline.core.metrics import VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import newcomers
 from ktpfl_pipeline.core.weights import opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
@@ -65,6 +65,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             experiment.evaluation.epochs(experiment.training.epochs),
             experiment.evaluation.global_samples,
             experiment.evaluation.closing_round,
+            experiment.evaluation.patience,
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
@@ -86,6 +87,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             native=facts.native,
             class_names=list(facts.class_names or ()),
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
+            patience=experiment.evaluation.patience,
             **beside,
         )
         shown.tell(mean_over_clients(finished.final(progress.point), adversaries))

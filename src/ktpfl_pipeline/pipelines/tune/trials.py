@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.analysis.agreement import check_settings
-from ktpfl_pipeline.analysis.results import VALIDATION, summarise
+from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.metrics import VALIDATION
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training import progress

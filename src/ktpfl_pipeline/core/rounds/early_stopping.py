@@ -1,0 +1,54 @@
+"""Early stopping by validation: one rule for every method and for local-only, off unless `evaluation.patience` is set.
+
+After each evaluated round the clients' mean validation accuracy after transfer is compared with the best one so far. A
+run ends when `patience` evaluations in a row have not exceeded the best, and its final values, its models and its
+coefficients are those of the best round. Of equal rounds the earliest is the best. Adversaries count in no mean. The
+rule reads records alone, so it is the same for every method and executor, and a resumed run ends where the other did.
+"""
+
+from collections.abc import Collection, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.setting import Setting
+
+
+def best(history: Sequence[RoundRecord], adversaries: Collection[int]) -> RoundRecord | None:
+    """Return the evaluated round with the highest mean validation accuracy, the first of equals; None without one.
+
+    Args:
+        history: one record a round.
+        adversaries: places of the clients that no mean counts.
+    """
+    validated = [record for record in history if VALIDATION in record.accuracy]
+    return max(validated, key=lambda record: _mean(record, adversaries), default=None)
+
+
+def ends(history: Sequence[RoundRecord], patience: int | None, adversaries: Collection[int]) -> bool:
+    """Return whether a run with this history has ended before its last round."""
+    found = None if patience is None else best(history, adversaries)
+    if found is None or patience is None:
+        return False
+    return sum(record.round > found.round and VALIDATION in record.accuracy for record in history) >= patience
+
+
+def _mean(record: RoundRecord, adversaries: Collection[int]) -> float:
+    return fmean(value for place, value in enumerate(record.accuracy[VALIDATION]) if place not in adversaries)
+
+
+def check(setting: "Setting", patience: int | None) -> None:
+    """Check that there are samples to stop by, where there is a `patience`.
+
+    Raises:
+        InputError: naming the first client that has no validation samples.
+    """
+    for client in setting.clients if patience is not None else ():
+        if not len(client.validation):
+            raise InputError(
+                f"evaluation.patience is set, and client {client.id} has no validation samples to stop by: set "
+                "partition.validation_share higher, or patience to null."
+            )
