@@ -59,7 +59,7 @@ FAULTS = [
         "client killed for good",
         "fedavg",
         killed("before", "train", 2, 10**9),
-        "start again, and give",
+        "Start what has ended",
         OUT_IN_2,
         ends=True,
     ),

@@ -47,8 +47,19 @@ class ClientsMissing(InputError):
     """
 
     def __init__(self, found: Mapping[int, str]) -> None:
-        super().__init__(" ".join(f"Client {n} {why}." for n, why in found.items()))
+        super().__init__(" ".join(f"{each[:1].upper()}{each[1:]}." for each in by_reason(found)))
         self.found = dict(found)
+
+
+def by_reason(why: Mapping[int, str]) -> list[str]:
+    """Return why clients are out, equal reasons said once: ``["clients 1 and 2 gave no answer to train"]``."""
+    clients: dict[str, list[str]] = {}
+    for n, reason in why.items():
+        clients.setdefault(reason.rstrip("."), []).append(str(n))
+    return [
+        f"clients {', '.join(others)} and {last} {reason}" if others else f"client {last} {reason}"
+        for reason, (*others, last) in clients.items()
+    ]
 
 
 class DivergedError(InputError):

@@ -4,7 +4,6 @@ import logging
 from typing import Any
 
 from ktpfl_flower.server.executor import RealFederation
-from ktpfl_flower.words import listed
 from ktpfl_pipeline.core.errors import ClientsMissing, LostError
 from ktpfl_pipeline.core.method import Method
 
@@ -25,9 +24,9 @@ def conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
             missing |= error.found
             there = [n for n in there if n not in missing]
     if missing:
-        who = listed(missing)
         logger.warning(
-            "%s: start again, and give the same command again, to let each keep its model.", who[:1].upper() + who[1:]
+            "%s Start what has ended, and give the same command again, to let each keep its model.",
+            ClientsMissing(missing),
         )
 
 

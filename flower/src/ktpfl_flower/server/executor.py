@@ -209,8 +209,8 @@ class RealExecutor(SerialExecutor):
         self.start(setting)
         if first and (out := absent(self.attendance, setting.by_id)):
             raise InputError(
-                f"{ClientsMissing(out)} Before the first round all clients are needed: see to its program, start it "
-                "again if it has ended, and give the same command again, which takes what is finished as it is."
+                f"{ClientsMissing(out)} Before the first round all clients are needed: see to their programs, start "
+                "them again if they have ended, and give the same command again, which takes what is finished as it is."
             )
         for n in list(self.attendance.here):
             if lost := set(self._alive[n]) - self.attendance.kept[n]:

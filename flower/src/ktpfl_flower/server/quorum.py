@@ -4,8 +4,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 
-from ktpfl_flower.words import listed
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, by_reason
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +35,13 @@ class Quorum:
         left, needed = len(cohort) - len(out), self.of(cohort)
         if left >= needed:
             return True
-        self._failed[t] = self._failed.get(t, 0) + 1
+        self._failed[t], why = self._failed.get(t, 0) + 1, "; ".join(by_reason(out))
         if self._failed[t] >= self._tries:
             raise InputError(
                 f"Round {t} was attempted {self._tries} times with too few clients, the last time with {left} of "
-                f"{len(cohort)}, and quorum asks for {needed} ({listed(out)}). Start these clients again, or raise "
+                f"{len(cohort)}, and quorum asks for {needed} ({why}). Start these clients again, or raise "
                 "deadline if they were only slow, and give the same command again: it goes on after the last round "
                 "that ended."
             )
-        logger.warning("Round %d is repeated: %d of %d clients are left (%s).", t, left, len(cohort), listed(out))
+        logger.warning("Round %d is repeated: %d of %d clients are left (%s).", t, left, len(cohort), why)
         return False
