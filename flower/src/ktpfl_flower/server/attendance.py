@@ -154,8 +154,8 @@ class Attendance:
             who = f" No answer to hello came from nodes {silent}: see to their programs." if silent else ""
             raise InputError(
                 f"{len(self.clients)} clients were there within {seconds:g} s, and experiment.clients is {wanted}: "
-                "start or stop some, set it to their number, or raise patience, in seconds of wall time, in the server's "
-                f"file.{who}"
+                "start or stop some, set it to their number, or raise patience, in seconds of wall time, in the "
+                f"server's file.{who}"
             )
         if silent:
             logger.warning("No answer to hello came from nodes %s, without which the run begins.", silent)
