@@ -67,12 +67,13 @@ run: $(READY)  ## KT-pFL, FedMD and training alone on real digits: minutes, with
 compare: $(READY)  ## all methods on the same data
 	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
 
-# ONLY=table1,figure2 runs a part; PLAN=1 trains nothing; SCALE=paper is for a GPU.
+# ONLY=table1,figure2 runs a part; PLAN=1 trains nothing; SCALE=light has the paper's sizes and small networks, SCALE=paper
+# is for a GPU; FILES=1 reads data/01_raw/<name>.npz in place of downloads.
 SCALE ?= two_cores
 comma := ,
 
 paper: $(READY)  ## the paper's tables and figures beside its numbers: hours, and the same command goes on
-	@$(BIN)/kedro run --pipelines=paper --env=$(SCALE) --params 'paper.only=$(subst $(comma),+,$(or $(ONLY),all)),paper.train=$(if $(PLAN),false,true)'
+	@$(BIN)/kedro run --pipelines=paper --env=$(SCALE) --params 'paper.only=$(subst $(comma),+,$(or $(ONLY),all)),paper.train=$(if $(PLAN),false,true),paper.files=$(if $(FILES),true,false)'
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 	@$(BIN)/kedro viz run --host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick

@@ -171,7 +171,8 @@ class TestExperiments:
         """A method that is not in `methods` would silently run with its defaults."""
         for experiment in METHODS:
             with case(experiment):
-                fine_tuned = {"fedavg_ft"} if experiment.startswith("homo") else {"pfeddf"}  # run where they are named
+                # run where they are named
+                fine_tuned = {"fedavg_ft"} if experiment.startswith("homo") else {"pfeddf", "pfeddf_soft"}
                 assert set(experiments("base")[experiment].methods) == set(METHODS[experiment]) | fine_tuned
 
     @pytest.mark.parametrize("environment", ["quick", "test"])

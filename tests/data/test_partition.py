@@ -136,6 +136,25 @@ def test_all_labels_trains_and_tests_every_class_at_every_client(seed, shares):
     assert (counts.max(dim=0).values > 2 * counts.min(dim=0).values).all()
 
 
+def test_lognormal_gives_every_class_to_every_client_in_amounts_as_different_as_sigma_says():
+    """Amounts above the floor are proportional to lognormal(0, σ): their logarithms have a standard deviation of σ."""
+    labels = make_labels(200_000, 10)
+    for sigma in (0.5, 1.0, 2.0):
+        with case(sigma):
+            counts = label_counts(labels, partition(labels, 20, "lognormal", 0, sigma=sigma), 10).double()
+            assert int(counts.sum()) == len(labels)
+            assert counts.min() >= 4  # enough to train and to test on
+            logarithms = (counts - 4).clamp_min(1).log()
+            assert float((logarithms - logarithms.mean(dim=0)).std()) == pytest.approx(sigma, rel=0.15)
+
+
+def test_lognormal_is_drawn_anew_with_each_seed_and_class():
+    labels = make_labels(5000, 4)
+    first, second = (label_counts(labels, partition(labels, 20, "lognormal", seed), 4) for seed in (0, 1))
+    assert not first.equal(second)
+    assert not first[:, 0].argsort().equal(first[:, 1].argsort())
+
+
 def test_all_labels_gives_one_of_a_class_that_is_too_rare_to_test():
     labels = torch.tensor([0] * 200 + [1] * 12 + [2] * 5)
     counts = label_counts(labels, partition(labels, 10, "all_labels", 0), 3)
@@ -308,13 +327,15 @@ def test_bad_input_is_an_input_error():
     for changes, words in (
         ({"clients": 0}, ("federation of 0 clients", "1 client or more")),
         ({"scheme": "two_label"}, ("'two_label' is unknown", "did you mean 'two_labels'", "iid, all_labels")),
-        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, k_labels, dirichlet, shards")),
+        ({"scheme": ""}, ("'' is unknown", "choose from iid, all_labels, two_labels, lognormal, k_labels")),
         ({"test_share": 0.0}, ("test_share 0.0", "between 0 and 1")),
         ({"test_share": 1.0}, ("test_share 1.0", "between 0 and 1")),
         ({"test_share": 25}, ("test_share 25", "such as 0.25")),
         ({"test_share": math.nan}, ("test_share nan", "between 0 and 1")),
         ({"validation_share": -0.1}, ("validation_share -0.1", "less than 1")),
         ({"validation_share": 1.0}, ("validation_share 1.0", "less than 1")),
+        ({"sigma": 0.0}, ("sigma 0.0", "above 0", "such as 2")),
+        ({"sigma": math.inf}, ("sigma inf", "at most 20")),
         ({"alpha": 0.0}, ("alpha 0.0", "above 0", "such as 0.5")),
         ({"alpha": math.inf}, ("alpha inf", "at most 1,000,000")),
         ({"alpha": math.nan}, ("alpha nan", "above 0")),

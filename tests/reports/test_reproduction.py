@@ -46,7 +46,7 @@ class TestBesideThePaper:
             with case(accuracies):
                 (row,) = entries(reproduction.beside_the_paper([cell("kt_pfl", *accuracies)]))
                 assert row["Agrees"] == said
-                assert row["Paper (%)"] == "75.6"
+                assert row["Paper (%)"] == "75.60"
 
     def test_one_seed_decides_nothing(self, cell: Made) -> None:
         one = cell("kt_pfl", 0.9)
@@ -56,16 +56,22 @@ class TestBesideThePaper:
             == "undecided, with 1 seed, where an interval needs at least 3"
         )
 
-    def test_only_what_is_known_stands_there(self, cell: Made) -> None:
+    def test_a_method_that_the_paper_does_not_have_has_no_number(self, cell: Made) -> None:
         cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local", "kt_pfl")]
-        assert not reproduction.beside_the_paper(cells[:2]).rows
+        assert not reproduction.beside_the_paper(cells[1:2]).rows
         found = entries(reproduction.accuracy_table("table1", cells))
         beside = [row["Fashion-MNIST, two labels: paper (%)"] for row in found]
-        assert beside == ["not known here", "not in the paper", "75.6"]
-        assert len(reproduction.accuracy_table("table1", cells[:2]).columns) == 2
+        assert beside == ["72.71", "not in the paper", "75.60"]
+        assert len(reproduction.accuracy_table("table1", cells[1:2]).columns) == 2
 
-    def test_a_column_of_the_study_is_not_table_1(self, cell: Made) -> None:
-        assert not reproduction.beside_the_paper([cell("kt_pfl", 0.7, 0.7, 0.7, part="table4")]).rows
+    def test_a_column_of_the_study_has_its_own_number(self, cell: Made) -> None:
+        cells = [cell("kt_pfl", 0.7, 0.7, 0.7, part="table4", label=label) for label in ("ρ = 0.3", "ρ = 2")]
+        (row,) = entries(reproduction.beside_the_paper(cells))
+        assert (row["Cell"], row["Paper (%)"]) == ("Fashion-MNIST, ρ = 0.3", "89.30")
+
+    def test_a_variant_of_a_part_has_the_numbers_of_its_table(self, cell: Made) -> None:
+        (row,) = entries(reproduction.beside_the_paper([cell("fedmd", part="table1_rate")]))
+        assert (row["Part"], row["Paper (%)"]) == ("Table 1 (rate)", "66.10")
 
 
 def test_whether_the_order_is_the_papers(cell: Made) -> None:
@@ -155,6 +161,26 @@ def test_a_failed_cell_is_told_from_an_empty_one(cell: Made) -> None:
     assert [row["Fashion-MNIST, two labels (%)"] == "failed" for row in rows] == [True, False]
 
 
+def test_every_stated_setting_is_compared_with_that_of_each_cell(cell: Made) -> None:
+    """K, η₃, ρ and the samples per client are in no experiment's section, so the cell itself must have them."""
+    cells = [
+        replace(cell("topk_pfl"), hyperparameters={"k": 10}, samples=500.0),
+        replace(
+            cell("kt_pfl", part="table4", label="ρ = 0.3"), hyperparameters={"rho": 0.3, "step": None}, samples=600.0
+        ),
+        replace(cell("feddf"), samples=600.0),
+    ]
+    differing = {row["Setting"]: row for row in entries(reproduction.settings_table(cells, True))}
+    assert differing["rounds"]["Ours"] == "1"
+    assert (differing["K of TopK-pFL"]["Paper"], differing["K of TopK-pFL"]["Ours"]) == ("5", "10")
+    assert (differing["η₃ of KT-pFL"]["Paper"], differing["η₃ of KT-pFL"]["Ours"]) == ("0.01", "None")
+    assert (differing["samples per client"]["Ours"], differing["samples per client"]["Paper"]) == ("500", "600")
+    assert differing["FedDF's parameters"]["Ours"] == "averaged"
+    agreeing = {row["Setting"]: row["Cells"] for row in entries(reproduction.settings_table(cells, False))}
+    assert agreeing["ρ of KT-pFL"] == "Table 4"
+    assert agreeing["training.epochs"] == "Table 1, Table 4"
+
+
 def test_the_page(cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]
@@ -163,5 +189,5 @@ def test_the_page(cell: Made) -> None:
     assert report.summary.startswith("2 of 4 cells finished.")
     assert report.summary.endswith("best settings: 1 agrees, 2 differs.")
     assert "| Sim-pFL |" in report.markdown
-    assert "1 round instead of 30" in report.markdown
+    assert "| released code |" in report.markdown
     assert "Nothing is finished yet." in report.html

@@ -68,6 +68,7 @@ OUT_OF_RANGE = [
     ("partition.labels_per_client", 0, "greater than or equal to 1"),
     ("partition.minimum", -1, "greater than or equal to 0"),
     ("partition.shards_per_client", 0, "greater than or equal to 1"),
+    ("partition.sigma", 0, "greater than 0"),
     ("partition.balanced", 1, "valid boolean"),
     ("partition.feature_skew", "fog", "'none', 'rotation', 'blur', 'colour' or 'noise'"),
     ("partition.feature_levels", 1, "greater than or equal to 2"),

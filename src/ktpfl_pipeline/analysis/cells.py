@@ -27,6 +27,7 @@ class Cell:
         seconds: a run takes, as far as it is known.
         judged: how that is known.
         failed: why the cell cannot be finished; empty where nothing is known against it.
+        samples: private samples of a client, mean over clients and seeds; None where the data cannot be made.
     """
 
     part: str
@@ -41,6 +42,7 @@ class Cell:
     seconds: float | None = None
     judged: str = ""
     failed: str = ""
+    samples: float | None = None
 
     @property
     def title(self) -> str:

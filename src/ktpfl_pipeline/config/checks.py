@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.schema import ALL, REAL, RUN_BY_FLOWER, Experiment, Knowledge
+from ktpfl_pipeline.config.schema import ALL, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment, Knowledge
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
@@ -81,7 +81,10 @@ def check_names(name: str, experiment: Experiment) -> None:
             raise InputError(
                 f"{name}.compare has {other} and {method}, and both are called {title(method)!r}: rename one."
             )
-    for kind, known in (("private", [*sources.SOURCES]), ("public", [*sources.SOURCES, "open_part", "included"])):
+    for kind, known in (
+        ("private", [*sources.SOURCES]),
+        ("public", [*sources.SOURCES, OPEN_PART, NO_PUBLIC, "included"]),
+    ):
         source = getattr(experiment, kind).source
         if (kind, source) == ("private", REAL):  # refused where a command would run it: see `check_here`
             continue
@@ -99,6 +102,17 @@ def check_federation(name: str, experiment: Experiment) -> None:
         raise InputError(
             f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
             f" {experiment.partition.scheme!r}, which deals the samples out: give a number, or the scheme {NATURAL}."
+        )
+    private = experiment.private
+    if private.samples is not None and private.samples_per_client is not None:
+        raise InputError(
+            f"{name}.private.samples is {private.samples} and {name}.private.samples_per_client is"
+            f" {private.samples_per_client}; each decides how many private samples there are: set one of them to null."
+        )
+    if private.samples_per_client is not None and experiment.clients is None:
+        raise InputError(
+            f"{name}.private.samples_per_client is {private.samples_per_client} and {name}.clients is null, all clients"
+            " of the source: give a number of clients, or private.samples."
         )
     for architecture in experiment.pretrained:
         check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
@@ -154,6 +168,7 @@ def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> 
     check_private_methods(name, experiment, methods)
     check_steps(name, experiment, methods)
     check_knowledge(name, experiment, methods)
+    check_public(name, experiment, methods)
 
 
 def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
@@ -271,6 +286,19 @@ def check_steps(name: str, experiment: Experiment, methods: Iterable[str]) -> No
         raise InputError(
             f"{name}.training.{changes[0]}, and {', '.join(own)} prescribe{'s' * (len(own) == 1)} how a step goes, "
             "which that would change: leave it out, or run other methods."
+        )
+
+
+def check_public(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
+    """Check for public samples where a method exchanges predictions of them."""
+    if experiment.public.source != NO_PUBLIC:
+        return
+    asking = [method for method in methods if "predictions" in find(method).kind.exchanges]
+    if asking or experiment.exchange == "predictions":
+        who = f"{', '.join(asking)} exchange{'s' * (len(asking) == 1)}" if asking else "its methods exchange"
+        raise InputError(
+            f"{name}.public.source is {NO_PUBLIC}, and {who} predictions of public samples: choose another source,"
+            f" such as {OPEN_PART}, or run methods that exchange parameters."
         )
 
 

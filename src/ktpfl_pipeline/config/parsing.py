@@ -16,7 +16,7 @@ Arguments that all functions share:
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
-from functools import cache
+from functools import cache, reduce
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
@@ -164,6 +164,8 @@ def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
     """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
     parts = {name: part for name, part in paper.parts.items() if part is not None}
+    for experiment in paper.experiments:
+        checks.check_known(f"An experiment of {PAPER}.experiments", experiment, experiments(parameters))
     for only in paper.only:
         checks.check_known(f"{PAPER}.only", only, [ALL, *parts])
     for name, part in parts.items():
@@ -177,18 +179,26 @@ def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
 def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> list[tuple[str, str, Experiment]]:
     """Return the columns of the paper's part `name`: experiment, what its setting is called, its settings there."""
     part, found = paper.chosen()[name], []
+    seeds = {"seeds": part.seeds or paper.seeds}
     for experiment in part.experiments:
+        own = paper.experiments.get(experiment, {})
         for label, change in part.columns.items():
             if change is None:
                 continue
             with checks.saying(f"{PAPER}.parts.{name}.columns, {label!r}: "):
-                merged_in = deep_merge(parameters[experiment], {**change, "seeds": paper.seeds})
-                settings = parse(experiment, merged_in)
+                settings = parse(
+                    experiment, paper.from_files(_changed(parameters[experiment], own, part.settings, change, seeds))
+                )
                 checks.check_configured(experiment, settings, PAPER)
                 checks.check_methods(experiment, settings, part.methods)
                 _check_values(experiment, settings, part.methods)
             found.append((experiment, label, settings))
     return found
+
+
+def _changed(section: Any, *changes: Mapping[str, Any]) -> Any:
+    """Return a section with several changes, the last one above the others."""
+    return reduce(deep_merge, changes, section)
 
 
 def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:

@@ -3,7 +3,8 @@
 Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
@@ -29,6 +30,8 @@ from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy
 
 ALL = "all"
 """In the place of a method's name under `compare`: all of the registry that go with the experiment."""
+OPEN_PART, NO_PUBLIC = "open_part", "none"
+"""In the place of a public source: a part of the private samples, and no public samples."""
 REAL = "real_clients"
 """The private source of an experiment whose clients are real; only Flower runs it (distribution `ktpfl_flower`)."""
 RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a federation.yml (docs/real_clients.md)."
@@ -59,6 +62,7 @@ class Private(Settings):
     source: str
     classes: Annotated[list[int] | None, OneOrMore] = None
     samples: Count | None = None
+    samples_per_client: Count | None = None
     shape: Annotated[Annotated[list[Count], Field(min_length=1, max_length=3)] | None, OneOrMore] = None
 
 
@@ -99,6 +103,7 @@ class Partition(Settings):
     balanced: bool = False
     labels_per_client: Count = 2
     shards_per_client: Count = 2
+    sigma: Positive = 2.0
     minimum: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     feature_skew: Literal["none", "rotation", "blur", "colour", "noise"] = "none"
     feature_levels: Annotated[int, Field(ge=2, le=360)] = 4
@@ -238,6 +243,7 @@ class Experiment(Settings):
     seeds: Seeds = [0]
     rounds: Count = 30
     evaluate_every: Count = 1
+    evaluate_last: Count = 1
     evaluation: Evaluation = Evaluation()
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
     clients: Count | None = 20  # None: all of the source
@@ -266,6 +272,17 @@ class Experiment(Settings):
     def models(self) -> list[str]:
         """Return the names of the architectures that clients have, each once."""
         return architectures.names(self.architectures)
+
+    def private_samples(self, available: int) -> int:
+        """Return how many private samples are drawn from a source that has `available`, an open part among them.
+
+        With `private.samples_per_client` these are that many for each client, or all where the source has fewer.
+        """
+        if self.private.samples_per_client is None:
+            return available if self.private.samples is None else self.private.samples
+        clients = self.private.samples_per_client * (self.clients or 1)
+        opened = self.public.share if self.public.source == OPEN_PART else 0.0
+        return min(available, math.ceil(clients / (1 - opened)))
 
     def of_data(self) -> dict[str, Any]:
         """Return what the data of the federation depend on, as plain values."""

@@ -15,6 +15,8 @@ from ktpfl_pipeline.methods import find
 
 SWEEP, TUNE = "sweep_", "tune_"
 """What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
+DOWNLOADED = ("mnist", "fashion_mnist", "emnist", "cifar10", "cifar100")
+"""Sources that `Paper.files` replaces by files."""
 PAPER = "paper"
 """The section, and the pipeline, of the KT-pFL paper's tables and figures."""
 
@@ -90,26 +92,57 @@ class Part(Settings):
         experiments: sections of conf/.
         columns: settings by name, with what each changes in every experiment; one that is null is left out.
         methods: names in the registry of methods, or dotted paths.
-        shows: a table of accuracies, accuracy by round, or accuracy against bytes.
+        shows: a table of accuracies, accuracy by round, accuracy against bytes, or bytes by what they are.
+        settings: what all columns change in every experiment; a column's own changes come after.
+        seeds: of its cells; null takes those of the whole section.
     """
 
     title: str
     experiments: Names
     columns: Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
     methods: Names
-    shows: Literal["table", "curves", "traffic"] = "table"
+    shows: Literal["table", "curves", "traffic", "bytes"] = "table"
+    settings: dict[str, Any] = {}
+    seeds: Seeds | None = None
 
 
 class Paper(Settings):
-    """The tables and figures of the KT-pFL paper, at one scale."""
+    """The tables and figures of the KT-pFL paper, at one scale.
+
+    Attributes:
+        scale: what the report says of the settings.
+        only: the parts that are asked for.
+        train: whether to run what is left.
+        files: whether samples come from `npz` files, see `from_files`, instead of downloads.
+        seeds: of every cell.
+        validation_share: `partition.validation_share` of the methods that choose on validation samples, where the
+            experiment has none for the others.
+        experiments: what all parts change in an experiment, by its section.
+        parts: tables and figures by name; one that is null is left out.
+    """
 
     scale: str
     only: Names = [ALL]
     train: bool = True
+    files: bool = False
     seeds: Seeds
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    experiments: dict[str, dict[str, Any]] = {}
     parts: dict[str, Part | None]
 
     def chosen(self) -> dict[str, Part]:
         """Return the parts that are asked for, in the order of the configuration; those that are null are none."""
         parts = {name: part for name, part in self.parts.items() if part is not None}
         return {name: part for name, part in parts.items() if ALL in self.only or name in self.only}
+
+    def from_files(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an experiment's section with ``npz:<name>.npz`` in place of each source that is downloaded.
+
+        The file of ``emnist:letters`` is ``emnist.npz``. Without `files` the section is returned as it is.
+        """
+        found = dict(settings)
+        for kind in ("private", "public") if self.files else ():
+            source = str(found.get(kind, {}).get("source", ""))
+            if (name := source.partition(":")[0]) in DOWNLOADED:
+                found[kind] = {**found[kind], "source": f"npz:{name}.npz"}
+        return found

@@ -16,7 +16,7 @@ from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
 
-FREE = ("seeds", "rounds", "evaluate_every", "evaluation", "theorem_samples", "compute")
+FREE = ("seeds", "rounds", "evaluate_every", "evaluate_last", "evaluation", "theorem_samples", "compute")
 """Settings in which a comparison may differ from what was tuned for: how much is run, and on what machine."""
 
 

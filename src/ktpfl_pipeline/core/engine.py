@@ -34,16 +34,18 @@ class Schedule:
 
     rounds: int = 30
     participation: float = 1.0  # r: the share of clients in each round's cohort
-    evaluate_every: int = 1  # rounds; the last round is always evaluated
+    evaluate_every: int = 1  # rounds between evaluations
     adapt_epochs: tuple[int, ...] = ()  # further epochs after which models are evaluated too, in the last evaluations
     global_samples: int = 0  # of all clients' test samples, at most so many on which models are evaluated at the end
     closing_round: bool = False  # whether all clients take part in the last round
     patience: int | None = None  # evaluations without a better one after which a run ends; see `early_stopping`
+    evaluate_last: int = 1  # the last so many rounds are all evaluated, whatever `evaluate_every` is
 
     @property
     def evaluations(self) -> list[int]:
         """The rounds that are evaluated."""
-        return [t for t in range(1, self.rounds + 1) if t % self.evaluate_every == 0 or t == self.rounds]
+        often = self.rounds - self.evaluate_last
+        return [t for t in range(1, self.rounds + 1) if t % self.evaluate_every == 0 or t > often]
 
 
 @dataclass(frozen=True, eq=False)

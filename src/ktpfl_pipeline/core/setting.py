@@ -154,7 +154,7 @@ class Setting:
         """Check ids, public batch, augmentation and privacy; load now what workers that are forked later need."""
         if len(self.by_id) < len(self.clients):
             raise InputError(f"Client ids must be distinct; there are {[client.id for client in self.clients]}.")
-        if not 1 <= self.public_batch_size <= len(self.public):
+        if not min(1, len(self.public)) <= self.public_batch_size <= len(self.public):
             raise InputError(
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
                 f"{len(self.public)} samples of the public set."
@@ -307,6 +307,10 @@ class Setting:
 
     def public_batch(self, t: int) -> Tensor:
         """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""
+        if not len(self.public):
+            raise InputError(
+                "public.source is none, and this method uses public samples: choose another source, such as open_part."
+            )
         order = torch.randperm(len(self.public), generator=self.stream("public batch", t))
         return order[: self.public_batch_size]
 

@@ -115,6 +115,7 @@ ANY_ARCHITECTURES = {
     "feddf": Preset(".feddf:FedDF"),
     "feddf_soft": Preset(".feddf:FedDFSoft"),
     "pfeddf": Preset(".feddf:PFedDF", compared=False),  # adaptation is a column of every method's
+    "pfeddf_soft": Preset(".feddf:PFedDFSoft", compared=False),
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
     "fd": Preset(".fd:FD"),

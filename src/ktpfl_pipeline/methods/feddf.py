@@ -87,3 +87,15 @@ class FedDFSoft(Personal):
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
         """Return what the mean of all logits predicts, (B, K)."""
         return soft_predictions(logits.double().mean(dim=0), fed.distillation.temperature)
+
+
+@dataclass(frozen=True)
+class PFedDFSoft(FineTuned, FedDFSoft):
+    """Key idea: pFedDF where no parameters may travel, as KT-pFL's Table 1 ran it.
+
+    Each client's model of `FedDFSoft` is fine-tuned on its own data before every evaluation; the last evaluation is of
+    FedDF's last models, fine-tuned.
+    """
+
+    title = "pFedDF (soft)"
+    paper_name = "pFedDF"

@@ -9,6 +9,9 @@ from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.partition.nodes import federated
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 
+ANY = 2**62
+"""More samples than any source has."""
+
 
 def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | None = None) -> FederatedData:
     """Return the data of an experiment for each of its seeds.
@@ -20,7 +23,8 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
         InputError: if the samples and the settings do not go together.
     """
     loaded = {} if loaded is None else loaded
-    own = repr((experiment.private, experiment.image))
+    drawn = experiment.private_samples(ANY) if experiment.private.samples_per_client else None
+    own = repr((experiment.private, experiment.image, drawn))
     other = f"{own} {experiment.public.source}"
     if own not in loaded:
         loaded[own] = load_private(experiment, raw_folder)

@@ -1,7 +1,7 @@
 """The KT-pFL paper's tables and figures as far as they were run, cell by cell beside the paper's numbers.
 
-A cell is empty until all of its seeds are finished. The paper's numbers that we could not read are ``not known here``
-and never guessed.
+A cell is empty until all of its seeds are finished. The list of settings is made from the configuration of each cell
+and from what the paper states (`reports.paper.stated`).
 
 Arguments that the functions share: `cells`, all of them, in the order of the configuration.
 """
@@ -25,10 +25,7 @@ from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import marked, runs, signs
 from ktpfl_pipeline.reports.words import plural, point_title
 
-UNKNOWN = "not known here"
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
-NUMBERED = ("table1", "table2")
-"""Parts of which the paper's own numbers are compared."""
 DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "traffic": (
@@ -40,8 +37,8 @@ NOTES = {
     "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; "
     "why one failed stands under what is done.",
     "Bold": f"{words.BEST}; a difference, where its own one does. No bold: the seeds do not decide.",
-    "Paper": f"what could be read in the paper; {UNKNOWN}: a number that we could not read and do not guess. Where no "
-    "column of the paper's stands beside ours, none of its numbers is known here. It states no seeds: no intervals.",
+    "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. It states no seeds and, but for Table 5, no "
+    "spread. FedDF and pFedDF are there as the paper ran them, (soft), and in full: one number is shown next to both.",
     "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
     f"not; how far ours lies from it stands beside. {UNDECIDED}: {words.FEW.lower()}.",
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
@@ -68,9 +65,10 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
             for name, (title, shows) in parts.items()
         ),
         Section("Cell by cell beside the paper", [beside]),
-        Section("In the paper's order?", [ordered]),
+        Section("In the paper's order?", [ordered], folded=True),
         Section("The best setting of the paper's study", [best]),
-        Section("In what the settings differ from the paper's", [settings_notes(cells)]),
+        Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
+        Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table(_alike(cells))], folded=True),
         runs([({"Cell": where}, result) for where, result in finished], [HEADLINE]),
     ]
@@ -215,23 +213,22 @@ def findings(cells: Sequence[Cell]) -> Table:
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
         settings = next(iter(own.values())).settings
-        best, against = paper.BEST.get((part, paper.family(settings)), ("", ()))
-        others = [own[label].result for label in against if label in own and label != best]
-        if best not in own or not others:
-            continue
-        ours, finished = own[best], [result for result in others if result]
-        found = None
-        if ours.result and len(finished) == len(others):
-            found = paired_difference(ours.result, ranked(finished)[0])
-        rows.append(
-            {
-                "Cell": f"{_named(part)}: {paper.dataset(settings)}",
-                "Best in the paper": best,
-                "Ours there (%)": accuracy(ours.final),
-                "Minus our best of the others (points)": interval(found),
-                "Agrees": verdict(found, 1),
-            }
-        )
+        for best, against in paper.best(part, settings, list(own)):
+            if best not in own:
+                continue
+            ours, finished = own[best], [result for label in against if (result := own[label].result)]
+            found = None
+            if ours.result and len(finished) == len(against):
+                found = paired_difference(ours.result, ranked(finished)[0])
+            rows.append(
+                {
+                    "Cell": f"{_named(part)}: {paper.dataset(settings)}",
+                    "Best in the paper": best,
+                    "Ours there (%)": accuracy(ours.final),
+                    "Minus our best of the others (points)": interval(found),
+                    "Agrees": verdict(found, 1),
+                }
+            )
     return Table.of("best", rows)
 
 
@@ -247,18 +244,58 @@ def verdict(found: Difference | None, side: int) -> str | None:
     return {side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS)
 
 
-def settings_notes(cells: Sequence[Cell]) -> Notes:
-    """Return in what each column's settings differ from the paper's, columns with the same differences together."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+SETTINGS = (
+    "Made from the configuration of every cell: each setting that the paper or its released code states, where ours is "
+    "another or the paper states none. Where the code differs from the paper's text, the text counts."
+)
+
+
+def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
+    """Return one row for each stated setting and each value of ours, with the cells that have it.
+
+    Args:
+        cells: as above.
+        differing: whether to return the settings that differ, and those of which the paper states nothing, or the
+            settings that agree.
+    """
+    found: dict[paper.Setting, list[Cell]] = {}
     for cell in cells:
-        differs = [*paper.differences(cell.settings), *paper.shorter(cell.settings)]
-        where = f"{_named(cell.part)}, {paper.dataset(cell.settings)}"
-        labels = found.setdefault("; ".join(differs) or "in nothing that it states", {}).setdefault(where, {})
-        labels[cell.label] = None
-    named = {
-        why: "; ".join(f"{where} ({', '.join(each)})" for where, each in own.items()) for why, own in found.items()
-    }
-    return Notes({columns: f"{why}." for why, columns in named.items()})
+        for setting in paper.compared(cell):
+            if (setting.differs is not False) == differing:
+                found.setdefault(setting, []).append(cell)
+    names = list(dict.fromkeys(setting.name for setting in found))
+    rows: list[dict[str, Entry]] = [
+        {
+            "Setting": setting.name,
+            "Paper": setting.paper,
+            "Source": setting.source,
+            "Ours": setting.ours,
+            "Cells": _told_cells(found[setting], cells),
+        }
+        for setting in sorted(found, key=lambda setting: names.index(setting.name))
+    ]
+    return Table.of("differing" if differing else "agreeing", rows)
+
+
+CELL_IS: Mapping[str, Callable[[Cell], str]] = {
+    "data": lambda cell: paper.dataset(cell.settings),
+    "columns": lambda cell: cell.label,
+    "methods": lambda cell: cell.title,
+}
+
+
+def _told_cells(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """Say which cells these are: whole parts by name, else the data, the columns and the methods that they have."""
+    told: dict[str, list[str]] = {}
+    for part, group in groupby(own, key=lambda cell: cell.part):
+        members, all_of_part = list(group), [cell for cell in cells if cell.part == part]
+        named = []
+        for of, each in CELL_IS.items():
+            mine, every = (list(dict.fromkeys(map(each, some))) for some in (members, all_of_part))
+            if (2 * len(mine) < len(every)) if of == "methods" else mine != every:
+                named.append(", ".join(mine))
+        told.setdefault("; ".join(named), []).append(_named(part))
+    return "; ".join(f"{', '.join(parts)}{f' ({where})' * bool(where)}" for where, parts in told.items())
 
 
 def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
@@ -317,19 +354,19 @@ def _once(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _number(cell: Cell) -> float | None:
-    """Return the paper's accuracy in a cell, 0..1; None where it is not known."""
-    known = paper.number(cell.settings, cell.method) if cell.part in NUMBERED else None
-    return None if known is None else known / 100
+    """Return the paper's accuracy in a cell, 0..1; None where it has none."""
+    cited = paper.of_cell(cell)
+    return None if cited is None else cited.value / 100
 
 
 def _written(cell: Cell) -> str:
-    """Return the paper's entry for a cell; a method that it does not have has a dash."""
-    if cell.method not in paper.names():
-        return "not in the paper"
-    return paper.written(cell.settings, cell.method) or UNKNOWN
+    """Return the paper's entry for a cell."""
+    return str(paper.of_cell(cell) or "not in the paper")
 
 
 def _named(part: str) -> str:
-    """Return what a part is called: ``Table 1`` for ``table1``."""
-    name = part.rstrip("0123456789")
-    return f"{name.capitalize()} {part.removeprefix(name)}".strip()
+    """Return what a part is called: ``Table 1`` for ``table1``, ``Table 1 (rate)`` for ``table1_rate``."""
+    own, _, variant = part.partition("_")
+    name = own.rstrip("0123456789")
+    called = f"{name.capitalize()} {own.removeprefix(name)}".strip()
+    return f"{called} ({variant.replace('_', ' ')})" if variant else called

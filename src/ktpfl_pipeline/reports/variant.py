@@ -9,6 +9,7 @@ from ktpfl_pipeline.core.identity import digest
 PARAMETERS = {
     **{"dirichlet": "alpha", "quantity": "alpha"},
     **{"k_labels": "labels_per_client", "shards": "shards_per_client"},
+    "lognormal": "sigma",
 }
 """The setting that says what a partition is, where there is one."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.data.partition.natural import NATURAL, natural
-from ktpfl_pipeline.data.partition.schemes import MAX_ALPHA, SCHEMES, Asked
+from ktpfl_pipeline.data.partition.schemes import MAX_ALPHA, MAX_SIGMA, SCHEMES, Asked
 from ktpfl_pipeline.data.partition.split import (
     Array,
     ClientIndices,
@@ -44,6 +44,7 @@ def partition(
     balanced: bool = False,
     labels_per_client: int = 2,
     shards_per_client: int = 2,
+    sigma: float = 2.0,
     minimum: int = 0,
     test_share: float = 0.25,
     validation_share: float = 0.1,
@@ -64,6 +65,7 @@ def partition(
         balanced: whether all clients of `dirichlet` get equally many samples.
         labels_per_client: k of `k_labels`.
         shards_per_client: of `shards`.
+        sigma: of `lognormal`, in (0, `MAX_SIGMA`]: a large value makes the clients' amounts very different.
         minimum: the fewest samples that a client may have: `dirichlet` is drawn anew until all have them, `quantity`
             gives them to all, and with another scheme fewer are an error. No less than can be split.
         test_share: the part of a client's samples to test on, rounded up, in (0, 1).
@@ -85,13 +87,16 @@ def partition(
     if not 0 < alpha <= MAX_ALPHA:
         raise InputError(f"alpha {alpha} must be above 0 and at most {MAX_ALPHA:,.0f}, such as 0.5.")
 
+    if not 0 < sigma <= MAX_SIGMA:
+        raise InputError(f"sigma {sigma} must be above 0 and at most {MAX_SIGMA:g}, such as 2.")
+
     indices = np.arange(len(labels)) if pool is None else pool.numpy()
     if len(np.unique(indices)) < len(indices):
         raise ValueError("the pool names a sample twice")
     known, shares = labels.numpy(), dict[int, Array]()
     if fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
         surely = enough(test_share, validation_share, limit=len(indices))
-        asked = Asked(alpha, balanced, labels_per_client, shards_per_client, surely, max(minimum, surely))
+        asked = Asked(alpha, balanced, labels_per_client, shards_per_client, sigma, surely, max(minimum, surely))
         owner = SCHEMES[scheme](known[indices], clients, seed, asked)
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
     if not shares or not all(fits(len(share), test_share, validation_share) for share in shares.values()):

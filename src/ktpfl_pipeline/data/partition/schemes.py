@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.partition.split import Array, stream
 
 MAX_DRAWS = 100  # how often `dirichlet` is drawn anew before it gives up
+MAX_SIGMA = 20.0  # with 100 clients one of them has all of a class long before
 MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, the sampler overflows
 
 
@@ -28,6 +29,7 @@ class Asked(NamedTuple):
         balanced: of `dirichlet`, whether every client gets equally many samples.
         labels: k of `k_labels`.
         shards: of each client, of `shards`.
+        sigma: standard deviation of the logarithm of a client's weight, of `lognormal`.
         enough: a client with so many samples can surely be split.
         minimum: the fewest samples that a client may have; at least `enough`.
     """
@@ -36,6 +38,7 @@ class Asked(NamedTuple):
     balanced: bool
     labels: int
     shards: int
+    sigma: float
     enough: int
     minimum: int
 
@@ -60,11 +63,40 @@ def _all_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     possible ones, Dirichlet(1, ..., 1), anew for each class.
     """
 
-    def counts(size: int, draw: np.random.Generator) -> Array:
-        floor = asked.enough if size >= clients * asked.enough else int(size >= clients)
-        return floor + _portions(draw.dirichlet(np.ones(clients)), size - clients * floor)
+    def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
+        return draw.dirichlet(np.ones(clients))
 
-    return _deal_classes(labels, counts, seed, "all_labels")
+    return _deal_classes(labels, _above_a_floor(clients, asked.enough, proportions), seed, "all_labels")
+
+
+def _lognormal(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+    """Every client has every class, in amounts proportional to lognormal(0, sigma) draws, one per client and class.
+
+    KT-pFL's released code partitions its experiments with one architecture this way, with sigma 2, as the code of
+    pFedMe (Dinh et al., NeurIPS 2020) does. Both give every client a few samples of each class first; here that floor
+    is the one of `all_labels`. Unlike both, every sample has an owner, and no uniform draw is added to the amounts.
+    """
+
+    def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
+        weights = draw.lognormal(0.0, asked.sigma, clients)
+        return weights / weights.sum()
+
+    return _deal_classes(labels, _above_a_floor(clients, asked.enough, proportions), seed, "lognormal")
+
+
+def _above_a_floor(
+    clients: int, enough: int, proportions: Callable[[np.random.Generator], NDArray[np.float64]]
+) -> Callable[[int, np.random.Generator], Array]:
+    """Return `counts` for `_deal_classes`: a floor for every client, and the rest of the class by proportions.
+
+    The floor is `enough` samples where the class has that many for all clients, else one sample, else none.
+    """
+
+    def counts(size: int, draw: np.random.Generator) -> Array:
+        floor = enough if size >= clients * enough else int(size >= clients)
+        return floor + _portions(proportions(draw), size - clients * floor)
+
+    return counts
 
 
 def _two_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
@@ -210,6 +242,7 @@ SCHEMES: dict[str, Scheme] = {
     "iid": _iid,
     "all_labels": _all_labels,  # Non-IID_1
     "two_labels": _two_labels,  # Non-IID_2
+    "lognormal": _lognormal,
     "k_labels": _k_labels,
     "dirichlet": _dirichlet,
     "shards": _shards,

@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
     _warn_of_gaps(samples.labels, source)
-    if experiment.private.samples is not None:
-        samples = _draw(samples, experiment.private.samples)
+    if (total := experiment.private_samples(len(samples))) != len(samples):
+        samples = _draw(samples, total)
     given = _shaped(experiment, samples.inputs)
     native = None if size and sized(source) else tuple(given.shape[1:])
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
@@ -35,14 +35,16 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     """Return the inputs that the public set is taken from, alike in shape to the private ones.
 
-    They are the private ones themselves for an open part.
+    They are the private ones themselves for an open part, and none for ``none``.
     """
     from ktpfl_pipeline.core import kinds
     from ktpfl_pipeline.data import sources
 
     source = experiment.public.source
-    if source == "open_part":
+    if source == OPEN_PART:
         return private.inputs
+    if source == NO_PUBLIC:
+        return private.inputs[:0]
     public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
     public = _adapted(experiment, _shaped(experiment, public), "public", source)
     if (ours := kinds.described(private.inputs)) != (theirs := kinds.described(public)):

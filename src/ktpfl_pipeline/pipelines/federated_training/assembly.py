@@ -29,7 +29,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
     return Federation(
         clients=clients(experiment, data, seed),
         public=own.standardised(own.public),
-        public_batch_size=experiment.public.batch,
+        public_batch_size=0 if experiment.public.source == schema.NO_PUBLIC else experiment.public.batch,
         classes=own.classes,
         build=partial(models.build, shape=own.private.shape, classes=own.classes, weights=data.pretrained),
         seed=seed,

@@ -66,6 +66,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             experiment.evaluation.global_samples,
             experiment.evaluation.closing_round,
             experiment.evaluation.patience,
+            experiment.evaluate_last,
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"

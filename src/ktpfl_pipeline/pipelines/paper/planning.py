@@ -10,9 +10,11 @@ from typing import Any
 from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.config.parsing import paper_columns
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
+from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import LAST
@@ -51,6 +53,14 @@ class Planned:
     folder: Path
     failed: str = ""
 
+    @property
+    def samples(self) -> float | None:
+        """Private samples of a client, the mean over clients and seeds; None where the data cannot be made."""
+        if self.failed:
+            return None
+        partitions = self.job.samples.partitions.values()
+        return fmean(sum(map(len, own)) for partition in partitions for own in partition.values())
+
     def file(self, key: str) -> Path:
         """Return the file of a finished run."""
         return self.folder / f"{key}.json"
@@ -79,15 +89,17 @@ def planned(paper: Paper, parameters: Mapping[str, Any], raw_folder: Path, folde
     made: dict[str, FederatedData | InputError] = {}
     found = []
     for name, part in paper.chosen().items():
-        for experiment, label, asked in paper_columns(name, paper, parameters):
-            data, settings = _data(asked, raw_folder, loaded, made), asked
-            if isinstance(data, FederatedData):
-                settings = settled(asked, data, PAPER)
+        for experiment, label, configured in paper_columns(name, paper, parameters):
+            asked, for_all = configured, _data(configured, raw_folder, loaded, made)
+            if isinstance(for_all, FederatedData):
+                asked = settled(asked, for_all, PAPER)
             for method in part.methods:
+                settings = _validated(asked, method, paper.validation_share)
+                data = _data(settings, raw_folder, loaded, made)
                 job = Job(PAPER, method, settings, data)  # type: ignore[arg-type]  # one without data is never run
                 keys, failed = {}, str(data) if isinstance(data, InputError) else ""
                 if not failed:
-                    keys = {seed: digest(identity(job, seed)) for seed in paper.seeds}
+                    keys = {seed: digest(identity(job, seed)) for seed in asked.seeds}
                 found.append(Planned(name, label, job, experiment, keys, folder, failed))
     return found
 
@@ -109,6 +121,7 @@ def cells(planned: Sequence[Planned], failures: Mapping[str, str]) -> list[Cell]
             settings=each.job.experiment.settings(),
             hyperparameters=each.job.hyperparameters(),
             seeds=each.job.experiment.seeds,
+            samples=each.samples,
             keys=each.keys,
             runs=[runs[key] for key in each.keys.values() if key in runs],
             failed=each.failed or next((failures[key] for key in each.keys.values() if key in failures), ""),
@@ -140,20 +153,35 @@ def probe(job: Job) -> float:
     epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
     public = experiment.public.batch * exchanged
     further = max(experiment.evaluation.epochs(epochs), default=0)
-    adapted = min(LAST, experiment.rounds // experiment.evaluate_every)
+    evaluations = Schedule(
+        experiment.rounds, evaluate_every=experiment.evaluate_every, evaluate_last=experiment.evaluate_last
+    ).evaluations
+    adapted = min(LAST, len(evaluations))
     total = 0.0
     for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():
         train, test = len(own.partition[n].train), len(own.partition[n].test)
         distilled = public * (experiment.distillation.epochs + FORWARD)
-        each = experiment.participation * (epochs * train + distilled) + 2 * FORWARD * test / experiment.evaluate_every
-        samples = experiment.rounds * each + adapted * further * train
+        each = experiment.participation * (epochs * train + distilled)
+        evaluated = len(evaluations) * 2 * FORWARD * test + adapted * further * train
+        samples = experiment.rounds * each + evaluated
         total += samples * times[architecture][0] / batch
     asked = experiment.compute
     return total / executors.side_by_side(asked.workers, asked.threads, Compute(asked.device).place(), asked.stacked)
 
 
+def _validated(experiment: Experiment, method: str, share: float) -> Experiment:
+    """Return the settings for a method: with a share of validation samples where the method chooses on them.
+
+    They come out of its training samples; test samples are the same.
+    """
+    if experiment.partition.validation_share or not find(method).kind.fits_validation:
+        return experiment
+    partition = experiment.partition.model_copy(update={"validation_share": share})
+    return experiment.model_copy(update={"partition": partition})
+
+
 def _data(
-    experiment: Any, raw_folder: Path, loaded: dict[str, Any], made: dict[str, FederatedData | InputError]
+    experiment: Experiment, raw_folder: Path, loaded: dict[str, Any], made: dict[str, FederatedData | InputError]
 ) -> FederatedData | InputError:
     """Return an experiment's data, made once for all columns that have the same, or why they cannot be made.
 

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.schema import OPEN_PART, Experiment
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import PublicSet
@@ -28,14 +28,14 @@ def partitions_of(experiment: Experiment, private: LabelledDataset, public_set: 
 
 def _partition(experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int) -> Partition:
     free = torch.ones(len(private), dtype=torch.bool)
-    if experiment.public.source == "open_part":
+    if experiment.public.source == OPEN_PART:
         free[public_set.indices[seed]] = False
     common = {"minimum", "test_share", "validation_share"}
     settings, pool = experiment.partition, free.nonzero().flatten()
     if settings.scheme == NATURAL:
         return natural(private, experiment.clients, seed, pool=pool, **settings.model_dump(include=common))
     clients = cast("int", experiment.clients)  # null is for natural alone, see `config.checks`
-    own = common | {"alpha", "balanced", "labels_per_client", "shards_per_client"}
+    own = common | {"alpha", "balanced", "labels_per_client", "shards_per_client", "sigma"}
     return partition(private.labels, clients, settings.scheme, seed, pool=pool, **settings.model_dump(include=own))
 
 

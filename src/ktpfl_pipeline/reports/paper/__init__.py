@@ -1,0 +1,104 @@
+"""The KT-pFL paper's own numbers and settings, and where its numbers may be shown next to ours.
+
+Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021.
+`tables` has all numbers of Tables 1 to 6, `stated` every setting that the paper or its released code states.
+"""
+
+from typing import Any
+
+from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.cells import Cell
+from ktpfl_pipeline.reports.paper import stated, tables
+from ktpfl_pipeline.reports.paper.stated import DATASETS, Setting, one_architecture
+from ktpfl_pipeline.reports.paper.tables import Cited
+
+__all__ = ["DATASETS", "Cited", "Setting", "one_architecture"]
+
+
+def number(settings: dict[str, Any], method: str) -> Cited | None:
+    """Return the paper's number in Table 1 or 2 for a method on such data, whatever else differs.
+
+    Args:
+        settings: the experiment's. Its architectures say which table is meant, its private data and its partition or
+            its number of clients which column.
+        method: registry name.
+    """
+    source, name = family(settings), names().get(method, method)
+    if one_architecture(settings):
+        return tables.ONE.get((source, str(settings["clients"]), name))
+    return tables.SEVERAL.get((source, settings["partition"]["scheme"], name))
+
+
+def of_cell(cell: Cell) -> Cited | None:
+    """Return the paper's number for a cell of its tables; None where there is none.
+
+    The name of a part up to an underscore is that of the paper's table: ``table1_rate`` is compared with Table 1.
+    """
+    part = table_of(cell.part)
+    if part in tables.OF_KT_PFL:
+        numbers = tables.OF_KT_PFL[part].get(family(cell.settings), {})
+        return numbers.get(cell.label) if cell.method == "kt_pfl" else None
+    return number(cell.settings, cell.method) if part in ("table1", "table2") else None
+
+
+def table_of(part: str) -> str:
+    """Return the name of the paper's table or figure that a part is compared with."""
+    return part.partition("_")[0]
+
+
+def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[str, list[str]]]:
+    """Return the column that is best for KT-pFL in the paper, and the others, for each setting that a table varies.
+
+    Args:
+        part: the table's name.
+        settings: the experiment's; its private data say which row.
+        labels: the columns that are there. The best is the highest number of all columns of the paper's.
+    """
+    numbers, found = tables.OF_KT_PFL.get(table_of(part), {}).get(family(settings), {}), []
+    for varied in dict.fromkeys(label.partition(" = ")[0] for label in numbers if " = " in label):
+        own = {label: cited.value for label, cited in numbers.items() if label.startswith(f"{varied} = ")}
+        highest = max(own, key=lambda label: own[label])
+        if others := [label for label in own if label in labels and label != highest]:
+            found.append((highest, others))
+    return found
+
+
+def written(settings: dict[str, Any], method: str) -> str | None:
+    """Return a number of Table 1 or 2 as it is written in tables."""
+    known = number(settings, method)
+    return None if known is None else str(known)
+
+
+def names() -> dict[str, str]:
+    """Return the paper's name of each method: its one number is shown next to every reading of that method."""
+    return {method: name for method, preset in methods.METHODS.items() if (name := preset.kind.paper_name)}
+
+
+def dataset(settings: dict[str, Any]) -> str:
+    """Return what the private data is called: as in the paper where it has that data, else by its source."""
+    return DATASETS.get(family(settings), str(settings["private"]["source"]))
+
+
+def family(settings: dict[str, Any]) -> str:
+    """Return what the tables call an experiment's private data."""
+    return stated.family_of(str(settings["private"]["source"]))
+
+
+def differences(settings: dict[str, Any]) -> list[str]:
+    """Return in what the settings differ from what the paper states for Table 1 or 2, in words; empty in nothing.
+
+    What only the released code shows is left out, rounds among it, and what the settings do not name is not compared.
+    """
+    found = stated.compared(stated.known(settings))
+    return [each.told for each in found if each.differs and stated.CODE not in each.source and each.name != SEEDS]
+
+
+SEEDS = "runs of a cell"
+"""Not a difference in what is compared."""
+
+
+def compared(cell: Cell) -> list[Setting]:
+    """Return every setting that the paper or its code states and that concerns a cell, with the cell's own."""
+    return stated.compared(
+        stated.known(cell.settings, cell.part, cell.label, cell.method, cell.hyperparameters, cell.samples)
+    )
