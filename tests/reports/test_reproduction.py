@@ -165,10 +165,10 @@ def test_every_stated_setting_is_compared_with_that_of_each_cell(cell: Made) -> 
     """K, η₃, ρ and the samples per client are in no experiment's section, so the cell itself must have them."""
     cells = [
         replace(cell("topk_pfl"), hyperparameters={"k": 10}, samples=500.0),
+        replace(cell("feddf"), samples=600.0),
         replace(
             cell("kt_pfl", part="table4", label="ρ = 0.3"), hyperparameters={"rho": 0.3, "step": None}, samples=600.0
         ),
-        replace(cell("feddf"), samples=600.0),
     ]
     differing = {row["Setting"]: row for row in entries(reproduction.settings_table(cells, True))}
     assert differing["rounds"]["Ours"] == "1"
