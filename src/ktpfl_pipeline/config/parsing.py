@@ -164,7 +164,7 @@ def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
     """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
     parts = {name: part for name, part in paper.parts.items() if part is not None}
-    for experiment in paper.experiments:
+    for experiment in (name for name, change in paper.experiments.items() if change is not None):
         checks.check_known(f"An experiment of {PAPER}.experiments", experiment, experiments(parameters))
     for only in paper.only:
         checks.check_known(f"{PAPER}.only", only, [ALL, *parts])
@@ -181,7 +181,7 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
     part, found = paper.chosen()[name], []
     seeds = {"seeds": part.seeds or paper.seeds}
     for experiment in part.experiments:
-        own = paper.experiments.get(experiment, {})
+        own = paper.experiments.get(experiment) or {}
         for label, change in part.columns.items():
             if change is None:
                 continue

@@ -4,7 +4,7 @@ Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator

@@ -117,7 +117,7 @@ class Paper(Settings):
         seeds: of every cell.
         validation_share: `partition.validation_share` of the methods that choose on validation samples, where the
             experiment has none for the others.
-        experiments: what all parts change in an experiment, by its section.
+        experiments: what all parts change in an experiment, by its section; null changes nothing.
         parts: tables and figures by name; one that is null is left out.
     """
 
@@ -127,7 +127,7 @@ class Paper(Settings):
     files: bool = False
     seeds: Seeds
     validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    experiments: dict[str, dict[str, Any]] = {}
+    experiments: dict[str, dict[str, Any] | None] = {}
     parts: dict[str, Part | None]
 
     def chosen(self) -> dict[str, Part]:

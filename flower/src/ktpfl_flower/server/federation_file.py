@@ -11,7 +11,7 @@ from ktpfl_flower import operations
 from ktpfl_flower.client.client_file import Names, understood, values_of
 from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
-from ktpfl_pipeline.config.schema import REAL, Experiment
+from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, REAL, Experiment
 from ktpfl_pipeline.config.values import Count, Settings
 from ktpfl_pipeline.core.errors import InputError
 
@@ -127,7 +127,7 @@ def parsed(section: dict[str, Any]) -> Experiment:
     for setting, allowed in CHOICES.items():
         if (value := attrgetter(setting)(experiment)) not in allowed:
             raise InputError(f"experiment.{setting} is {value}; with real clients choose {' or '.join(allowed)}.")
-    if experiment.public.source in ("open_part", "included"):
+    if experiment.public.source in (OPEN_PART, NO_PUBLIC, "included"):
         raise InputError(
             f"experiment.public.source is {experiment.public.source}, and the server has no private images to take "
             "public ones from: give it images of its own, as in public: {source: npz:public.npz}."
