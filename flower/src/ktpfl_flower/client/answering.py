@@ -31,14 +31,18 @@ def refused(kind: str, why: str) -> Frame:
 
 
 def serve(member: Member, listener: Listener) -> None:
-    """Answer one message after another, for as long as this process lives."""
+    """Answer one message after another, until the listener is closed."""
     while True:
         try:
-            with listener.accept() as connection:
-                kind, frame = (
-                    connection.recv_bytes(100).decode(errors="replace"),
-                    Frame.from_bytes(connection.recv_bytes()),
-                )
+            connection = listener.accept()
+        except ConnectionError:
+            continue
+        except OSError:  # it is closed
+            return
+        with connection:
+            try:
+                kind = connection.recv_bytes(100).decode(errors="replace")
+                frame = Frame.from_bytes(connection.recv_bytes())
                 connection.send_bytes(answered(member, kind, frame).to_bytes())
-        except (EOFError, OSError, ValueError) as error:  # the other side went away, or is not Flower's
-            logger.warning("A message did not come through (%s).", error)
+            except (EOFError, OSError, ValueError) as error:  # the other side went away, or is not Flower's
+                logger.warning("A message did not come through (%s).", error)
