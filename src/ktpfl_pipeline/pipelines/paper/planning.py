@@ -58,7 +58,7 @@ class Planned:
         """Private samples of a client, the mean over clients and seeds; None where the data cannot be made."""
         if self.failed:
             return None
-        partitions = self.job.samples.partitions.values()
+        partitions = self.job.data.partitions.values()
         return fmean(sum(map(len, own)) for partition in partitions for own in partition.values())
 
     def file(self, key: str) -> Path:
