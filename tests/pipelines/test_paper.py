@@ -118,7 +118,7 @@ def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypa
 
     def probed(**compute: Any) -> float:
         settings = parsing.parse("mine", {**EXPERIMENT, "compute": {"device": "cpu", **compute}})
-        job: Any = SimpleNamespace(experiment=settings, samples=samples, method="local")
+        job: Any = SimpleNamespace(experiment=settings, data=samples, method="local")
         return planning.probe(job)
 
     auto = {"workers": "auto"}
