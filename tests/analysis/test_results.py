@@ -6,19 +6,10 @@ from dataclasses import replace
 import pytest
 from cases import case
 
+from ktpfl_pipeline.analysis.compared import compared, comparison
 from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import (
-    HEADLINE,
-    Curve,
-    FinishedRun,
-    MethodResult,
-    compared,
-    comparison,
-    local_only,
-    parse,
-    subject,
-    summarise,
-)
+from ktpfl_pipeline.analysis.results import HEADLINE, Curve, FinishedRun, MethodResult, parse, summarise
+from ktpfl_pipeline.analysis.roles import local_only, subject
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.errors import InputError
 

@@ -305,3 +305,14 @@ def test_threads_are_those_of_the_settings() -> None:
 def test_fields_are_frozen() -> None:
     with pytest.raises(AttributeError):
         toy.federation().seed = 1  # type: ignore[misc]
+
+
+def test_confusion_counts_each_clients_test_samples_by_true_and_predicted_class() -> None:
+    fed = toy.federation()
+    models = fed.initial_models()
+    found = fed.confusion(models, "test")
+    accuracy = fed.evaluate(models, "test")
+    for n, counts in zip(models, found, strict=True):
+        test = fed.by_id[n].test
+        assert torch.equal(counts.sum(dim=1), test.labels.bincount(minlength=fed.classes))
+        assert counts.diagonal().sum() / len(test) == pytest.approx(accuracy[n].accuracy)

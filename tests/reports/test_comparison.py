@@ -8,8 +8,8 @@ import blank
 import pytest
 from cases import case
 
+from ktpfl_pipeline.analysis.compared import comparison as left
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import comparison as left
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
@@ -175,7 +175,7 @@ class TestPage:
         assert built.html.count("<script") == 1  # the page's own
         assert "<b>_mine" not in built.html
         assert name in "".join(page.text)
-        assert r"<b>\_mine \& co" in built.latex
+        assert r"\textless{}b\textgreater{}\_mine \& co" in built.latex
 
     @pytest.mark.usefixtures("blank_figures")
     def test_the_same_results_give_the_same_report(self, study, settings):

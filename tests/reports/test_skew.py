@@ -35,7 +35,7 @@ def test_owners_are_called_by_their_names():
     assert client_title(summarise(named, {}), 1).endswith(" bo")
     learned = [replace(each, coefficients=[[0.5, 0.5]] * 2) for each in named]
     matrix = skew.figures.coefficient_heatmaps(summarise(learned, {}))
-    assert {tick.get_text() for tick in matrix.axes[0].get_yticklabels()} == {"ann", "bo"}
+    assert {tick.get_text() for tick in matrix.axes[0].get_yticklabels()} == {"ann (0)", "bo (1, 2)"}
     drawn = [named[0], replace(named[1], names=["bo", "cy"])]
     assert client_title(summarise(drawn, {}), 1).endswith(" 1")
 

@@ -4,7 +4,7 @@ Arguments and answers are checked where they arrive, the arguments at the client
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.channel import decode
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.metrics import METRICS, UNDEFINED
 from ktpfl_pipeline.core.setting import DTYPES, Setting
 from ktpfl_pipeline.methods import METHODS, fedproto
 
@@ -169,7 +169,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
         sound = isinstance(value, tuple) and len(value) == 2
         sound = sound and _tensor(value[0], (classes, arguments[1]), *FLOATS) and _tensor(value[1], (classes,), *FLOATS)
     elif offer.gives == "numbers":
-        sound = _tensor(value, (len(fields(Evaluation)),), torch.float64) and _are_measures(value)
+        sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
     elif name.endswith(REMEMBERING):
         sound = isinstance(value, tuple) and len(value) == 2 and _is_left(value[0], known.kinds)
         sound = sound and (isinstance(value[1], Left) or value[1] == {})
@@ -243,8 +243,10 @@ def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
 
 def _are_measures(value: Tensor) -> bool:
     """Say whether numbers are those of an `Evaluation`: a loss that is finite, and shares."""
-    shares = torch.cat([value[:1], value[2:]])
-    return bool(value[1].isfinite()) and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
+    named = dict(zip(METRICS, value, strict=True))
+    loss = named.pop("loss")
+    shares = torch.stack([share for name, share in named.items() if not (name in UNDEFINED and share.isnan())])
+    return bool(loss.isfinite()) and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
 
 
 def _is_model(value: Any, kinds: Kinds) -> bool:

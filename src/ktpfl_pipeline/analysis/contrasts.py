@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.roles import local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import Difference, benign, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED
 
@@ -103,9 +104,9 @@ def adaptations(results: Sequence[MethodResult]) -> dict[int, str]:
 
 
 def means(result: MethodResult, measure: str) -> list[float]:
-    """Return the mean over clients of a measure of their models by seed, without the seeds that do not have it."""
-    known = [(run.measures[measure], run.adversaries) for run in result.runs if measure in run.measures]
-    return [mean_over_clients(values, adversaries) for values, adversaries in known]
+    """Return the mean over the clients that have a measure by seed, without the seeds in which no client has it."""
+    found = [benign(run.measures.get(measure, []), run.adversaries) for run in result.runs]
+    return [fmean(values) for values in found if values]
 
 
 def harmed(result: MethodResult, local: MethodResult) -> list[float]:

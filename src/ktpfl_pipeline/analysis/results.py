@@ -7,20 +7,22 @@ model was trained e epochs more to be evaluated and thrown away. `ORDER` of the 
 show them; those after adaptation follow.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.kept import Kept
-from ktpfl_pipeline.analysis.statistics import Final, final, mean_by_place, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import Final, benign, final, final_of, mean_by_place, mean_over_clients
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
 
 HEADLINE = "after_transfer"
 ORDER = (HEADLINE, "after_local", VALIDATION)
+LEADING = ("balanced_accuracy", "macro_f1", "auc")
+"""Measures of the models after transfer that may lead a report instead of accuracy."""
 COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
 
@@ -81,6 +83,10 @@ class FinishedRun(Kept):
             it is not known.
         class_names: (K,) what the source calls the classes; empty where it has no names.
         patience: of early stopping by validation, see `core.rounds.early_stopping`; None where it was off.
+        confusion: (K, K) test samples of all benign clients by true class (row) and predicted class, with the models
+            after the last round; empty where only the clients know their labels.
+        majority: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1;
+            empty where only the clients know their labels.
         wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
             each; empty where none travelled, or not all since the server was started.
     """
@@ -110,6 +116,8 @@ class FinishedRun(Kept):
     class_names: list[str] = field(default_factory=list)
     wire: dict[str, list[int]] = field(default_factory=dict)
     patience: int | None = None
+    confusion: list[list[int]] = field(default_factory=list)
+    majority: list[float] = field(default_factory=list)
 
     @property
     def labels_known(self) -> bool:
@@ -178,9 +186,17 @@ class FinishedRun(Kept):
 
     @property
     def measures(self) -> dict[str, list[float]]:
-        """Measures of each client's model, (N,), mean over those evaluations of the final value that have them."""
+        """Measures of each client's model, (N,), mean over those evaluations of the final value that have them.
+
+        NaN for a client whose samples do not have the measure.
+        """
         names = dict.fromkeys(name for record in self.counted for name in record.measures)
         return {name: mean_by_place(r.measures[name] for r in self.counted if name in r.measures) for name in names}
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes' names, or their numbers; empty where only the clients know their labels."""
+        return self.class_names or [str(label) for label in range(len(self.label_counts[0]))] * self.labels_known
 
     def seconds(self, phase: str) -> float:
         """Return the wall time of a phase, summed over the rounds."""
@@ -207,7 +223,7 @@ class MethodResult(Kept):
     Attributes:
         method: registry name.
         title: its name in tables and figures.
-        final: final accuracy by evaluation point.
+        final: final accuracy by evaluation point, and final values of the measures by name.
         traffic: bytes by category, summed over clients and rounds, mean over seeds.
         seconds: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round.
         rounds: how many were run.
@@ -304,8 +320,11 @@ def summarise(
         method=method,
         title=methods.title(method),
         final={
-            point: final([run.final(point) for run in runs], adversaries, max(mean_by_place(by.by_seed)))
-            for point, by in curve.items()
+            **{
+                point: final([run.final(point) for run in runs], adversaries, max(mean_by_place(by.by_seed)))
+                for point, by in curve.items()
+            },
+            **_measured(runs),
         },
         traffic={name: fmean(sent[name] for sent in traffic) for name in LEDGERS},
         seconds={phase: fmean(run.seconds(phase) for run in runs) for phase in phases},
@@ -317,6 +336,23 @@ def summarise(
         settings=settings or {},
         runs=runs,
     )
+
+
+def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
+    """Return the final values of the measures that some benign client has with every seed, by name.
+
+    Clients that do not have a measure, such as AUC with one class, count in none of its means; `Final.per_client` is
+    empty.
+    """
+    by_name: dict[str, list[list[float]]] = {}
+    for run in runs:
+        for name, values in run.measures.items():
+            if found := benign(values, run.adversaries):
+                by_name.setdefault(name, []).append(found)
+    found_by = {name: by_seed for name, by_seed in by_name.items() if len(by_seed) == len(runs)}
+    return {
+        name: final_of(by_seed, [], fmean(fmean(values) for values in by_seed)) for name, by_seed in found_by.items()
+    }
 
 
 def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
@@ -340,43 +376,3 @@ def parse(content: Any) -> MethodResult:
             f"A result under data/07_model_output does not read as one ({error}): delete it and run the comparison "
             "again."
         ) from error
-
-
-def ranked(results: Sequence[MethodResult], point: str = HEADLINE) -> list[MethodResult]:
-    """Return the methods that have a final value at a point, the highest mean first, of equals the first."""
-    known = [result for result in results if point in result.final]
-    return sorted(known, key=lambda result: -result.final[point].mean)
-
-
-def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
-    """Return the local-only result, None where there is none."""
-    return next((result for result in results if result.method == "local"), None)
-
-
-def subject(results: Sequence[MethodResult]) -> MethodResult:
-    """Return the method that a report is about: KT-pFL, or the first that exchanges knowledge, or local-only."""
-    exchanging = [result for result in results if result.method != "local"]
-    return next((result for result in exchanging if result.method == "kt_pfl"), (exchanging or list(results))[0])
-
-
-KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
-"""What a comparison leaves of each method for the overview."""
-
-
-def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a comparison in plain values: what an overview over many comparisons needs of this one.
-
-    That is its ``name``, the ``settings`` that all its methods share, and ``methods``: `KEPT` of each by registry name.
-    """
-    kept = [replace(result, runs=[]).to_dict() for result in results]
-    return {
-        "name": name,
-        "settings": settings,
-        "methods": {values["method"]: {part: values[part] for part in KEPT} for values in kept},
-    }
-
-
-def compared(content: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results, without their runs, that `comparison` wrote."""
-    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
-    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]

@@ -81,7 +81,7 @@ class Difference:
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:
     """Return one value a client without those of the adversaries, whose places are given, and without NaN.
 
-    NaN is the value of a real client that never answered an evaluation.
+    NaN is the value of a real client that never answered an evaluation, and the AUC of samples of one class.
     """
     return [value for place, value in enumerate(values) if place not in adversaries and not math.isnan(value)]
 
@@ -119,13 +119,18 @@ def final(by_seed: Sequence[Sequence[float]], adversaries: Sequence[Collection[i
         best: the best round's mean over clients and seeds.
     """
     clients = [benign(values, places) for values, places in zip(by_seed, adversaries, strict=True)]
+    return final_of(clients, mean_by_place(by_seed), best)
+
+
+def final_of(clients: Sequence[Sequence[float]], per_client: list[float], best: float) -> Final:
+    """Return what `final` does of the values that count, one list a seed, and each client's mean over seeds."""
     per_seed = [fmean(values) for values in clients]
     stds, worst = [pstdev(values) for values in clients], [worst_decile(values) for values in clients]
     return Final(
         mean=fmean(per_seed),
         seed_std=std_over_seeds(per_seed),
         client_std=fmean(stds),
-        per_client=mean_by_place(by_seed),
+        per_client=per_client,
         per_seed=per_seed,
         worst_decile=fmean(worst),
         best=best,

@@ -76,6 +76,8 @@ def check_names(name: str, experiment: Experiment) -> None:
     for method in experiment.compare:
         check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
     called: dict[str, str] = {}
+    if experiment.subject is not None:
+        check_extension(f"{name}.subject", experiment.subject, list(METHODS), find)
     for method in [each for given in experiment.compare for each in (METHODS if given == ALL else [given])]:
         if (other := called.setdefault(title(method), method)) != method:
             raise InputError(

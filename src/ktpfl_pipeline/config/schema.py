@@ -38,8 +38,10 @@ RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a f
 """What a command is told that would have run real clients itself."""
 PLACES = {"workers", "cluster"}
 """Compute settings that say who works and never change a result."""
-CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES}
-"""Settings that say which methods are run, with what, and by whom: what a run itself depends on is without them."""
+REPORTED: dict[str, Any] = {"headline": True, "subject": True}
+"""Settings of reports: no run depends on them."""
+CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES, **REPORTED}
+"""Settings that say which methods are run, with what, by whom, and what a report leads with: no run depends on them."""
 
 
 def _as_architectures(value: Any, as_list: Callable[[Any], list[str]]) -> Any:
@@ -267,6 +269,8 @@ class Experiment(Settings):
     hyperparameters: Literal["configured", "tuned"] = "configured"
     compare: Names = [ALL]
     exchange: Literal["predictions", "parameters"] = "predictions"
+    headline: Literal["accuracy", "balanced_accuracy", "macro_f1", "auc"] = "accuracy"
+    subject: str | None = None
     methods: dict[str, dict[str, Any]] = {}
 
     def models(self) -> list[str]:

@@ -269,7 +269,17 @@ class Federation(Setting):
         """Return what is measured of each model on its own client's `split`."""
         found = self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
         rows = torch.stack(list(found.values())).tolist() if found else []  # one wait for the device, for all of them
-        return {n: Evaluation(*row) for n, row in zip(found, rows, strict=True)}
+        return {n: Evaluation.of(row) for n, row in zip(found, rows, strict=True)}
+
+    def confusion(self, models: Models, split: Split) -> Tensor:
+        """Return how many samples of each class each model takes for each class, (|S|, K, K) int64, row = true class.
+
+        The samples are those of each model's own client on its `split`. With real clients this is not asked: it would
+        tell the server how many samples of each class a client has.
+        """
+        calls = {n: (params, split) for n, params in models.items()}
+        found = self.run("evaluate", operations.confusion, calls)
+        return torch.stack([found[n] for n in models]).cpu()
 
     def pooled_test(self, limit: int) -> LabelledDataset:
         """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""

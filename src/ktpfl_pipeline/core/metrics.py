@@ -1,6 +1,7 @@
 """What is measured of a model, of a round, and of the wire."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
 VALIDATION = "validation"
 """The evaluation point on clients' validation samples, after transfer."""
@@ -8,8 +9,8 @@ LAST = 5
 """Evaluations whose mean is the final value of a run, at most."""
 ADAPTED = "adapted_"
 """What the evaluation points after further epochs begin with; their number follows."""
-MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
-"""What an evaluation knows beside accuracy and loss."""
+UNDEFINED = ("auc",)
+"""Measures that are NaN for some samples: those of one class have no AUC."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,19 @@ class Evaluation:
     loss: float
     balanced_accuracy: float
     macro_f1: float
+    auc: float
     calibration_error: float
+
+    @classmethod
+    def of(cls, row: Sequence[float]) -> "Evaluation":
+        """Return the evaluation of a row of numbers in the order of `METRICS`."""
+        return cls(**dict(zip(METRICS, row, strict=True)))
+
+
+METRICS = tuple(entry.name for entry in fields(Evaluation))
+"""Names of an evaluation's numbers; `client.measures.packed` and `Evaluation.of` alone know their order."""
+MEASURES = tuple(name for name in METRICS if name not in ("accuracy", "loss"))
+"""What an evaluation knows besides accuracy and loss."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +92,8 @@ class RoundRecord:
             one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the
             federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss there.
         measures: what else is known of the models after transfer on their clients' test splits, in evaluated rounds,
-            by name: ``balanced_accuracy``, ``macro_f1`` and ``calibration_error``; and ``global_accuracy``, on
-            all clients' test splits. One value in 0..1 per client of the federation, in order.
+            by name: `MEASURES`; and ``global_accuracy``, on all clients' test splits. One value in 0..1 per client of
+            the federation, in order; NaN where a client's samples do not have the measure.
         traffic: bytes by ledger, one value per cohort member, in cohort order.
         work: what each cohort member computed, in cohort order: ``samples`` backpropagated, and their ``flops``.
         seconds: wall time by phase.

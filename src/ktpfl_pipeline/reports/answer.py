@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, rivals
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import headline, local_only, ranked, subject
+from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.reports import classes
 from ktpfl_pipeline.reports.figures.forest import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
-from ktpfl_pipeline.reports.words import plural, too_few
+from ktpfl_pipeline.reports.words import leading, plural, too_few
 
 ALONE = "there is no local-only run beside it, so nothing here tells whether exchanging knowledge helped."
 MOST = 100
@@ -17,23 +19,25 @@ MOST = 100
 
 def summary(results: Sequence[MethodResult]) -> str:
     """Say what came out: first of all how the report's subject stands to local-only, and whether the seeds carry it."""
-    main, local = subject(results), local_only(results)
-    reached = accuracy(main.final[HEADLINE])
+    main, local, lead = subject(results), local_only(results), headline(results)
+    reached = f"{accuracy(main.final[lead])} %{leading(lead)}"
     if main is local:
-        return f"Local-only training reaches {reached} %; no method that exchanges knowledge stands beside it."
+        return f"Local-only training reaches {reached}; no method that exchanges knowledge stands beside it."
     if local is None:
-        first = f"{main.title} reaches {reached} % after transfer; {ALONE}"
+        first = f"{main.title} reaches {reached} after transfer; {ALONE}"
     else:
-        first = _verdict(main, against(local, results)[main.method]) + _other_point(results, main, local)
+        found = against(local, results, lead)[main.method]
+        first = _verdict(main, found, leading(lead)) + _other_point(results, main, local)
     return " ".join(filter(None, (first, _the_best(results, main, local), _the_others(results, main, local))))
 
 
 def _the_best(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
     """Say how the highest mean stands to the subject's, where it is that of a third."""
-    best = ranked(results)[0]
+    lead = headline(results)
+    best = leaders(results, lead)[0]
     if best is main or best is local:
         return ""
-    found = against(main, rivals(results))[best.method]
+    found = against(main, rivals(results), lead)[best.method]
     if found is None:
         return f"The highest mean is {best.title}'s, over other seeds."
     alike = found.ends and not found.sign
@@ -42,11 +46,27 @@ def _the_best(results: Sequence[MethodResult], main: MethodResult, local: Method
     return f"The highest mean is {best.title}'s; it {told} {main.title}'s{over}."
 
 
+def leaders(results: Sequence[MethodResult], point: str) -> list[MethodResult]:
+    """Return the methods with the highest mean; of several with equal means the subject is first, then local-only."""
+    known = ranked(results, point)
+    highest = [each for each in known if round(known[0].final[point].mean - each.final[point].mean, DIGITS) == 0]
+    first = [each for each in (subject(results), local_only(results)) if each in highest]
+    return [*first, *(each for each in highest if each not in first)] if first else highest
+
+
+def _highest(results: Sequence[MethodResult], point: str) -> str:
+    """Say whose mean is the highest: ``The highest mean is then KT-pFL's``, or that several have it."""
+    titles = [each.title for each in leaders(results, point)]
+    if len(titles) == 1:
+        return f"The highest mean is then {titles[0]}'s"
+    return f"{', '.join(titles[:-1])} and {titles[-1]} then have the same highest mean"
+
+
 def _the_others(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
     """Name the other methods that are above or below local-only with an interval that excludes zero."""
     if local is None:
         return ""
-    found_by = against(local, results)
+    found_by = against(local, results, headline(results))
     others = [(each.title, found_by[each.method]) for each in results if each not in (main, local)]
     told = {
         side: ", ".join(f"{title} ({points(found.mean)})" for title, found in others if found and found.sign == sign)
@@ -55,43 +75,46 @@ def _the_others(results: Sequence[MethodResult], main: MethodResult, local: Meth
     return " ".join(f"{side} local-only: {names}." for side, names in told.items() if names)
 
 
-def _verdict(main: MethodResult, found: Difference | None) -> str:
+def _verdict(main: MethodResult, found: Difference | None, kind: str = "") -> str:
     if found is None:
         return f"{main.title} and local-only have no seed in common, so they cannot be compared."
     together = f", corrected for {found.family} methods" if found.family > 1 else ""
     over = f"95 % interval {between(found)} over {found.seeds} seeds{together}"
     if found.ends and not found.sign:
-        level = f"{main.title} and local-only cannot be told apart after transfer:"
+        level = f"{main.title} and local-only cannot be told apart{kind} after transfer:"
         return f"{level} {points(found.mean)} points, {over}."
     stands = f"{percent(abs(found.mean))} points {'above' if found.mean > 0 else 'below'}"
     if not found.ends:
         stands = "level with" if round(100 * found.mean, 1) == 0 else stands
         over = f"{too_few(found.seeds)}: this decides nothing"
-    return f"{main.title} is {stands} local-only after transfer, {over}."
+    return f"{main.title} is {stands} local-only{kind} after transfer, {over}."
 
 
 def _other_point(results: Sequence[MethodResult], main: MethodResult, local: MethodResult) -> str:
     """Add the comparison after local training where it says something else."""
-    headline, other = (against(local, results, point)[main.method] for point in (HEADLINE, "after_local"))
-    if headline is None or other is None:
+    if headline(results) != HEADLINE:  # measures are taken after transfer only
         return ""
-    one = headline.ends is None  # then the means say it
-    said = [(found.mean > 0) - (found.mean < 0) if one else found.sign for found in (headline, other)]
+    after, other = (against(local, results, point)[main.method] for point in (HEADLINE, "after_local"))
+    if after is None or other is None:
+        return ""
+    one = after.ends is None  # then the means say it
+    said = [(found.mean > 0) - (found.mean < 0) if one else found.sign for found in (after, other)]
     over = "" if one else f" {between(other)}"
     return f" After local training, before that, it is {points(other.mean)} points{over}." if said[0] != said[1] else ""
 
 
 def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     """Return the highest mean, the subject's and local-only's, each with how it stands to local-only."""
-    best, local = ranked(results)[0], local_only(results)
-    gained = against(local, results)
+    lead, local = headline(results), local_only(results)
+    best, gained = leaders(results, lead)[0], against(local, results, lead)
     roles = {"highest mean": best, "subject of this report": subject(results), "training alone": local}
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
         beside = gained.get(result.method)
         role = ", ".join(role for role, whose in roles.items() if whose is result)
-        note = "what the others are measured by" if result is local else _beside(beside) if beside else ""
-        found.append(Tile(result.title, role, f"{accuracy(result.final[HEADLINE])} %", note))
+        reference = "; ".join(filter(None, ("what the others are measured by", classes.beside(results))))
+        note = reference if result is local else _beside(beside) if beside else ""
+        found.append(Tile(result.title, role, f"{accuracy(result.final[lead])} %{leading(lead)}", note))
     return found
 
 
@@ -101,8 +124,9 @@ def _beside(found: Difference) -> str:
 
 def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     """Answer what a reader asks next, as far as these runs do: which method, at what price, how many more seeds."""
-    best, main, local = ranked(results)[0], subject(results), local_only(results)
-    lead = ahead(best, results)
+    point, main, local = headline(results), subject(results), local_only(results)
+    best = leaders(results, point)[0]
+    lead = ahead(best, results, point)
     level = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
     cheapest = min([best, *level], key=lambda result: result.sent)
     which = f"{best.title} has the highest mean"
@@ -118,11 +142,11 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     told = {"Which method": which}
     if local is None or main is local:
         return told
-    gained = against(local, results)
+    gained = against(local, results, point)
     prices = {each.title: _price(each, gained[each.method]) for each in (main, best) if each is not local}
     needed = {f"{main.title} and local-only": _seeds(gained[main.method])}
     if best not in (main, local):
-        needed[f"{best.title} and {main.title}"] = _seeds(against(main, rivals(results))[best.method])
+        needed[f"{best.title} and {main.title}"] = _seeds(against(main, rivals(results), point)[best.method])
     return {
         **told,
         "What a point costs": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
@@ -160,13 +184,13 @@ def adapted(results: Sequence[MethodResult]) -> str:
     local, (epochs, point) = local_only(results), max(adaptations(results).items())
     if local is None or not epochs:
         return ""
-    best = ranked(results, point)[0]
+    best = leaders(results, point)[0]
     before, after = against(local, results), against(local, results, point)
-    named = {result.method: result.title for result in (subject(results), ranked(results)[0], best)}
+    named = {result.method: result.title for result in (subject(results), leaders(results, HEADLINE)[0], best)}
     told = ", ".join(
         f"{title} is {interval(now)} points to local-only (as it is: {interval(before[method])})"
         for method, title in named.items()
         if (now := after.get(method))
     )
     first = f"Adapted alike, by {plural(epochs, 'epoch')} of local training, {told or 'nothing can be compared'}"
-    return f"{first}. The highest mean is then {best.title}'s, {accuracy(best.final[point])} %."
+    return f"{first}. {_highest(results, point)}, {accuracy(best.final[point])} %."

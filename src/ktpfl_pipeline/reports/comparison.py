@@ -9,14 +9,16 @@ from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.compared import comparison
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.matrix import ALIKE
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, comparison, local_only, subject
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
-from ktpfl_pipeline.reports import figures, measures, newcomers, paper, skew, tables, wire, words
+from ktpfl_pipeline.reports import classes, figures, measures, newcomers, paper, skew, tables, wire, words
 from ktpfl_pipeline.reports.answer import ALONE, adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Text
@@ -29,6 +31,7 @@ from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 TERMINAL = ("Paper (%)",)
 """Columns that the terminal does not show."""
 PARTICIPATION, LENGTH = "Participation", "Length of training"
+MAJORITY = "the accuracy of a client that always predicts the most frequent class of its own training samples."
 SOURCES = {
     **paper.DATASETS,
     "real_clients": "real clients",
@@ -66,10 +69,11 @@ def build(
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
         Section("Accuracy", [main, Notes({**said, **(beside if shown else {})})], files=["runs.csv"]),
+        Section("Generalisation and calibration", measures.quality(results), files=["clients.csv"]),
         Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
+        Section("Accuracy by class", classes.blocks(results), files=["classes.csv", "confusion.csv"]),
         Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
-        Section("Generalisation and calibration", measures.quality(results), files=["clients.csv"]),
         *_sections(results),
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results, settings), folded=True),
@@ -171,6 +175,7 @@ def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str
         "headline.",
         "Bold": words.BOLD if len(results) > 1 and not words.too_few(seeds) else "",
         "Minus local-only": ALONE if local is None else f"after transfer, {words.CORRECTED}",
+        **({classes.MAJORITY: MAJORITY} if classes.majority(results) else {}),
         **tables.signs(results),
         "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
         f"{over_seeds(seeds)}.",
@@ -213,8 +218,10 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
 
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
     """Return the differences to local-only as a figure, where there are some, and what follows from them."""
-    caption = f"Mean test accuracy after transfer minus that of local-only, {words.CORRECTED}"
-    shown = any(against(local_only(results), results).values())
+    lead = headline(results)
+    what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead]
+    caption = f"Mean {what} after transfer minus that of local-only, {words.CORRECTED}"
+    shown = any(against(local_only(results), results, lead).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []
     return [*drawn, Notes(advice(results))] if len(results) > 1 else []
 

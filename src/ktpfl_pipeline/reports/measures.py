@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import local_only, ranked
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.model import Block, Notes, Table, Text
@@ -27,6 +28,12 @@ QUALITY = {
         "Global accuracy (%)",
         "each client's model on test samples of all clients together: what it knows beyond its own task.",
     ),
+    "auc": (
+        "AUC (%)",
+        "area under the ROC curve times 100, one class against the rest, mean over the classes that some but not all "
+        "of a client's test samples have; equal scores count one half. A client with one class has no AUC and does not "
+        "count.",
+    ),
     "calibration_error": (
         "Calibration error (%)",
         "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
@@ -34,6 +41,8 @@ QUALITY = {
     ),
 }
 """Column and meaning of each measure of the models that a round's record may have."""
+TESTED = ("auc", "calibration_error")
+"""Measures whose differences to local-only are tested."""
 
 
 def adaptation(results: Sequence[MethodResult]) -> list[Block]:
@@ -120,10 +129,19 @@ def quality(results: Sequence[MethodResult]) -> list[Block]:
     """Return what else is known of the predictions: by class, beyond the client's own task, and of their confidence."""
 
     def row(result: MethodResult) -> dict[str, Entry]:
-        return {title: mean(contrasts.means(result, name)) for name, (title, _) in QUALITY.items()}
+        found: dict[str, Entry] = {}
+        for name, (title, _) in QUALITY.items():
+            found[title] = mean(contrasts.means(result, name))
+            if name in gained:
+                gain = gained[name].get(result.method)
+                found[f"{title.removesuffix(' (%)')} minus local-only (points)"] = interval(gain)
+        return found
 
-    table = _table("quality", results, row, "Balanced accuracy, generalisation and calibration after transfer.")
-    return _explained(table, dict(QUALITY.values()))
+    gained = {name: contrasts.against(local_only(results), results, name) for name in TESTED}
+    table = _table("quality", results, row, "Balanced accuracy, AUC, generalisation and calibration after transfer.")
+    explained = _explained(table, dict(QUALITY.values()))
+    differ = any("minus local-only" in column for column in table.columns)
+    return [*explained, *([Notes({"Minus local-only": words.CORRECTED})] if differ else [])]
 
 
 def work(results: Sequence[MethodResult]) -> list[Block]:

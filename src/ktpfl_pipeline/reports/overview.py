@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ktpfl_pipeline.analysis.compared import compared
 from ktpfl_pipeline.analysis.contrasts import against, ahead, clear_best, rivals
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, compared
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat

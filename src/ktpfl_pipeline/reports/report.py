@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ktpfl_pipeline.reports.figures.base import saved
 from ktpfl_pipeline.reports.model import Content
+from ktpfl_pipeline.reports.parquet import to_parquet
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
 
 KINDS = ("png", "svg", "pdf")
@@ -45,11 +46,19 @@ class Report(Content):
         """Each figure in all `KINDS`, by file name."""
         return {f"{name}.{kind}": saved(figure, kind) for name, figure in self.figures.items() for kind in KINDS}
 
+    @cached_property
+    def parquet(self) -> Mapping[str, bytes]:
+        """Each table of numbers as Parquet, by file name: the same rows as in the CSV file of that name."""
+        csv = {name.removesuffix(".csv"): text for name, text in self.data.items() if name.endswith(".csv")}
+        return {f"{name}.parquet": to_parquet(text) for name, text in csv.items()}
+
     def write(self, folder: Path) -> None:
         """Write all of it below a folder, the figures into ``figures/``."""
         folder.mkdir(parents=True)
         for name, text in self.files.items():
             (folder / name).write_text(text, encoding="utf-8")
+        for name, content in self.parquet.items():
+            (folder / name).write_bytes(content)
         if self.pictures:
             (folder / "figures").mkdir()
         for name, picture in self.pictures.items():

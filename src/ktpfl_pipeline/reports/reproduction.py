@@ -14,7 +14,8 @@ from itertools import combinations, groupby
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
-from ktpfl_pipeline.analysis.results import HEADLINE, ranked
+from ktpfl_pipeline.analysis.results import HEADLINE
+from ktpfl_pipeline.analysis.roles import ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words

@@ -7,11 +7,12 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, FinishedRun, MethodResult, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.roles import headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.core.method import FineTuned, Method
-from ktpfl_pipeline.reports import numbers, paper, words
+from ktpfl_pipeline.reports import classes, numbers, paper, words
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number, duration, interval, mean, megabytes, percent
 from ktpfl_pipeline.reports.words import plain, point_title
@@ -34,10 +35,11 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
 
     The paper's numbers stand beside ours where the settings let them; `latex` is the caption there.
     """
-    points = {point: clear_best(results, point) for point in (HEADLINE, "after_local")}
-    gained, rows = contrasts.against(local_only(results), results), []
+    lead = headline(results)
+    points = {point: clear_best(results, point) for point in dict.fromkeys((lead, HEADLINE, "after_local"))}
+    gained, rows = contrasts.against(local_only(results), results, lead), list[dict[str, Entry]]()
     cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
-    for result in ranked(results):
+    for result in ranked(results, lead):
         rows.append(
             {
                 "Method": marked(result),
@@ -51,6 +53,8 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
                 **({"Paper (%)": paper.written(settings, result.method)} if cited else {}),
             }
         )
+    if baseline := classes.majority_row(results, f"{point_title(HEADLINE)} (%)", "Minus local-only (points)"):
+        rows.append(baseline if lead == HEADLINE else {**baseline, "Minus local-only (points)": None})
     return Table.of("table", rows, latex, tinted(results))
 
 
@@ -75,14 +79,15 @@ def tinted(results: Sequence[MethodResult]) -> list[str]:
 def difference_table(results: Sequence[MethodResult]) -> Table:
     """Return what the report's subject gains over each rival, in points, paired by seed; one row a rival."""
     main, rivals = subject(results), contrasts.rivals(results)
-    points = [contrasts.ahead(main, rivals, point) for point in (HEADLINE, "after_local")]
+    lead = headline(results)
+    points = [contrasts.ahead(main, rivals, point) for point in (lead, "after_local")]
     rows: list[dict[str, Entry]] = []
     for result in (result for result in rivals if result is not main):
         found, before = (by_method[result.method] for by_method in points)
         rows.append(
             {
                 f"{main.title} minus": result.title,
-                f"{point_title(HEADLINE)} (points)": interval(found),
+                f"{point_title(lead)} (points)": interval(found),
                 "Std over seeds (points)": None if found is None or found.std is None else percent(found.std),
                 "After local training (points)": interval(before),
                 "Seeds in common": str(found.seeds if found else 0),
@@ -192,17 +197,22 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
 
     ``runs.csv`` has the final values, bytes, work and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
     round, ``clients.csv`` the final accuracy of every client and what else is measured of its model,
-    ``theorem.csv`` the check of Theorem 1 by client and mixture, and ``differences.csv`` the paired differences of the
-    report's subject to each rival and of each method to local-only, with the runs of both; ``architectures.csv`` has
-    the latter by architecture, where there are several. Accuracies and differences
-    are in 0..1, losses in nats. A file without rows is left out.
+    ``classes.csv`` the accuracy on each class and ``confusion.csv`` the confusion matrix with the models after the last
+    round, ``theorem.csv`` the check of Theorem 1 by client and mixture, and ``differences.csv`` the paired differences
+    of the report's subject to each rival and of each method to local-only, with the runs of both;
+    ``architectures.csv`` has the latter by architecture, where there are several. Accuracies and differences are in
+    0..1, losses in nats. A file without rows is left out.
     """
-    kinds = ("runs.csv", "rounds.csv", "clients.csv", "theorem.csv")
+    kinds = ("runs.csv", "rounds.csv", "clients.csv", "classes.csv", "confusion.csv", "theorem.csv")
     files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    for run, points in ((run, list(result.final)) for result in results for run in result.runs):
+    for run, points in ((run, list(result.curve)) for result in results for run in result.runs):
         ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
         finals, beside = {point: run.final(point) for point in points}, run.measures
-        means = {name: mean_over_clients(values, run.adversaries) for name, values in beside.items()}
+        means = {name: fmean(there) for name, each in beside.items() if (there := benign(each, run.adversaries))}
+        if run.majority:
+            means["majority_class"] = mean_over_clients(run.majority, run.adversaries)
+        files["classes.csv"] += classes.rows_by_class(run, ids)
+        files["confusion.csv"] += classes.rows_of_confusion(run, ids)
         for point, values in finals.items():
             clients = benign(values, run.adversaries)
             deviation, worst = pstdev(clients), worst_decile(clients)
@@ -221,8 +231,10 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
             files["rounds.csv"].append({**ids, **row})
         check: Any = run.theorem
         for client, architecture in enumerate(run.architectures):
-            own = {name: values[client] for name, values in {**finals, **beside}.items()}
+            judged: dict[str, Sequence[Any]] = {**finals, **beside}
+            own = {name: values[client] for name, values in judged.items()}
             named = {"owner": run.names[client]} if run.names else {}
+            own |= {"majority_class": run.majority[client]} if run.majority else {}
             files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
             for mixture in check.fit if check else ():
                 loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}

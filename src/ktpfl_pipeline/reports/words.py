@@ -31,6 +31,14 @@ LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
     "row, and states neither rounds, temperature nor evaluation point: a landmark, not a target."
 )
+MEASURES = {
+    "balanced_accuracy": "Balanced accuracy",
+    "macro_f1": "Macro F1",
+    "auc": "AUC",
+    "calibration_error": "Calibration error",
+    "global_accuracy": "Global accuracy",
+}
+"""Names of the measures of models after transfer."""
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 """How many evaluations count, in words."""
 RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
@@ -180,8 +188,13 @@ def point_title(point: str) -> str:
     """Return what an evaluation point is called in a column."""
     if point.startswith(ADAPTED):
         return f"After {plural(int(point.removeprefix(ADAPTED)), 'further epoch')}"
-    known = {analysis.HEADLINE: "After transfer", "after_local": "After local training"}
+    known = {analysis.HEADLINE: "After transfer", "after_local": "After local training", **MEASURES}
     return known.get(point, point.capitalize())
+
+
+def leading(point: str) -> str:
+    """Return what a sentence adds where another metric than accuracy leads: `` in AUC``."""
+    return f" in {MEASURES[point]}" if point in MEASURES else ""
 
 
 def wrapped(text: str, width: int) -> list[str]:

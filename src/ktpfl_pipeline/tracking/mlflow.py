@@ -220,7 +220,7 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
     return {
         **{f"accuracy/{point}": mean(values) for point, values in record.accuracy.items()},
         **{f"loss/{phase}": mean(values) for phase, values in record.loss.items()},
-        **{f"measures/{name}": mean(record.measures[name]) for name in MEASURES if name in record.measures},
+        **{f"measures/{name}": mean(values) for name in MEASURES if (values := record.measures.get(name))},
         **{f"bytes/{category}": float(sum(values)) for category, values in record.traffic.items()},
         **{f"work/{name}": float(sum(values)) for name, values in record.work.items()},
         **{f"seconds/{phase}": value for phase, value in record.seconds.items()},

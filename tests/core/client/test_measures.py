@@ -1,11 +1,14 @@
 """Balanced accuracy, macro F1 and calibration: scikit-learn's numbers, and those of a loop."""
 
+import math
+
 import pytest
 import torch
-from sklearn.metrics import balanced_accuracy_score, f1_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 
-from ktpfl_pipeline.core.client.measures import measures
+from ktpfl_pipeline.core.client.measures import measures, packed
+from ktpfl_pipeline.core.metrics import MEASURES, Evaluation
 
 
 def drawn(seed: int, samples: int = 60, classes: int = 5) -> tuple[Tensor, Tensor]:
@@ -37,7 +40,8 @@ def calibration_by_hand(logits: Tensor, labels: Tensor) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_against_scikit_learn_and_by_hand(seed: int) -> None:
     logits, labels = drawn(seed)
-    balanced, f1, calibration = measures(logits, labels, all_count(labels)).tolist()
+    found = measures(logits, labels, all_count(labels))
+    balanced, f1, calibration = (float(found[name]) for name in ("balanced_accuracy", "macro_f1", "calibration_error"))
     predicted, present = logits.argmax(dim=1).numpy(), sorted(set(labels.tolist()))
     assert balanced == pytest.approx(balanced_accuracy_score(labels.numpy(), predicted), abs=1e-12)
     assert f1 == pytest.approx(f1_score(labels, predicted, labels=present, average="macro"), abs=1e-12)
@@ -50,11 +54,39 @@ def test_clients_side_by_side_and_samples_that_do_not_count() -> None:
     filled = torch.cat([other, 100.0 * torch.eye(5).repeat(4, 1)]), torch.cat([others, torch.full((20,), 4)])
     counts = torch.stack([all_count(ones), torch.arange(60) < 40])
     found = measures(torch.stack([one, filled[0]]), torch.stack([ones, filled[1]]), counts)
-    expected = torch.stack([measures(one, ones, all_count(ones)), measures(other, others, all_count(others))])
-    assert torch.allclose(found, expected, rtol=0, atol=1e-14)
+    alone = [measures(one, ones, all_count(ones)), measures(other, others, all_count(others))]
+    for name in MEASURES:
+        assert found[name].tolist() == pytest.approx([float(each[name]) for each in alone], abs=1e-14), name
 
 
 def test_certain_and_right_is_perfect() -> None:
     labels = torch.tensor([0, 1, 1])
     found = measures(100.0 * torch.eye(3)[labels], labels, all_count(labels))
-    assert found.tolist() == pytest.approx([1.0, 1.0, 0.0], abs=1e-12)
+    perfect = {"balanced_accuracy": 1.0, "macro_f1": 1.0, "auc": 1.0, "calibration_error": 0.0}
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(perfect, abs=1e-12)
+
+
+class TestAUC:
+    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("digits", [None, 1])
+    def test_against_scikit_learn_also_with_ties(self, seed: int, digits: int | None) -> None:
+        """Rounded logits score many samples alike. The last two classes have no samples, and do not count."""
+        logits, labels = drawn(seed)
+        logits = logits if digits is None else logits.round()
+        scores = logits.double().softmax(dim=1)
+        by_class = [roc_auc_score((labels == k).numpy(), scores[:, k].numpy()) for k in range(3)]
+        assert float(measures(logits, labels, all_count(labels))["auc"]) == pytest.approx(sum(by_class) / 3, abs=1e-12)
+
+    def test_by_hand(self) -> None:
+        """Of 2 x 2 pairs, class 1 wins two, loses one and ties one; with two classes class 0 mirrors it."""
+        one = torch.tensor([[0.5, 0.5], [0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
+        labels = torch.tensor([0, 1, 1, 0])
+        assert float(measures(one.log(), labels, all_count(labels))["auc"]) == pytest.approx(3.5 / 4)
+
+    def test_samples_of_one_class_have_none(self) -> None:
+        labels = torch.tensor([1, 1])
+        given = {"accuracy": torch.tensor(1.0), "loss": torch.tensor(0.5)}
+        row = packed({**given, **measures(torch.eye(2), labels, all_count(labels))})
+        found = Evaluation.of(row.tolist())
+        assert math.isnan(found.auc)
+        assert found.loss == 0.5

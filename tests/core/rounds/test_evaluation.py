@@ -111,7 +111,7 @@ class TestMeasures:
         evaluations = fed.evaluate(method.personal(found.state, toy.IDS, fed), "test").values()
         for name, values in found.history[-1].measures.items():
             assert values == [getattr(evaluation, name) for evaluation in evaluations]
-        assert set(found.history[0].measures) == {"balanced_accuracy", "macro_f1", "calibration_error"}
+        assert set(found.history[0].measures) == {"balanced_accuracy", "macro_f1", "auc", "calibration_error"}
 
     def test_stacked_clients_have_the_same(self) -> None:
         """Up to rounding, and though they have test splits of unequal size."""

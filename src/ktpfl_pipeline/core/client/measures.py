@@ -5,16 +5,20 @@ F1 scores, 2 TP / (2 TP + FP + FN). Expected calibration error: Guo, Pleiss, Sun
 Neural Networks, ICML 2017, Eq. (3), https://arxiv.org/abs/1706.04599.
 """
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from ktpfl_pipeline.core.metrics import METRICS
 
 BINS = 15
 """Of confidence, equally wide, each with its upper end: those of Guo et al."""
 
 
-def measures(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-    """Return balanced accuracy, macro F1 and expected calibration error, (..., 3) float64 in 0..1.
+def measures(logits: Tensor, labels: Tensor, counts: Tensor) -> dict[str, Tensor]:
+    """Return balanced accuracy, macro F1, AUC and expected calibration error by name, (...,) float64 each, in 0..1.
 
     Args:
         logits: (..., V, K).
@@ -26,8 +30,42 @@ def measures(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
     support, hits = true.sum(dim=-2), (true * said).sum(dim=-2)  # (..., K)
     recall, f1 = hits / support.clamp_min(1.0), 2.0 * hits / (support + said.sum(dim=-2)).clamp_min(1.0)
     own = (support > 0).sum(dim=-1)
-    confidence = logits.double().softmax(dim=-1).amax(dim=-1)
+    probabilities = logits.double().softmax(dim=-1)
+    confidence = probabilities.amax(dim=-1)
     gap = ((predicted == labels).double() - confidence) * counts
     bins = F.one_hot((confidence * BINS).ceil().long().clamp(1, BINS) - 1, BINS)
-    calibration = (bins * gap[..., None]).sum(dim=-2).abs().sum(dim=-1) / counts.sum(dim=-1)
-    return torch.stack([recall.sum(dim=-1) / own, f1.sum(dim=-1) / own, calibration], dim=-1)
+    return {
+        "balanced_accuracy": recall.sum(dim=-1) / own,
+        "macro_f1": f1.sum(dim=-1) / own,
+        "auc": auc(probabilities, true, counts),
+        "calibration_error": (bins * gap[..., None]).sum(dim=-2).abs().sum(dim=-1) / counts.sum(dim=-1),
+    }
+
+
+def auc(scores: Tensor, true: Tensor, counts: Tensor) -> Tensor:
+    """Return the area under the ROC curve, one class against the rest, mean over the classes that have one, (...,).
+
+    A class has one where some samples are of it and some are not; NaN where no class has. It is the probability that a
+    sample of the class scores higher than another sample, ties counting one half: by ranks, where equal scores share
+    their mean rank (Hanley and McNeil 1982).
+
+    Args:
+        scores: (..., V, K) float64 probabilities.
+        true: (..., V, K) float64, 1 for the class of each sample that counts, else 0.
+        counts: (..., V) bool, which samples count.
+    """
+    scores = scores.masked_fill(~counts[..., None], torch.inf).transpose(-1, -2).contiguous()  # (..., K, V)
+    ordered = scores.sort(dim=-1).values
+    below, up_to = (torch.searchsorted(ordered, scores, right=right).double() for right in (False, True))
+    ranks, positive = (below + up_to + 1.0) / 2.0, true.transpose(-1, -2)
+    ours = positive.sum(dim=-1)  # (..., K)
+    others = counts.sum(dim=-1, keepdim=True) - ours
+    pairs = ours * others
+    won = (ranks * positive).sum(dim=-1) - ours * (ours + 1.0) / 2.0
+    by_class = torch.where(pairs > 0, won / pairs.clamp_min(1.0), 0.0)
+    return by_class.sum(dim=-1) / (pairs > 0).sum(dim=-1)  # 0 / 0 is NaN
+
+
+def packed(found: Mapping[str, Tensor]) -> Tensor:
+    """Return the numbers of an evaluation, (...,) each, as one tensor, (..., M) float64, that `Evaluation.of` reads."""
+    return torch.stack([found[name].double() for name in METRICS], dim=-1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import batch_norm
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
-from ktpfl_pipeline.core.client.measures import measures
+from ktpfl_pipeline.core.client.measures import measures, packed
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
@@ -72,12 +72,21 @@ def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Ou
 
 
 def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
-    """Return the numbers of `Evaluation`, (5,) float64, of client n's model on its own `split`."""
+    """Return the numbers of `Evaluation`, (M,) float64, of client n's model on its own `split`."""
     samples = space.split(n, split)
     predictions = predict(space, space.module(n, params), samples.inputs)
     correct = (predictions.argmax(dim=1) == samples.labels).double().mean()
-    beside = measures(predictions, samples.labels, torch.ones_like(samples.labels, dtype=torch.bool))
-    return Outcome(torch.stack([correct, F.cross_entropy(predictions, samples.labels).double(), *beside]))
+    loss = F.cross_entropy(predictions, samples.labels)
+    others = measures(predictions, samples.labels, torch.ones_like(samples.labels, dtype=torch.bool))
+    return Outcome(packed({"accuracy": correct, "loss": loss, **others}))
+
+
+def confusion(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
+    """Return how many samples of each class client n's model takes for each class, (K, K) int64, row = true class."""
+    samples, classes = space.split(n, split), space.setting.classes
+    predicted = predict(space, space.module(n, params), samples.inputs).argmax(dim=1)
+    places = samples.labels * classes + predicted
+    return Outcome(torch.bincount(places, minlength=classes**2).view(classes, classes))
 
 
 @torch.inference_mode()  # no wider: a module made or loaded inside it could never train

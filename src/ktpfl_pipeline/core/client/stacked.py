@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import batch_norm, operations, sgd
-from ktpfl_pipeline.core.client.measures import measures
+from ktpfl_pipeline.core.client.measures import measures, packed
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN, Workspace
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -207,8 +207,8 @@ def evaluate(space: Workspace, calls: Calls) -> dict[int, Outcome[Tensor]]:
     found = predict(space, Stack(space, calls, training=False), lambda part: inputs[places[:, part]], len(place))
     errors = F.cross_entropy(found.transpose(1, 2), labels[places], reduction="none").where(counts, 0.0)
     hits = (found.argmax(dim=2) == labels[places]) & counts
-    results = torch.stack([hits.sum(dim=1).double(), errors.sum(dim=1).double()], dim=1) / sizes
-    results = torch.cat([results, measures(found, labels[places], counts)], dim=1)
+    accuracy, loss = (each.sum(dim=1).double() / sizes[:, 0] for each in (hits, errors))
+    results = packed({"accuracy": accuracy, "loss": loss, **measures(found, labels[places], counts)})
     return {n: Outcome(row) for n, row in zip(calls, results, strict=True)}
 
 

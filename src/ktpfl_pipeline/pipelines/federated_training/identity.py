@@ -23,6 +23,7 @@ from ktpfl_pipeline.core.setting import Client, Compute
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
+from ktpfl_pipeline.pipelines.federated_training.by_class import by_class
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -77,7 +78,7 @@ class Job:
             fed: its federation.
             trained: whether a round was trained in this process, and not all in an earlier one.
         """
-        return {}
+        return by_class(method, result, fed)
 
     def create(self) -> Any:
         """Return the method with its hyperparameters."""

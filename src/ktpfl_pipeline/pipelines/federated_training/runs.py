@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
+from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core import engine
@@ -213,7 +214,13 @@ def log_end(
         drawn["coefficients"] = figures.coefficient_heatmaps(result)
         tables["coefficients"] = run.coefficients
     final = {f"final/{point}": values.mean for point, values in result.final.items()}
-    best = {f"final/best_round_{point}": values.best for point, values in result.final.items()}
+    best = {f"final/best_round_{point}": result.final[point].best for point in result.curve}
+    if run.majority:
+        final["final/majority_class"] = mean_over_clients(run.majority, run.adversaries)
+    if run.confusion:
+        drawn["confusion"] = figures.confusion_matrices([result])
+        tables["confusion"] = {"classes": run.classes, "test samples, row = true class": run.confusion}
+        final |= {f"class_accuracy/{label}": share for label, share in enumerate(recalls([run])) if share is not None}
     if spent := run.history[-1].epsilon:
         final["final/epsilon"] = max(spent)
     cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
@@ -221,14 +228,17 @@ def log_end(
         "client": list(run.names or run.ids or range(len(run.architectures))),
         "architecture": run.architectures,
         "samples": [sum(counts) for counts in run.label_counts],
-        **{f"final/{point}": run.final(point) for point in result.final},
+        **{f"final/{point}": run.final(point) for point in result.curve},
+        **{f"final/{name}": values for name, values in run.measures.items()},
     }
     tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder))
 
 
 def untested(run: FinishedRun) -> FinishedRun:
     """Return a run with nothing of the test samples: only validation accuracies and training losses are left."""
-    return replace(run, history=list(map(_untested, run.history)), theorem=None, newcomers=None)
+    return replace(
+        run, history=list(map(_untested, run.history)), theorem=None, newcomers=None, confusion=[], majority=[]
+    )
 
 
 def _untested(record: RoundRecord) -> RoundRecord:

@@ -1,7 +1,7 @@
 """Nodes that report."""
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ktpfl_pipeline.config.parsing import method_of
@@ -29,7 +29,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: Any, section:
     from ktpfl_pipeline.analysis.agreement import check_settings, comparable
     from ktpfl_pipeline.analysis.contrasts import paired_difference
     from ktpfl_pipeline.analysis.provenance import here_and_now
-    from ktpfl_pipeline.analysis.results import HEADLINE, local_only
+    from ktpfl_pipeline.analysis.roles import headline, local_only
     from ktpfl_pipeline.methods import slug
     from ktpfl_pipeline.pipelines.parent import log_report
     from ktpfl_pipeline.reports.comparison import build, identity
@@ -42,11 +42,13 @@ def report(experiment: Experiment, hyperparameters: str, *results: Any, section:
         check_settings(
             f"The result of {each.method} was", {"methods": {each.method: then}}, {"methods": {each.method: now}}
         )
-    made = build(name, methods, methods[0].settings, here_and_now())
+    led = {**methods[0].settings, "headline": experiment.headline, "subject": experiment.subject}
+    methods = [replace(each, settings={**each.settings, **led}) for each in methods]
+    made = build(name, methods, led, here_and_now())
     local = local_only(methods)
-    metrics = {f"headline/{slug(each.method)}": each.final[HEADLINE].mean for each in methods}
+    metrics = {f"headline/{slug(each.method)}": each.final[headline(methods)].mean for each in methods}
     for each in methods:
-        if local and each is not local and (gain := paired_difference(each, local)):
+        if local and each is not local and (gain := paired_difference(each, local, headline(methods))):
             metrics[f"gain/{slug(each.method)}"] = gain.mean
     children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
     title = f"report · {name} · {made.variant}"

@@ -6,6 +6,7 @@ from ktpfl_pipeline.reports.figures.accuracy import (
     client_accuracy,
     spread_over_clients,
 )
+from ktpfl_pipeline.reports.figures.confusion import confusion_matrices
 from ktpfl_pipeline.reports.figures.forest import differences
 from ktpfl_pipeline.reports.figures.labels import labels_per_client
 from ktpfl_pipeline.reports.figures.matrix import coefficient_heatmaps, coefficient_panels, matrix_over_rounds
@@ -23,6 +24,7 @@ __all__ = [
     "client_accuracy",
     "coefficient_heatmaps",
     "coefficient_panels",
+    "confusion_matrices",
     "critical_differences",
     "differences",
     "labels_per_client",

@@ -9,11 +9,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.analysis.contrasts import against
-from ktpfl_pipeline.analysis.results import MethodResult, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import headline, local_only, subject
 from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
-from ktpfl_pipeline.reports.words import too_few
+from ktpfl_pipeline.reports.words import leading, too_few
 
 VERDICTS = {1: ("better", BLUE), 0: ("undecided", MUTED), -1: ("worse", VERMILION)}
 """What the interval of a difference to local-only says by its sign, and its colour."""
@@ -30,7 +31,8 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     """
     main = subject(results)
     titles = {result.method: result.title for result in results}
-    found = against(local_only(results), results)
+    lead = headline(results)
+    found = against(local_only(results), results, lead)
     ranked = sorted(((titles[name], each) for name, each in found.items() if each), key=lambda pair: -pair[1].mean)
     if not ranked:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
@@ -56,7 +58,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: points(share).main))
-    axes.set_xlabel("points of accuracy", fontsize=8)
+    axes.set_xlabel("points of accuracy" if lead == HEADLINE else f"points{leading(lead)}", fontsize=8)
     plain(axes, grid="x")
     signs = [each.sign for _, each in ranked]
     handles: dict[str, Any] = {

@@ -1,0 +1,29 @@
+"""What a comparison leaves for an overview over many comparisons."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ktpfl_pipeline.analysis.results import MethodResult
+
+KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
+"""What a comparison leaves of each method for the overview."""
+
+
+def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a comparison in plain values: what an overview over many comparisons needs of this one.
+
+    That is its ``name``, the ``settings`` that all its methods share, and ``methods``: `KEPT` of each by registry name.
+    """
+    kept = [replace(result, runs=[]).to_dict() for result in results]
+    return {
+        "name": name,
+        "settings": settings,
+        "methods": {values["method"]: {part: values[part] for part in KEPT} for values in kept},
+    }
+
+
+def compared(content: Mapping[str, Any]) -> list[MethodResult]:
+    """Return the results, without their runs, that `comparison` wrote."""
+    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
+    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]

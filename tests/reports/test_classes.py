@@ -1,0 +1,164 @@
+"""Accuracy by class, the confusion matrix, and the majority-class baseline."""
+
+import csv
+import math
+from dataclasses import replace
+
+import blank
+import pandas as pd
+import pytest
+
+from ktpfl_pipeline.analysis.classes import recalls
+from ktpfl_pipeline.analysis.results import parse, summarise
+from ktpfl_pipeline.analysis.roles import headline, subject
+from ktpfl_pipeline.reports import classes, comparison, tables
+from ktpfl_pipeline.reports.answer import adapted, leaders, tiles
+
+AUC = {"kt_pfl": 0.9, "fedmd": 0.7, "local": 0.8}
+CALIBRATION = {"kt_pfl": 0.3, "fedmd": 0.5, "local": 0.1}
+
+
+@pytest.fixture
+def judged(study):
+    """The study's results with three classes, the last of which no client has; AUC and calibration are constant."""
+
+    def with_classes(result, **settings):
+        runs = [
+            replace(
+                run,
+                confusion=[[3, 1, 0], [2, 2, 0], [0, 0, 0]],
+                class_names=["benign", "malignant $x$", "other"],
+                majority=[0.5, 0.7],
+                history=[
+                    replace(
+                        record,
+                        measures={
+                            "auc": [AUC[run.method], math.nan],
+                            "calibration_error": [CALIBRATION[run.method]] * 2,
+                        },
+                    )
+                    for record in run.history
+                ],
+            )
+            for run in result.runs
+        ]
+        return summarise(runs, {}, settings)
+
+    return lambda **settings: [with_classes(result, **settings) for result in study]
+
+
+def test_accuracy_by_class(judged):
+    assert recalls(judged()[0].runs) == [0.75, 0.5, None]
+    table = classes.table(judged())
+    assert [str(row[0]) for row in table.rows] == ["benign", "malignant $x$", "other"]
+    assert [str(row[2]) for row in table.rows[:2]] == ["75.0 ± 0.0", "50.0 ± 0.0"]
+    assert table.rows[2][2] is None
+
+
+def test_a_client_without_a_measure_counts_in_no_mean(judged):
+    assert judged()[0].final["auc"].mean == pytest.approx(0.9)
+    assert judged()[0].runs[0].measures["auc"] == [0.9, pytest.approx(math.nan, nan_ok=True)]
+
+
+def test_results_with_classes_are_kept(judged):
+    made = judged()[0].runs[0]
+    kept = parse(judged()[0].to_dict()).runs[0]
+    assert (kept.confusion, kept.class_names, kept.majority) == (made.confusion, made.class_names, made.majority)
+
+
+class TestMajority:
+    def test_stands_in_the_table_with_its_difference_to_local_only(self, judged):
+        """60 % with every seed; local-only has 87, 88 and 89: 28 below, ± 4.303 · 1 / √3."""
+        table = tables.comparison_table(judged(), {})
+        last = dict(zip(table.columns, map(str, table.rows[-1]), strict=True))
+        assert (last["Method"], last["After transfer (%)"]) == ("Majority class", "60.0 ± 0.0")
+        assert last["Minus local-only (points)"] == "−28.0 [−30.5, −25.5]"
+
+    def test_is_told_next_to_local_only(self, judged):
+        (note,) = [tile.note for tile in tiles(judged()) if tile.title == "Local only"]
+        assert "always predicting the most frequent class: 60.0 %" in note
+
+    def test_is_unknown_where_labels_stay_with_clients(self, study):
+        assert classes.majority(study) == {}
+        assert classes.blocks(study) == []
+        assert classes.MAJORITY not in [row[0] for row in tables.comparison_table(study, {}).rows]
+
+
+class TestHeadline:
+    def test_another_metric_leads(self, judged):
+        results = judged(headline="auc")
+        assert headline(results) == "auc"
+        assert comparison.summary(results).startswith(
+            "KT-pFL is 10.0 points above local-only in AUC after transfer, 95 % interval [+10.0, +10.0]"
+        )
+        table = tables.comparison_table(results, {})
+        assert [str(row[0]) for row in table.rows[:3]] == ["KT-pFL", "Local only", "FedMD"]
+        assert table.columns[1] == "AUC (%)"
+        assert tiles(results)[0].value == "90.0 ± 0.0 % in AUC"
+
+    def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, study):
+        led = [replace(each, settings={"headline": "auc"}) for each in study]
+        assert headline(led) == "after_transfer"
+
+
+class TestSubject:
+    def test_is_the_method_that_is_asked_for(self, judged):
+        results = judged(subject="fedmd")
+        assert subject(results).method == "fedmd"
+        assert comparison.summary(results).startswith("FedMD is 8.0 points below local-only")
+
+    def test_is_kt_pfl_where_it_is_compared(self, judged, result):
+        assert subject(judged()[::-1]).method == "kt_pfl"
+        assert subject(judged(subject="ditto")).method == "kt_pfl"
+        assert subject([result("local", 0.5), result("fedmd", 0.5)]).method == "fedmd"
+
+
+def test_calibration_is_tested_against_local_only_and_stands_second(judged):
+    with blank.blank_figures():
+        made = comparison.build("x", judged(), {})
+    table = made.tables["quality"]
+    rows = {str(row[0]): dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows}
+    assert rows["FedMD"]["Calibration error minus local-only (points)"] == "+40.0 [+40.0, +40.0]"
+    titles = [section.title for section in made.sections]
+    assert titles.index("Generalisation and calibration") == titles.index("Accuracy") + 1
+    assert "calibration_error" in made.files["differences.csv"]
+    assert "malignant" in made.html
+
+
+def test_names_of_classes_are_text_in_every_file(judged):
+    files = tables.data_files(judged())
+    found = list(csv.DictReader(files["classes.csv"].splitlines()))
+    assert [row["name"] for row in found[:3]] == ["benign", "malignant $x$", "other"]
+    assert [row["accuracy"] for row in found[:3]] == ["0.75", "0.5", ""]
+    mistaken = list(csv.DictReader(files["confusion.csv"].splitlines()))[1]
+    assert (mistaken["true"], mistaken["predicted"], mistaken["samples"]) == ("benign", "malignant $x$", "1")
+    assert {row["majority_class"] for row in csv.DictReader(files["clients.csv"].splitlines())} == {"0.5", "0.7"}
+
+
+def test_parquet_has_the_rows_of_csv(judged, tmp_path):
+    with blank.blank_figures():
+        comparison.build("x", judged(), {}).write(tmp_path / "report")
+    for file in sorted((tmp_path / "report").glob("*.csv")):
+        rows, frame = pd.read_csv(file), pd.read_parquet(file.with_suffix(".parquet"))
+        assert len(rows) == len(frame), file.name
+        assert list(rows.columns) == list(frame.columns)
+    runs = pd.read_parquet(tmp_path / "report" / "runs.parquet")
+    assert runs["accuracy"].dtype == "float64"
+    assert runs["run_id"].tolist()[0] == "00-kt_pfl"
+    assert pd.read_parquet(tmp_path / "report" / "classes.parquet")["class"].dtype == "int64"
+
+
+class TestTies:
+    def test_a_tie_is_said_to_be_one(self, result):
+        results = [result(name, 0.8, 0.8, 0.8) for name in ("fedproto", "kt_pfl", "local")]
+        assert [each.method for each in leaders(results, "after_transfer")] == ["kt_pfl", "local", "fedproto"]
+        assert "highest mean" not in comparison.summary(results)
+
+    def test_after_adaptation(self, run):
+        rounds = [(0.8, 0.8)]
+        results = []
+        for name in ("kt_pfl", "fedproto", "local"):
+            made = run(name, 0, rounds)
+            history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
+            results.append(summarise([replace(made, history=history)], {}))
+        assert adapted(results).endswith("KT-pFL, Local only and FedProto then have the same highest mean, 90.0 %.")
