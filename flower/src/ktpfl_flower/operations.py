@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ktpfl_flower import encoded
 from ktpfl_flower.wire import Kinds, Left, kinds_of
+from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
 from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.errors import InputError
@@ -190,7 +191,7 @@ def kinds_at(setting: Setting, n: int) -> Kinds:
     """Return the kinds of the tensors of client n's model, of which none is made."""
     with torch.device("meta"):
         module = setting.build(setting.by_id[n].architecture)
-    return kinds_of(module.to(DTYPES[setting.compute.dtype]).state_dict())
+    return kinds_of(weights.state_of(module.to(DTYPES[setting.compute.dtype])))
 
 
 def exchanges(method: str) -> frozenset[str]:

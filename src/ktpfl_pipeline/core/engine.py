@@ -360,6 +360,7 @@ def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
 ) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None]:
     """Return state, records and coefficient matrices after the last round, and the best round with its state."""
+    promises.check_models({promises.name_of(method): method}, fed)
     state = method.init(fed)
     promises.check_state(method, state)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None

@@ -62,6 +62,8 @@ class Method(ABC, Generic[State]):
         own_step: whether it prescribes how a step of local training goes (`client/rules.py`), so that the optimizer of
             `training` cannot.
         own_knowledge: which settings of how predictions travel (`knowledge`) it prescribes itself.
+        needs_head: what it needs of the layer that makes a model's logits: nothing, or one of `model_facts.NEEDS`:
+            ``layer``, any that makes them by itself; ``linear``, a linear one; ``biased``, a linear one with a bias.
         paper_name: what the tables of the KT-pFL paper call it; None where they do not have it.
     """
 
@@ -72,12 +74,24 @@ class Method(ABC, Generic[State]):
     fits_validation: ClassVar[bool] = False
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()
+    needs_head: ClassVar[str] = ""
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         """Check the hyperparameters."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         hyperparameters.check(type(self), values, type(self).__name__)
+
+    def architectures(self, setting: Setting) -> list[str]:
+        """Return the names of the architectures that it trains."""
+        return sorted({client.architecture for client in setting.clients})
+
+    def misfits(self, setting: Setting) -> dict[str, str]:
+        """Return the architectures that it trains and cannot use, each with the reason."""
+        if not self.needs_head:
+            return {}
+        found = {name: setting.facts(name).lacks(self.needs_head) for name in self.architectures(setting)}
+        return {name: reason for name, reason in found.items() if reason}
 
     @abstractmethod
     def init(self, fed: Federation) -> State:
@@ -289,3 +303,7 @@ class SmallCommon:
     def architecture(self, setting: Setting) -> str:
         """Return the name of the common model's architecture."""
         return self.common or setting.smallest_architecture
+
+    def architectures(self, setting: Setting) -> list[str]:
+        """Return the names of the clients' architectures and of the common model's."""
+        return sorted({*(client.architecture for client in setting.clients), self.architecture(setting)})

@@ -15,6 +15,7 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.model_facts import ModelFacts, facts_of
 from ktpfl_pipeline.core.simulation.adversaries import Adversaries
 from ktpfl_pipeline.core.simulation.reliability import Reliability, drawn
 from ktpfl_pipeline.core.training import augmentation
@@ -168,6 +169,26 @@ class Setting:
             architectures = [client.architecture for client in self.clients]
             check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)
             check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
+        self._check_single_samples()
+
+    def _check_single_samples(self) -> None:
+        """Check that every architecture that is trained on a single sample can be: BatchNorm often cannot."""
+        training, distillation = self.training, self.distillation
+        public = min(distillation.batch_size, self.public_batch_size)
+        causes = {
+            "training.batch_size is 1": self.clients if training.batch_size == 1 and training.privacy is None else (),
+            "a client has a single training sample": [each for each in self.clients if len(each.train) == 1],
+            "distillation.batch_size or public.batch is 1, and distillation.batch_norm is train": (
+                self.clients if public == 1 and distillation.batch_norm == "train" else ()
+            ),
+        }
+        for cause, clients in causes.items():
+            names = sorted({client.architecture for client in clients})
+            if unable := [name for name in names if not self.facts(name).takes_one]:
+                raise InputError(
+                    f"{cause}, and {', '.join(unable)} cannot be trained on a batch of one sample, as its BatchNorm "
+                    "needs more: set at least 2 samples, or take architectures without BatchNorm."
+                )
 
     @cached_property
     def by_id(self) -> dict[int, Client]:
@@ -232,10 +253,17 @@ class Setting:
     def initial_model(self, architecture: str) -> Params:
         """Return the initial weights of an architecture, the same tensors every time."""
         if architecture not in self._initial:
-            with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
-                module = self.build(architecture)
-            self._initial[architecture] = self.placed(module)
+            self._initial[architecture] = self.placed(self.drawn(architecture))
         return self._initial[architecture]
+
+    def drawn(self, architecture: str) -> nn.Module:
+        """Return a new module of an architecture with its initial weights, among them those that stay frozen."""
+        with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
+            return self.build(architecture)
+
+    def facts(self, architecture: str) -> ModelFacts:
+        """Return what an architecture is, found by running it once; see `model_facts`."""
+        return facts_of(self.build, architecture, tuple(self.public.shape[1:]))
 
     def placed(self, module: nn.Module) -> Params:
         """Return a new module's weights on the run's device and in its dtype, without waiting for it."""
@@ -276,7 +304,7 @@ class Setting:
 
     def trained_names_of(self, architecture: str) -> list[str]:
         """Return the names of an architecture's trained parameters; see `trained_names`."""
-        return [name for name, _ in self.outline(architecture).named_parameters()]
+        return [name for name, each in self.outline(architecture).named_parameters() if each.requires_grad]
 
     def outline(self, architecture: str) -> nn.Module:
         """Return a module of an architecture for its names and shapes, one for all who ask: nobody may write to it."""

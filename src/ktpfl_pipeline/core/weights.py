@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.transfer import sent
 
 Module = TypeVar("Module", bound=nn.Module)
 Params = Mapping[str, Tensor]
-"""One model's parameters and buffers by name. Never written in place: whoever changes a model makes a new one."""
+"""One model's parameters and buffers by name, as `state_of` says. Never written in place: a change makes a new one."""
 
 Models = dict[int, Params]
 """Models by client id."""
@@ -91,11 +91,63 @@ def loaded(make: Callable[[], Module], params: Params) -> Module:
 
 
 def params_of(module: nn.Module) -> Params:
-    """Return a copy of the module's parameters and buffers, each contiguous."""
+    """Return a copy of what `state_of` returns, each tensor contiguous."""
     return {
-        name: tensor.detach().clone(memory_format=torch.contiguous_format)
-        for name, tensor in module.state_dict().items()
+        name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in state_of(module).items()
     }
+
+
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return the module's tensors that training changes: `state_dict` with each tensor once, and without frozen ones.
+
+    A tensor with several names (tied weights) has the first of them only, so that vectors, averages and bytes have it
+    once, and so that nothing writes an old value over a new one.
+    """
+    left_out = {*tied_names(module), *frozen_names(module)}
+    return {name: tensor for name, tensor in module.state_dict().items() if name not in left_out}
+
+
+def load(module: nn.Module, params: Params) -> None:
+    """Write `params`, as `state_of` has them, into a module's own tensors, in place.
+
+    Raises:
+        RuntimeError: if names or shapes differ, as torch says it.
+    """
+    own = state_of(module)
+    rest = {name: tensor for name, tensor in module.state_dict().items() if name not in own}
+    tied = {name: params[first] for name, first in tied_names(module).items() if first in params}
+    module.load_state_dict({**rest, **params, **tied})
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """Return the module's parameters that are trained, each once."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def tied_names(module: nn.Module) -> dict[str, str]:
+    """Return the further names of parameters and buffers that have several, each with the first name."""
+    first: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for tensors in (module.named_parameters, module.named_buffers):
+        for name, tensor in tensors(remove_duplicate=False):
+            if (known := first.setdefault(id(tensor), name)) != name:
+                found[name] = known
+    return found
+
+
+def frozen_names(module: nn.Module) -> list[str]:
+    """Return the names of what stays as it is: frozen parameters, and buffers of layers that have no others.
+
+    So BatchNorm in a frozen backbone keeps its running statistics.
+    """
+    found = []
+    for prefix, part in module.named_modules():
+        own = dict(part.named_parameters(recurse=False))
+        names = [name for name, parameter in own.items() if not parameter.requires_grad]
+        if own and len(names) == len(own):
+            names += [name for name, _ in part.named_buffers(recurse=False)]
+        found += [f"{prefix}.{name}" if prefix else name for name in names]
+    return found
 
 
 def select(models: Models, clients: Iterable[int]) -> Models:

@@ -13,6 +13,7 @@ from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.kinds import IMAGES, Kind
 from ktpfl_pipeline.core.setting import DTYPES, Setting
 from ktpfl_pipeline.core.training.recipe import Recipe
+from ktpfl_pipeline.core.weights import trained
 
 BACKPROPAGATION = 3
 """Operations of a training step in units of a forward pass: the backward pass takes twice as many."""
@@ -29,7 +30,7 @@ class Cost:
     Attributes:
         flops: floating-point operations of one sample's forward pass, a multiplication and an addition being two.
         weights: bytes of its parameters and buffers.
-        parameters: bytes of its parameters alone, and so of their gradients.
+        parameters: bytes of its trained parameters, and so of their gradients.
         activations: bytes that autograd keeps of one sample for the backward pass.
     """
 
@@ -100,7 +101,7 @@ def cost(module: nn.Module, shape: Shape, kind: Kind = IMAGES) -> Cost:
     hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     with rng.seeded(0), Products() as products, hooks:
         F.cross_entropy(module.train()(inputs), torch.zeros(2, dtype=torch.int64))
-    parameters = sum(tensor.nbytes for tensor in module.parameters())
+    parameters = sum(tensor.nbytes for tensor in trained(module))
     return Cost(
         flops=products.flops // 2,
         weights=sum(tensor.nbytes for tensor in own),

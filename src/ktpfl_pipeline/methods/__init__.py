@@ -63,6 +63,8 @@ EXCHANGED = ("predictions", "parameters", "prototypes", "coefficients")
 
 def _check_attributes(path: str, kind: "type[Method[Any]]") -> None:
     """Check what the class at a path says of itself; `core.method.Method` says what each attribute means."""
+    from ktpfl_pipeline.core.model_facts import NEEDS
+
     a_text, yes_or_no, texts = 'a text, "..."', "True or False", 'a frozenset of texts, such as frozenset({"select"})'
     of = ", ".join(map(repr, EXCHANGED))
     rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -74,6 +76,10 @@ def _check_attributes(path: str, kind: "type[Method[Any]]") -> None:
         "private_data": (f"{a_text}: what private samples are used for", _is_text),
         **dict.fromkeys(
             ("one_architecture", "fits_validation", "own_step"), (yes_or_no, lambda value: isinstance(value, bool))
+        ),
+        "needs_head": (
+            "'' for nothing, 'layer', 'linear' or 'biased'",
+            lambda value: isinstance(value, str) and value in ("", *NEEDS),
         ),
         "own_knowledge": (texts, _is_texts),
         "paper_name": (f"{a_text}, or None", lambda value: value is None or _is_text(value)),

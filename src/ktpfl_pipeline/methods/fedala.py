@@ -5,6 +5,7 @@ Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedALA: Adaptive Local Aggregation for Pe
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import WEIGHS, Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
+from ktpfl_pipeline.core.model_facts import layer_of
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
@@ -56,7 +58,7 @@ class FedALA(BesideCommon):
 
     def round(self, state: FedALAState, cohort: list[int], t: int, fed: Federation) -> tuple[FedALAState, RoundReport]:
         """Send the common model, aggregate it into each client's own, train, upload, average."""
-        names = last_names(fed.trained_names, self.layers)
+        names = last_names(fed.trained_names, fed.facts(fed.architecture).layers, self.layers)
         ones: Params = {name: torch.ones_like(state.common[name]) for name in names}
         calls = {
             n: (state.models[n], state.common, state.weights.get(n, ones), self, n not in state.weights, t)
@@ -73,10 +75,17 @@ class FedALA(BesideCommon):
         return after, RoundReport(trained, exchange.both_ways(trained))
 
 
-def last_names(names: list[str], layers: int) -> list[str]:
-    """Return those of the names of parameters, `names` in order, that belong to the last `layers` layers."""
-    last = list(dict.fromkeys(name.rpartition(".")[0] for name in names))[-layers:]
-    return [name for name in names if name.rpartition(".")[0] in last]
+def last_names(names: list[str], order: Sequence[str], layers: int) -> list[str]:
+    """Return those of the names of parameters that belong to the last `layers` layers.
+
+    Args:
+        names: of all trained parameters.
+        order: names of the layers in the order in which a model calls them.
+        layers: how many of those with trained parameters.
+    """
+    owners = {layer_of(name) for name in names}
+    last = [layer for layer in order if layer in owners][-layers:]
+    return [name for name in names if layer_of(name) in last]
 
 
 def aggregated(own: Params, common: Params, weights: Params) -> Params:

@@ -27,6 +27,7 @@ class FedBABU(Shared):
     title = "FedBABU"
     private_data = "its own training rule"
     own_step = True
+    needs_head = "layer"
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
         """Send the body, train it under the head that all have, average by the clients' numbers of samples."""

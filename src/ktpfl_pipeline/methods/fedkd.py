@@ -63,6 +63,7 @@ class FedKD(SmallCommon, Personal):
     title = "FedKD"
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
+    needs_head = "layer"
 
     dimension: Annotated[int, Ge(1)] = 64
     start: Annotated[float, Interval(gt=0, le=1)] = 0.95
@@ -134,7 +135,9 @@ def train_pair(
     between, step = space.linear(own_map), count()
     divergence = 1.0 / setting.classes if method.divergence_weight is None else method.divergence_weight
 
-    with features(mentor, method.dimension) as large, features(mentee, method.dimension) as small:
+    _, head = space.head(n, mentor)
+    _, small_head = space.head(method.architecture(setting), mentee)
+    with features(head, method.dimension) as large, features(small_head, method.dimension) as small:
 
         def loss(batch: Tensor) -> Tensor:
             inputs = samples.inputs(batch)

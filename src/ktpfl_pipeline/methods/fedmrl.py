@@ -51,14 +51,15 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
     title = "FedMRL"
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
+    needs_head = "linear"
 
     dimension: Annotated[int, Ge(1)] = 64
 
     def init(self, fed: Federation) -> FedMRLState:
         """Start from the common initial models, with a projector for each architecture."""
         architecture, names = self.architecture(fed), {client.architecture for client in fed.clients}
-        dimension = min(self.dimension, *(head_of(fed.outline(name))[1].in_features for name in names))  # d₁
-        own, (name, _) = fed.initial_model(architecture), head_of(fed.outline(architecture))
+        dimension = min(self.dimension, *(head_of(fed, name, "linear").width for name in names))  # d₁
+        own, name = fed.initial_model(architecture), head_of(fed, architecture, "linear").name
         extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
         models = initial(fed, list(fed.by_id), architecture, dimension)
         return FedMRLState(models, extractor, common_head.initial(fed, dimension))
@@ -106,9 +107,10 @@ def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int
     """
     made, place = {}, projector_name(common)
     for architecture in sorted({fed.by_id[n].architecture for n in clients}):
-        own, (name, layer) = fed.initial_model(architecture), head_of(fed.outline(architecture))
+        own, layer = fed.initial_model(architecture), head_of(fed, architecture, "linear")
+        name, width = layer.name, layer.width
         with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
-            projector = nn.Linear(dimension + layer.in_features, layer.in_features)
+            projector = nn.Linear(dimension + width, width)
         parts = fed.placed(projector)
         renamed = {
             f"head.{key[len(name) + 1 :]}" if key.startswith(f"{name}.") else f"own.{key}": value
@@ -128,15 +130,22 @@ def train_client(
     """
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
-    loss = Objective(nested, (space.numbers, module, common, own.criterion), own.read)
+    _, head_of_own = space.head(n, module)
+    loss = Objective(nested, (space.numbers, module, head_of_own, common, own.criterion), own.read)
     value = own.descend(nn.ModuleList([module, common]), loss, epochs)
     return Outcome((params_of(module), params_of(common)), value)
 
 
 def nested(
-    numbers: Numbers, module: nn.Module, common: nn.Linear, criterion: Criterion, inputs: Tensor, labels: Tensor
+    numbers: Numbers,
+    module: nn.Module,
+    own: nn.Linear,
+    common: nn.Linear,
+    criterion: Criterion,
+    inputs: Tensor,
+    labels: Tensor,
 ) -> Tensor:
-    """Return the sum of both heads' cross-entropies on raw inputs, (b, ...), with labels, (b,)."""
-    with features(module, head_of(module)[1].in_features) as seen:
+    """Return the sum of the cross-entropies of both heads on raw inputs, (b, ...), with labels, (b,)."""
+    with features(own, own.in_features) as seen:
         fine = cross_entropy(numbers, module, criterion, inputs, labels)
     return fine + criterion(common(seen.pop()[:, : common.in_features]), labels)

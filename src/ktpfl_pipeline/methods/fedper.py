@@ -16,6 +16,7 @@ class FedPer(PartlyShared):
     """Key idea: the last layer knows whose data it is for, and need not be shared."""
 
     title = "FedPer"
+    needs_head = "layer"
 
     def own_names(self, fed: Federation) -> Iterable[str]:
         """Return the head's."""

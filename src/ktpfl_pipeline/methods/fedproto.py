@@ -53,6 +53,7 @@ class FedProto(Personal):
     title = "FedProto"
     exchanges = frozenset({"prototypes"})
     private_data = "its own training rule and class means"
+    needs_head = "layer"
 
     weight: Annotated[float, Ge(0)] = 1.0
     dimension: Annotated[int, Ge(1)] = 64
@@ -127,13 +128,14 @@ def train_client(
     """
     own = PrivateSamples(space, n, t)
     module = space.module(n, params).train()
+    _, head = space.head(n, module)
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
     def read(batch: Tensor) -> Tensors:
         labels = own.labels[batch]
         return *own.read(batch), targets[labels], counted[labels]
 
-    loss = Objective(drawn, (space.numbers, module, own.criterion, weight), read)
+    loss = Objective(drawn, (space.numbers, module, head, own.criterion, weight), read)
     value = own.descend(module, loss, epochs)
     return Outcome(params_of(module), value)
 
@@ -141,6 +143,7 @@ def train_client(
 def drawn(
     numbers: Numbers,
     module: nn.Module,
+    head: nn.Module,
     criterion: Criterion,
     weight: float,
     inputs: Tensor,
@@ -149,7 +152,7 @@ def drawn(
     counted: Tensor,
 ) -> Tensor:
     """Return the loss of `train_client`, with each sample's prototype, (b, F), and whether there is one, (b,)."""
-    with features(module, targets.shape[1]) as seen:
+    with features(head, targets.shape[1]) as seen:
         fit = cross_entropy(numbers, module, criterion, inputs, labels)
     error = (seen.pop() - targets).square().mean(dim=1)  # (b,)
     return fit + weight * (error * counted).mean()

@@ -28,6 +28,7 @@ class FedRep(FedPer):
     title = "FedRep"
     private_data = "its own training rule"
     own_step = True
+    needs_head = "layer"
 
     body_epochs: Annotated[int, Ge(0)] = 1
 

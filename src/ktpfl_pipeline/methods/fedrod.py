@@ -1,7 +1,7 @@
 """FedRoD: one body with two heads, one that all share and one that each client adds to it.
 
 Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022, section 4,
-https://arxiv.org/abs/2107.00778. The linear version; the heads are the last linear layer's.
+https://arxiv.org/abs/2107.00778. The linear version; the heads are linear layers.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
-from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
@@ -35,11 +34,7 @@ class FedRoD(BesideCommon):
 
     title = "FedRoD"
     private_data = "its own training rule"
-
-    def init(self, fed: Federation) -> CommonState:
-        """Start from the common initial model, with no personal heads."""
-        head_names(fed)  # refuses models without a head
-        return super().init(fed)
+    needs_head = "linear"
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the common model, train it with the personal head, upload and average it; personal heads stay."""
@@ -93,7 +88,8 @@ def train_client(
     def read(batch: Tensor) -> Tensors:
         return prior, *samples.read(batch)
 
-    loss = Objective(balanced, (space.numbers, module, own, samples.criterion), read)
+    _, layer = space.head(n, module)
+    loss = Objective(balanced, (space.numbers, module, layer, own, samples.criterion), read)
     value = samples.descend(nn.ModuleList([module, own]), loss, epochs)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
@@ -102,6 +98,7 @@ def train_client(
 def balanced(
     numbers: Numbers,
     module: nn.Module,
+    head: nn.Module,
     own: nn.Linear,
     criterion: Criterion,
     prior: Tensor,
@@ -114,7 +111,7 @@ def balanced(
     does not have, and against their prior only a logit far above all others gives that.
     """
     seen: list[Tensor] = []
-    with head_of(module)[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
+    with head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
         generic = module(numbers(inputs))
     personal = generic.detach() + own(seen.pop().detach().to(numbers.dtype))
     smoothed = criterion(personal, labels)

@@ -19,6 +19,7 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
+from ktpfl_pipeline.core.model_facts import facts_of
 from ktpfl_pipeline.data.standardisation import Standardisation
 
 NAME = "personal_models"
@@ -39,7 +40,7 @@ def save(
 
     Args:
         folder: a new folder.
-        weights: each client's model by id.
+        weights: each client's whole model by id, as `state_dict` has it.
         architectures: what each client's model is called in the registry.
         example: (B, ...) uint8 or float32, an input of each of the first B clients, to try the model with.
         classes: K.
@@ -91,8 +92,14 @@ class PersonalModels:
         self.kind = kinds.KINDS.get(built.get("kind"), older)
         self.models = {}
         build = partial(models.build, shape=shape, classes=built["classes"])
+
+        def head(architecture: str) -> str:
+            found = facts_of(build, architecture, shape).head
+            assert found is not None  # only FedMRL's models have two, and FedMRL checks that
+            return found.name
+
         for n, own in weights.items():
-            self.models[n] = joint.built(build, built["architectures"][str(n)], own).eval()
+            self.models[n] = joint.built(build, head, built["architectures"][str(n)], own).eval()
             self.models[n].load_state_dict(own)
 
     def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:

@@ -23,10 +23,10 @@ FOUR = (*toy.ARCHITECTURES, "both")
 
 
 class TestFeatures:
-    def test_are_what_enters_the_last_linear_layer(self) -> None:
+    def test_are_what_enters_the_layer_that_makes_the_logits(self) -> None:
         """The mlp has 12 hidden units; F = 4 averages three neighbors each, times √3."""
         module, images = toy.build("mlp").eval(), torch.randn(5, 1, 8, 8)
-        with features.features(module, 4) as seen:
+        with features.features(module[-1], 4) as seen:
             module(images)
         hidden = module[:4](images)  # (5, 12)
         assert torch.allclose(seen[0], hidden.view(5, 4, 3).mean(dim=2) * 3**0.5, rtol=0, atol=1e-6)
@@ -35,14 +35,14 @@ class TestFeatures:
     def test_have_the_common_dimension(self, architecture: str) -> None:
         module = toy.build(architecture)
         for dimension in (1, 12, 64):
-            with features.features(module, dimension) as seen:
+            with features.features(module[-1], dimension) as seen:
                 module(torch.randn(5, 1, 8, 8))
                 module(torch.randn(2, 1, 8, 8))
             assert [feature.shape for feature in seen] == [(5, dimension), (2, dimension)]
 
     def test_the_dimension_of_the_layer_leaves_them_as_they_are(self) -> None:
         module, images = toy.build("linear"), torch.randn(5, 1, 8, 8)
-        with features.features(module, 64) as seen:
+        with features.features(module[-1], 64) as seen:
             module(images)
         assert torch.equal(seen[0], images.flatten(1))
 
@@ -59,15 +59,17 @@ class TestFeatures:
 
     def test_nobody_listens_afterwards(self) -> None:
         module = toy.build("linear")
-        with pytest.raises(ZeroDivisionError), features.features(module, 4) as seen:
+        with pytest.raises(ZeroDivisionError), features.features(module[-1], 4) as seen:
             raise ZeroDivisionError
         module(torch.randn(5, 1, 8, 8))
         assert seen == []
 
-    def test_a_model_without_a_linear_layer_is_refused(self) -> None:
+    def test_a_model_without_a_linear_layer_has_another_head(self) -> None:
         module = nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten())
-        with pytest.raises(InputError, match="Sequential has no linear layer to be its head"):
-            head_of(module)
+        fed = toy.federation(1, architectures=("flat",), build=lambda name: module)
+        assert head_of(fed, "flat").name == "0"
+        with pytest.raises(InputError, match=r"'flat' does not fit .*: its head 0 is a Conv2d, not a linear layer"):
+            head_of(fed, "flat", "linear")
 
 
 class TestClassMeans:
@@ -85,7 +87,7 @@ class TestClassMeans:
             build=lambda name: nn.Sequential(nn.Flatten(), nn.Linear(2, toy.CLASSES)),
         )
         client = replace(fed.clients[0], train=LabelledDataset(images, torch.tensor([0, 1, 0])))
-        fed = toy.again(fed, clients=(client,))
+        fed = toy.again(fed, clients=(client,), public=images, public_batch_size=1)
         root = 2**0.5
         for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[root / 2], [-root], [0.0]])):
             means, counts = common_head.upload_means(fed, fed.initial_models(), dimension)
@@ -145,14 +147,14 @@ class TestCommonHead:
         shrunk = by_hand.pooled(module[:-1](pixels).flatten(1), dimension)
         assert torch.allclose(found, F.linear(shrunk, head["weight"], head["bias"]), rtol=0, atol=1e-13)
         layer = linear(head)
-        with features.wearing(module, layer):
+        with features.wearing(module, str(len(module) - 1), layer):
             assert torch.allclose(module(pixels), found, rtol=0, atol=1e-13)
             assert any(parameter is layer.weight for parameter in module.parameters())
 
     def test_the_own_head_comes_back(self) -> None:
         fed, module = toy.federation(), toy.build("mlp")
         own = module[-1]
-        with pytest.raises(ZeroDivisionError), features.wearing(module, linear(common_head.initial(fed, 4))):
+        with pytest.raises(ZeroDivisionError), features.wearing(module, "4", linear(common_head.initial(fed, 4))):
             raise ZeroDivisionError
         assert module[-1] is own
 
@@ -175,5 +177,5 @@ class TestCommonHead:
     def test_a_model_whose_head_has_no_bias_is_refused(self) -> None:
         build = lambda name: nn.Sequential(nn.Flatten(), nn.Linear(64, toy.CLASSES, bias=False))  # noqa: E731
         fed = toy.federation(1, build=build)
-        with pytest.raises(InputError, match="last linear layer, 1, of a client's model has no bias"):
+        with pytest.raises(InputError, match="its head 1 has no bias"):
             common_head.worn(fed, fed.initial_models(), common_head.initial(fed, 4))

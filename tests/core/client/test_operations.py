@@ -138,8 +138,12 @@ class Watcher(nn.Module):
 
 @pytest.fixture
 def watched() -> Federation:
+    fed = toy.again(toy.federation(), build=lambda name: Watcher(64))
     Watcher.seen = []
-    return toy.again(toy.federation(), build=lambda name: Watcher(64))
+    for name in toy.ARCHITECTURES:
+        fed.facts(name)  # on drawn inputs
+    Watcher.seen = []
+    return fed
 
 
 class TestImages:
@@ -174,6 +178,8 @@ class TestImages:
             **settings,
         )
         models, batch = fed.initial_models(), torch.arange(4)
+        Watcher.seen = []
+        fed.facts(client.architecture)  # on drawn inputs
         shown = []
         for verb in (
             lambda: fed.train(models, 1),

@@ -99,6 +99,7 @@ class TestTrain:
         layers = (nn.Conv2d(1, 4, 3), Dtype(), nn.BatchNorm2d(4), Dtype(), nn.Flatten(), nn.Linear(144, 3), Dtype())
         fed = toy.alike("conv", dtype="bfloat16", build=lambda name: nn.Sequential(*layers))
         calls = {n: (params, 3) for n, params in fed.initial_models().items()}
+        fed.facts("conv")  # in float32
         for how in (alone, together):
             Dtype.seen.clear()
             found = values(how(operations.train, fed, calls))
@@ -110,6 +111,7 @@ class TestTrain:
         layers = (nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3, groups=4), Dtype(), nn.Flatten(), nn.Linear(64, 3))
         fed = toy.alike("conv", dtype="bfloat16", build=lambda name: nn.Sequential(*layers))
         calls = {n: (params, 3) for n, params in fed.initial_models().items()}
+        fed.facts("conv")  # in float32
         for how in (alone, together):
             Dtype.seen.clear()
             values(how(operations.train, fed, calls))

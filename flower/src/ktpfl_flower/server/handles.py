@@ -13,7 +13,7 @@ from ktpfl_flower.wire import DTYPES as KINDS
 from ktpfl_flower.wire import Initial, Left
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import DTYPES, Setting
-from ktpfl_pipeline.core.weights import Handle
+from ktpfl_pipeline.core.weights import Handle, state_of
 
 
 class Held(Handle):
@@ -65,7 +65,7 @@ class Drawn(Handle):
         self.architecture, self._setting = architecture, setting
         with torch.device("meta"):
             module = setting.build(architecture).to(DTYPES[setting.compute.dtype])
-        self.shapes = dict(module.state_dict())
+        self.shapes = state_of(module)
 
     def open(self) -> dict[str, Tensor]:
         """Return the model."""

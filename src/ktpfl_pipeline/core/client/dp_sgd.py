@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.training.privacy import sampling
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Params, params_of
+from ktpfl_pipeline.core.weights import Params, params_of, trained
 
 AT_ONCE = 2**27
 """Numbers in the gradients of single samples that are there at once, half a GiB in float32: memory and rounding."""
@@ -42,7 +42,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     choice = setting.stream("private sampling", t, n)
     hooks = GradSampleHooks(module, loss_reduction="sum")
     rate = settings.rate(t, setting.rounds)
-    steps_by = optimizers.make(list(module.parameters()), settings, rate, space.optimizer_state)
+    steps_by = optimizers.make(trained(module), settings, rate, space.optimizer_state)
     optimizer = DPOptimizer(
         steps_by,
         noise_multiplier=privacy.noise_multiplier,

@@ -1,4 +1,4 @@
-"""A model as an extractor and a head: the head is its last linear layer, and what enters that is the feature.
+"""A model as an extractor and a head: the head is the layer that makes the logits, and its input is the feature.
 
 Features of different architectures, f numbers each, are brought to a common dimension F: neighbours are averaged and
 multiplied by √(f/F), so that features keep their length. Without the factor wide features shrink, and a common head
@@ -17,38 +17,46 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Objective, Tensors
-from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.pooling import Pool, pooled
 from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
 from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import Params, params_of
 
 
 @contextmanager
-def features(module: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
-    """Yield a list to which every forward pass of `module` adds its features, (b, F), in its weights' precision."""
+def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
+    """Yield a list to which every forward pass of a model adds its features, (b, F), in its weights' precision.
+
+    Args:
+        head: the layer of the model that makes its logits. Of a feature map, which enters a convolution, positions are
+            averaged.
+        dimension: F.
+    """
     seen: list[Tensor] = []
-    _, head = head_of(module)
-    with head.register_forward_pre_hook(
-        lambda _, inputs: seen.append(pooled(inputs[0].flatten(1).to(head.weight.dtype), dimension))
-    ):
+    dtype = next(head.parameters()).dtype
+
+    def see(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        whole = isinstance(head, nn.Linear) or inputs[0].dim() < 3
+        seen.append(pooled((inputs[0].flatten(1) if whole else inputs[0].flatten(2).mean(dim=2)).to(dtype), dimension))
+
+    with head.register_forward_pre_hook(see):
         yield seen
 
 
 @contextmanager
-def wearing(module: nn.Module, common: nn.Linear) -> Iterator[None]:
+def wearing(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
     """Put a common head on pooled features in the place of the model's own, until the own one comes back.
 
     Inside, the common head's parameters are the module's, and those of its own are not.
 
     Args:
         module: a model.
+        name: of its head.
         common: the layer, (K, F).
     """
-    name, own = head_of(module)
+    own = module.get_submodule(name)
     module.set_submodule(name, nn.Sequential(Pool(common.in_features), common))
     try:
         yield
@@ -57,16 +65,7 @@ def wearing(module: nn.Module, common: nn.Linear) -> Iterator[None]:
 
 
 def fitted(params: Params, name: str, head: Params) -> Params:
-    """Return a model that wears a common head, (W P, b), in the place of its own, which is called `name`.
-
-    Raises:
-        InputError: if its own has no bias.
-    """
-    if f"{name}.bias" not in params:
-        raise InputError(
-            f"The last linear layer, {name}, of a client's model has no bias, which a common head has: give it one, "
-            "or leave out the methods with a common head (docs/methods.md)."
-        )
+    """Return a model that wears a common head, (W P, b), in the place of its own, which is called `name`."""
     own = params[f"{name}.weight"]  # (K, f)
     everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
     pooling = pooled(everything, head["weight"].shape[1])  # (f, F), P transposed
@@ -97,13 +96,13 @@ def train_wearing(
     """
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
-    name, _ = head_of(module)
+    name, _ = space.head(n, module)
 
     def read(batch: Tensor) -> Tensors:
         return own.read(batch) if generate is None else (*own.read(batch), *generate(len(batch)))
 
     loss = Objective(worn, (space.numbers, module, common, own.criterion, weight), read)
-    with wearing(module, common):
+    with wearing(module, name, common):
         value = own.descend(module, loss, epochs)
         trained = params_of(common)
     return Outcome((fitted(params_of(module), name, trained), trained), value)
@@ -133,7 +132,7 @@ def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Out
     In eval mode and float64; zeros for a class of which the client has no sample.
     """
     samples, module = space.split(n, "train"), space.module(n, params)
-    with features(module, dimension) as seen:
+    with features(space.head(n, module)[1], dimension) as seen:
         predict(space, module, samples.inputs)
     found = torch.cat(seen).double()  # (D_n, F)
     member = F.one_hot(samples.labels, space.setting.classes).to(found)  # (D_n, K)

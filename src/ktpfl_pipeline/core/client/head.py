@@ -1,31 +1,32 @@
-"""The head of a model, its last linear layer; the rest is its extractor of features."""
+"""The head of a model, the layer that makes its logits; the rest is its extractor of features."""
 
 from torch import nn
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.model_facts import Head
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Params, loaded
 
 
-def head_of(module: nn.Module) -> tuple[str, nn.Linear]:
-    """Return the head of a model, its last linear layer, and its name there.
+def head_of(setting: Setting, architecture: str, needed: str = "layer") -> Head:
+    """Return the head of an architecture.
+
+    Args:
+        setting: what builds it, and for which inputs.
+        architecture: its name.
+        needed: one of `model_facts.NEEDS`.
 
     Raises:
-        InputError: if there is none.
+        InputError: if it has none of this kind.
     """
-    layers = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not layers:
+    facts = setting.facts(architecture)
+    if reason := facts.lacks(needed):
         raise InputError(
-            f"{type(module).__name__} has no linear layer to be its head, whose input would be its feature: give it "
-            "one, or leave out the methods on features and heads (fedproto, lg_fedavg and others; docs/methods.md)."
+            f"The model {architecture!r} does not fit methods on features and heads: {reason}. Take another "
+            "architecture, or leave out these methods (docs/methods.md)."
         )
-    return layers[-1]
-
-
-def split(module: nn.Module) -> tuple[nn.Module, nn.Linear]:
-    """Return a model as its extractor, the module itself without its head, and the head."""
-    name, head = head_of(module)
-    module.set_submodule(name, nn.Identity())
-    return module, head
+    assert facts.head is not None
+    return facts.head
 
 
 def linear(head: Params) -> nn.Linear:

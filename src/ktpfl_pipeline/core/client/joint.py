@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client.head import split
 from ktpfl_pipeline.core.client.pooling import Pool
 from ktpfl_pipeline.core.weights import Params
 
@@ -24,12 +23,20 @@ class Joint(nn.Module):
         dimension: d₁, of the common features.
     """
 
-    def __init__(self, own: nn.Module, common: nn.Module, architecture: str, dimension: int) -> None:
-        """Take both models apart; the common one is called `architecture`, and its head is left out."""
+    def __init__(
+        self, own: nn.Module, common: nn.Module, architecture: str, dimension: int, heads: tuple[str, str]
+    ) -> None:
+        """Take both models apart; the common one is called `architecture`, and its head is left out.
+
+        `heads` are the names of both heads, linear layers.
+        """
         super().__init__()
         self.dimension, self._projector = dimension, projector_name(architecture)
-        self.own, head = split(own)
-        self.common, _ = split(common)
+        head = own.get_submodule(heads[0])
+        assert isinstance(head, nn.Linear)
+        for module, name in zip((own, common), heads, strict=True):
+            module.set_submodule(name, nn.Identity())
+        self.own, self.common = own, common
         self.pool = Pool(dimension)
         self.add_module(self._projector, nn.Linear(dimension + head.in_features, head.in_features))
         self.head = head  # last: it is the head of the whole
@@ -55,9 +62,19 @@ def common_of(params: Params) -> str:
     return found.partition(".")[0].removeprefix(PREFIX).replace("/", ".")
 
 
-def built(build: Callable[[str], nn.Module], architecture: str, params: Params) -> nn.Module:
-    """Return a new module that the tensors of a client with this architecture fit."""
+def built(
+    build: Callable[[str], nn.Module], head: Callable[[str], str], architecture: str, params: Params
+) -> nn.Module:
+    """Return a new module that the tensors of a client with this architecture fit.
+
+    Args:
+        build: makes a module from an architecture's name.
+        head: returns the name of an architecture's head, of which a joint model needs two.
+        architecture: the client's.
+        params: the client's model.
+    """
     if not (common := common_of(params)):
         return build(architecture)
     width, both = params[f"{projector_name(common)}.weight"].shape
-    return Joint(build(architecture), build(common), common, both - width)
+    heads = head(architecture), head(common)
+    return Joint(build(architecture), build(common), common, both - width, heads)

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.weights import Params, params_of
+from ktpfl_pipeline.core.weights import Params, params_of, trained
 
 Vectors = tuple[Tensor, ...]
 
@@ -79,7 +79,7 @@ def train(
     setting, own = space.setting, PrivateSamples(space, n, t, part)
     rate = setting.training.rate(t, setting.rounds)
     module = space.module(n, params).train()
-    parameters, objective = list(module.parameters()), own.objective(module)
+    parameters, objective = trained(module), own.objective(module)
     losses: list[Tensor] = []
 
     def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:

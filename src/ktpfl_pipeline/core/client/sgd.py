@@ -9,6 +9,7 @@ from ktpfl_pipeline.core.client import optimizers
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.weights import trained
 
 
 def descend(
@@ -31,7 +32,7 @@ def descend(
         t: the round, for the learning rate.
         shuffle: the stream that orders the samples anew in each epoch.
     """
-    parameters = list(module.parameters())
+    parameters = trained(module)
     device = parameters[0].device
     rate = recipe.rate(t, space.setting.rounds)
     optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, space.optimizer_state)

@@ -67,7 +67,7 @@ class Stack:
         self._module: nn.Module = space.module(next(iter(calls)), models[0]).train(training)
         self._reduced = space.reduced
         self.tensors = {name: torch.stack([params[name] for params in models]) for name in models[0]}
-        self.trained = [name for name, _ in self._module.named_parameters()]
+        self.trained = [name for name, each in self._module.named_parameters() if each.requires_grad]
 
     def rows(self, rows: slice) -> Params:
         """Return views of these rows: what is written to them is written to the stack."""

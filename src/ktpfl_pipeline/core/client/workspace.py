@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import kinds, rng
+from ktpfl_pipeline.core import kinds, rng, weights
 from ktpfl_pipeline.core.client import joint, reduced
 from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.graphs import Graphs
-from ktpfl_pipeline.core.client.head import linear
+from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.model_facts import prepared
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.core.weights import Params, state_of
 
 OWN = ""
 """In the place of an architecture: the client's own."""
@@ -75,17 +76,39 @@ class Workspace:
         if common := joint.common_of(params):
             role = f"{role}{JOINED}{common}"
         if (name, role) not in self._modules:
-            with rng.seeded(0):  # the initial weights are overwritten at once; the global generator stays as it was
-                built = joint.built(self.setting.build, name, params).to(self.dtype)
+            with rng.seeded(0):  # of a projector, whose weights are overwritten at once
+                built = joint.built(self._built, self._head_name, name, params).to(self.dtype)
                 there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
                 built = there.to(memory_format=self.format).train()  # all of its parts
             if self.reduced:
                 reduced.reduce(built, self.device.type)
             self._modules[name, role] = built
-            self._tensors[name, role] = built.state_dict()
+            self._tensors[name, role] = state_of(built)
         module = self._modules[name, role]
         load(module, self._tensors[name, role], params)
         return module
+
+    def _built(self, architecture: str) -> nn.Module:
+        """Return a new module, which leaves its input alone; what is frozen in it has its initial values."""
+        return prepared(self.setting.drawn(architecture), self.setting.facts(architecture))
+
+    def whole(self, n: int, params: Params) -> dict[str, Tensor]:
+        """Return a copy of client n's model as `state_dict` has it, with its frozen tensors and all names."""
+        return {name: tensor.clone() for name, tensor in self.module(n, params).state_dict().items()}
+
+    def head(self, n: int | str, module: nn.Module) -> tuple[str, nn.Module]:
+        """Return the layer that makes the logits of client n's `module`, with its name there.
+
+        Raises:
+            InputError: if there is none.
+        """
+        if isinstance(module, joint.Joint):
+            return "head", module.head
+        name = self._head_name(n if isinstance(n, str) else self.setting.by_id[n].architecture)
+        return name, module.get_submodule(name)
+
+    def _head_name(self, architecture: str) -> str:
+        return head_of(self.setting, architecture).name
 
     def linear(self, head: Params) -> nn.Linear:
         """Return the linear layer of a head's shape loaded with it, ``weight`` (K, F) and any ``bias``; one a shape."""
@@ -156,7 +179,7 @@ def load(module: nn.Module, own: Params, params: Params) -> None:
     if fits:
         torch._foreach_copy_([*own.values()], [params[name] for name in own])
     else:
-        module.load_state_dict(params)
+        weights.load(module, params)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Only types and names are looked at: no tensor is copied or waited for, and no model that lives elsewhere comes here.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any
@@ -12,11 +13,35 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Handle
 
 PLAIN = frozenset({*(int, float, bool, NoneType, str, bytes, complex), *(torch.dtype, torch.device, torch.Size)})
 """Types beside tensors that a checkpoint is read back with; derived ones are not, such as ``numpy.float64``."""
 SEQUENCES = frozenset({list, tuple, set})
+
+
+def check_models(methods: Mapping[str, Any], setting: Setting) -> None:
+    """Check that methods can use the models of a federation; what does not fit is named together.
+
+    Args:
+        methods: all that are to run, by name.
+        setting: the federation.
+
+    Raises:
+        InputError: naming the architectures, the reasons, the methods that do not fit, and those that do.
+    """
+    found = {name: misfits for name, method in methods.items() if (misfits := method.misfits(setting))}
+    if not found:
+        return
+    reasons = {architecture: reason for misfits in found.values() for architecture, reason in misfits.items()}
+    why = "; ".join(f"{architecture!r}: {reason}" for architecture, reason in reasons.items())
+    rest = [name for name in methods if name not in found]
+    instead = f", or run the methods that fit: compare={'+'.join(rest)}" if rest else ""
+    raise InputError(
+        f"{', '.join(found)} cannot be run on these models, of which a method on heads needs the layer that makes the "
+        f"logits ({why}): take other architectures{instead}."
+    )
 
 
 def check_state(method: Any, state: Any) -> None:

@@ -42,7 +42,7 @@ def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Model
 def worn(fed: Federation, models: Models, head: Params) -> Models:
     """Return each model with the common head in the place of its own."""
     architectures = {fed.by_id[n].architecture for n in models}
-    names = {architecture: head_of(fed.outline(architecture))[0] for architecture in architectures}
+    names = {architecture: head_of(fed, architecture, "biased").name for architecture in architectures}
     return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}
 
 

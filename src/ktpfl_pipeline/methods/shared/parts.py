@@ -15,13 +15,13 @@ from ktpfl_pipeline.core.weights import Models
 
 
 def head_names(fed: Federation) -> list[str]:
-    """Return the names of the parameters of the head, the last linear layer.
+    """Return the names of the parameters of the head, the layer that makes the logits.
 
     Raises:
         InputError: if there is none.
     """
-    layer, _ = head_of(fed.outline(fed.architecture))
-    return [name for name in fed.trained_names if name.rpartition(".")[0] == layer]
+    layer = head_of(fed, fed.architecture).name
+    return [name for name in fed.trained_names if name.startswith(f"{layer}.")]
 
 
 def mask(fed: Federation, names: Iterable[str]) -> Tensor:

@@ -19,6 +19,7 @@ from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.machine.files import alone
@@ -26,7 +27,7 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import newcomers
-from ktpfl_pipeline.core.weights import opened
+from ktpfl_pipeline.core.weights import Models, opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
@@ -183,7 +184,9 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
     """
     from ktpfl_pipeline.tracking import personal_models
 
-    weights = opened(method.personal(result.state, fed.by_id, fed))
+    space = Workspace(fed)
+    personal: Models = opened(method.personal(result.state, fed.by_id, fed))
+    weights = {n: space.whole(n, params) for n, params in personal.items()}
     examples = data.private.inputs[torch.cat([data.partition[client.id].test[:1] for client in fed.clients[:3]])]
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:

@@ -1,0 +1,255 @@
+"""What a model is, found by running it: the layer that makes its logits, what it does to its input, what is shared.
+
+A module does not say in which order its layers run, and which of them makes the logits. So a fresh module is run on a
+few drawn inputs, with hooks on its layers. The module is not used after that.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.weights import frozen_names, tied_names
+
+PARAMETRIZED = ".parametrizations."
+"""In the names of tensors from which torch computes a weight, as with `weight_norm`."""
+
+NEEDS = ("layer", "linear", "biased")
+"""What a method may need as a head: any layer that makes the logits, a linear one, or a linear one with a bias."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The layer that makes the logits; what enters it is the feature.
+
+    Attributes:
+        name: of the layer in its model.
+        width: numbers of a sample that enter it.
+        problem: why no method can treat it as a head; empty where methods can.
+        unlike: why it is not a linear layer with a weight of its own; empty where it is one.
+        bias: whether it has a bias.
+    """
+
+    name: str
+    width: int
+    problem: str = ""
+    unlike: str = ""
+    bias: bool = True
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What was found about an architecture.
+
+    Attributes:
+        head: the layer that makes the logits; None where no layer does.
+        layers: names of the layers with parameters of their own, in the order in which they are called; first those
+            that are never called, whose parameters another layer uses.
+        changes_input: whether it writes to the tensor that it is given.
+        tied: names of parameters or buffers of which each is the same tensor as an earlier one.
+        frozen: names of the parameters and buffers that stay as they are.
+        repeats: whether it returns the same logits for the same inputs in evaluation mode.
+        takes_one: whether it can be trained on a batch of one sample; BatchNorm often cannot.
+    """
+
+    head: Head | None
+    layers: tuple[str, ...] = ()
+    changes_input: bool = False
+    tied: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+    repeats: bool = True
+    takes_one: bool = True
+
+    def lacks(self, needed: str) -> str:
+        """Return why a method that needs such a head cannot use the model; empty where it can.
+
+        Args:
+            needed: nothing, or one of `NEEDS`.
+        """
+        if not needed:
+            return ""
+        if self.head is None:
+            return "no layer of its own makes its logits alone"
+        reason = self.head.problem
+        if needed != "layer":
+            reason = reason or self.head.unlike
+        if needed == "biased" and not self.head.bias:
+            reason = reason or "has no bias"
+        return f"its head {self.head.name} {reason}" if reason else ""
+
+
+_KNOWN: WeakKeyDictionary[Callable[[str], nn.Module], dict[tuple[str, Shape], ModelFacts]] = WeakKeyDictionary()
+"""What was found, by what builds the models, by architecture and shape: each is run once in a process."""
+
+
+def facts_of(build: Callable[[str], nn.Module], architecture: str, shape: Shape) -> ModelFacts:
+    """Return what an architecture is; one module is built and run the first time.
+
+    Args:
+        build: makes a module from an architecture's name.
+        architecture: the name.
+        shape: of one input.
+    """
+    known = _KNOWN.setdefault(build, {})
+    if (architecture, shape) not in known:
+        with rng.seeded(0), torch.device("cpu"):
+            known[architecture, shape] = look(build(architecture), shape)
+    return known[architecture, shape]
+
+
+def look(module: nn.Module, shape: Shape) -> ModelFacts:
+    """Return what a module is. The module is run, trained parts of it are changed: use another one after that.
+
+    Args:
+        module: a fresh module on the CPU, from (n, *shape) to (n, K).
+        shape: of one input.
+    """
+    tied, frozen = tied_names(module), frozen_names(module)
+    inputs = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    module.float().requires_grad_(True)
+    with torch.enable_grad():
+        calls, logits, changed = _watched(module.eval(), inputs)
+        head = _head(module, inputs, calls, logits.shape[1], tied, frozen)
+    with torch.no_grad():
+        again = module(inputs.clone())
+        repeats = torch.allclose(logits, again, rtol=1e-4, atol=1e-6, equal_nan=True)
+        takes_one = _takes_one(module.train(), inputs[:1].clone())
+        changed = _watched(module, inputs)[2] or changed
+    layers = dict.fromkeys([*(name for name, _ in _layers(module) if name not in {call[0] for call in calls})])
+    layers |= dict.fromkeys(name for name, *_ in calls)
+    return ModelFacts(head, (*layers,), changed, tuple(tied), tuple(frozen), repeats, takes_one)
+
+
+def layer_of(name: str) -> str:
+    """Return the name of the layer to which a parameter belongs."""
+    return name.partition(PARAMETRIZED)[0] if PARAMETRIZED in f".{name}" else name.rpartition(".")[0]
+
+
+def prepared(module: nn.Module, facts: ModelFacts) -> nn.Module:
+    """Return a module that is safe to use: its input stays as it was, and frozen layers stay in evaluation mode."""
+    if facts.changes_input:
+        module.register_forward_pre_hook(_copied)
+    for part in _frozen_layers(module):
+        part.eval()
+        part.train = lambda mode=True, part=part: part  # type: ignore[method-assign, misc]
+    return module
+
+
+def _frozen_layers(module: nn.Module) -> list[nn.Module]:
+    """Return the layers with buffers whose own parameters are all frozen, such as BatchNorm of a frozen backbone."""
+    owners = [part for part in module.modules() if [*part.buffers(recurse=False)]]
+    own = [(part, [*part.parameters(recurse=False)]) for part in owners]
+    return [part for part, parameters in own if parameters and not any(each.requires_grad for each in parameters)]
+
+
+def _copied(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(each.clone() if isinstance(each, Tensor) else each for each in inputs)
+
+
+Call = tuple[str, nn.Module, tuple[Any, ...], Any]
+"""A layer's name, the layer, what entered it, and what it returned."""
+
+
+def _watched(module: nn.Module, inputs: Tensor) -> tuple[list[Call], Tensor, bool]:
+    """Run a module; return the calls of its layers in their order, its logits, and whether it wrote to its input."""
+    calls: list[Call] = []
+    given = inputs.clone()
+    before = given._version
+
+    def watch(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+        return lambda layer, entered, left: calls.append((name, layer, entered, left))
+
+    hooks = [layer.register_forward_hook(watch(name)) for name, layer in _layers(module)]
+    try:
+        logits: Tensor = module(given)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return calls, logits, given._version != before or not torch.equal(given, inputs)
+
+
+def _layers(module: nn.Module) -> Iterable[tuple[str, nn.Module]]:
+    """Return the layers of a module that have parameters of their own, which may be computed from others."""
+    for name, part in module.named_modules():
+        own = [*part.parameters(recurse=False)] or nn.utils.parametrize.is_parametrized(part)
+        if own and PARAMETRIZED not in f".{name}.":
+            yield name, part
+
+
+def _head(
+    module: nn.Module, inputs: Tensor, calls: list[Call], classes: int, tied: dict[str, str], frozen: list[str]
+) -> Head | None:
+    """Return the last layer of which the logits are made, with no parameter beside it; None where there is none.
+
+    Layers that are linear come first: what follows them, such as a normalisation, has no parameters then.
+    """
+
+    def fits(call: Call) -> bool:
+        name, layer, entered, left = call
+        whole = name and isinstance(left, Tensor) and entered and isinstance(entered[0], Tensor)
+        inner = any(True for part in layer.children() for _ in part.parameters())
+        inner = inner and not nn.utils.parametrize.is_parametrized(layer)
+        return bool(whole) and not inner and left.dim() > 1 and classes in (left.shape[1], left.shape[-1])
+
+    found = [call for call in reversed(calls) if fits(call)]
+    for name, layer, entered, _ in sorted(found, key=lambda call: not isinstance(call[1], nn.Linear)):
+        if not _makes_logits(module, layer, inputs):
+            continue
+        own = [f"{name}.{key}" for key, _ in layer.named_parameters(remove_duplicate=False)]
+        times = sum(part is layer for _, part, *_ in calls)
+        problem, unlike = _problem(own, tied, frozen), _unlike(layer, entered[0], times)
+        return Head(name, entered[0][0].numel(), problem, unlike, getattr(layer, "bias", None) is not None)
+    return None
+
+
+def _makes_logits(module: nn.Module, layer: nn.Module, inputs: Tensor) -> bool:
+    """Say whether the logits depend on parameters through what a layer returns and in no other way."""
+    leaves: list[Tensor] = []
+
+    def cut(_: nn.Module, entered: Any, left: Tensor) -> Tensor:
+        leaves.append(left.detach().requires_grad_())
+        return leaves[-1].clone()  # which may be written to
+
+    hook = layer.register_forward_hook(cut)
+    try:
+        value = module(inputs.clone()).sum()
+        others = [each for each in module.parameters() if each.is_floating_point()]
+        found = torch.autograd.grad(value, [*leaves, *others], allow_unused=True)
+    except RuntimeError:  # nothing has a gradient
+        return False
+    finally:
+        hook.remove()
+    return all(each is not None for each in found[: len(leaves)]) and all(each is None for each in found[len(leaves) :])
+
+
+def _problem(own: list[str], tied: dict[str, str], frozen: list[str]) -> str:
+    """Return why a layer with these parameters cannot be a head, which methods keep, share or replace by itself."""
+    for name in own:
+        if other := tied.get(name) or next((each for each, first in tied.items() if first == name), ""):
+            return f"shares a parameter: {name} is {other} too"
+    return "is frozen (requires_grad=False)" if all(name in frozen for name in own) else ""
+
+
+def _unlike(layer: nn.Module, entered: Tensor, times: int) -> str:
+    """Return in what a layer differs from a linear layer on one vector for each sample; empty where it does not."""
+    if not isinstance(layer, nn.Linear):
+        return f"is a {type(layer).__name__}, not a linear layer"
+    if "weight" not in layer._parameters or nn.utils.parametrize.is_parametrized(layer):
+        return "computes its weight from other tensors, as weight_norm does"
+    if entered.dim() != 2 or times > 1:
+        return "is applied to several vectors of a sample"
+    return ""
+
+
+def _takes_one(module: nn.Module, inputs: Tensor) -> bool:
+    """Say whether a module in training mode takes one sample."""
+    try:
+        module(inputs)
+    except Exception:  # of any layer: BatchNorm raises a ValueError
+        return False
+    return True
