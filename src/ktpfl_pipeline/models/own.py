@@ -41,7 +41,7 @@ def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
 
 
 def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
-    """Check that a model, which is thrown away after it, can be trained: with two inputs, forth and back.
+    """Check that a model, which is not used after that, can be trained, with a forward and a backward pass.
 
     Raises:
         InputError: naming the model, what came out and what is expected.
@@ -54,11 +54,13 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
     parameters = dict(model.named_parameters())
     if not parameters:
         raise InputError(f"The model {name!r} has no parameters, so that nothing could be trained: give it layers.")
-    if frozen := [key for key, each in parameters.items() if not each.requires_grad]:
+    parameters = {key: each for key, each in parameters.items() if each.requires_grad}
+    if not parameters:
         raise InputError(
-            f"The model {name!r} has requires_grad=False for {frozen[0]}; all parameters of a model are trained: leave "
-            "that out, or register what stays as it is with register_buffer."
+            f"The model {name!r} has requires_grad=False for all of its parameters, so that nothing could be trained: "
+            "leave some of them trainable."
         )
+    _check_tensors(name, model)
     model.float()
     for training in (False, True):
         output = _output(name, model.train(training), shape)
@@ -67,7 +69,7 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
                 f"The model {name!r} returned {_called(output)} for two inputs of {_sides(shape)}; it must return "
                 f"logits, a tensor of (2, {classes}), one number for each of the {classes} classes."
             )
-    if not output.requires_grad:
+    if not output.requires_grad:  # in training mode
         raise InputError(f"The model {name!r} returned logits that have no gradient: compute them without detaching.")
     try:
         found = torch.autograd.grad(output.sum(), [*parameters.values()], allow_unused=True)
@@ -75,7 +77,41 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
         raise InputError(f"The model {name!r} has no gradient ({raised(error, name)}): correct it.") from error
     if unused := [key for key, gradient in zip(parameters, found, strict=True) if gradient is None]:
         raise InputError(
-            f"The model {name!r} does not use {unused[0]} for its logits, so that it has no gradient: leave it out."
+            f"The model {name!r} does not use {unused[0]} for its logits, so that it has no gradient: leave it out, or "
+            "set its requires_grad to False."
+        )
+    _check_repeats(name, model, shape)
+
+
+def _check_tensors(name: str, model: nn.Module) -> None:
+    """Check for tensors that cannot be averaged, sent or loaded as others are."""
+    tensors = dict(_tensors(model))
+    if odd := [key for key, each in tensors.items() if each.is_complex() or each.layout is not torch.strided]:
+        raise InputError(
+            f"The model {name!r} has {odd[0]} of {str(tensors[odd[0]].dtype).removeprefix('torch.')} "
+            f"({str(tensors[odd[0]].layout).removeprefix('torch.')}); a model's tensors are dense and real: store "
+            "real and imaginary parts as two tensors, or a dense one."
+        )
+    places: dict[int, str] = {}
+    for key, each in model.named_parameters():
+        other = places.setdefault(each.untyped_storage().data_ptr() if each.numel() else id(each), key)
+        if other != key:
+            raise InputError(
+                f"The model {name!r} has {key} in the memory of {other}, and they are two tensors: assign the "
+                "parameter itself to share it (b.weight = a.weight), or clone it."
+            )
+
+
+def _check_repeats(name: str, model: nn.Module, shape: Shape) -> None:
+    """Check that a model in evaluation mode returns the same logits for the same inputs."""
+    inputs = torch.ones(2, *shape)
+    with torch.no_grad():
+        one, other = (model.eval()(inputs.clone()) for _ in range(2))
+    if not torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True):
+        raise InputError(
+            f"The model {name!r} returned other logits for the same inputs in evaluation mode, so that no evaluation "
+            "could be repeated: draw at random only while self.training, as in F.dropout(x, p, self.training), and "
+            "change no buffer otherwise."
         )
 
 

@@ -10,11 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.core.weights import Params, tied_names
+
+LIGHTNING = "model."
+"""What Lightning puts before the names of a network that its module calls `model`."""
 
 
 def read(file: Path) -> dict[str, Tensor]:
-    """Return the weights in a file: torch's, a mapping of tensors or one that has it as ``state_dict``; or safetensors.
+    """Return the weights in a file of torch or safetensors.
+
+    torch's file holds a mapping of tensors, or has it as ``state_dict``, ``model_state_dict`` or ``model``.
 
     Raises:
         InputError: if there is no such file, or nothing but tensors can be read from it safely.
@@ -32,7 +37,7 @@ def read(file: Path) -> dict[str, Tensor]:
             f"{file} cannot be read as weights ({type(error).__name__}: {reason}): give a file of tensors alone, which "
             "torch.save(model.state_dict(), file) writes; nothing in it may run code."
         ) from None
-    for key in ("state_dict", "model"):
+    for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
             found = found[key]
     if not isinstance(found, Mapping) or not all(map(_plain, found.values())):
@@ -57,13 +62,19 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
 def load(name: str, module: nn.Module, weights: Params) -> int:
     """Give a module those of the `weights` whose names and shapes are its own, and return how many parameters had one.
 
-    The others keep their values: the output layer, and a first convolution that was fitted to other channels.
+    The others keep their values: the output layer, and a first convolution that was fitted to other channels. Where
+    more names fit without the prefix ``model.``, with which Lightning stores a network, it is left out. Of tied weights
+    either name will do; where a file has both, the first one counts.
 
     Raises:
         InputError: if no parameter of the architecture `name` has one, or one is not a number.
     """
-    own = module.state_dict()
-    fitting = {key: tensor for key, tensor in weights.items() if key in own and tensor.shape == own[key].shape}
+    own, tied = module.state_dict(), tied_names(module)
+    ways = [weights, {key.removeprefix(LIGHTNING): each for key, each in weights.items() if key.startswith(LIGHTNING)}]
+    found = [{key: each for key, each in way.items() if key in own and each.shape == own[key].shape} for way in ways]
+    fitting = max(found, key=len)
+    fitting = {**{tied[key]: each for key, each in fitting.items() if key in tied}, **fitting}
+    fitting = {key: each for key, each in fitting.items() if key not in tied}
     taken = [key for key, _ in module.named_parameters() if key in fitting]
     if not taken:
         raise InputError(

@@ -40,7 +40,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
     made = ("federation", "partition", "labels_per_client")
     data = Pipeline(
-        _of_source(),
+        _of_source(tuple(methods)),
         namespace="data",
         inputs={"raw_folder"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
@@ -80,7 +80,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
     return sum([data, *boxes], start=reported)
 
 
-def _of_source() -> list[Node]:
+def _of_source(methods: tuple[str, ...]) -> list[Node]:
     """Return the steps from a source to the data of the federation, and to a figure of who has what."""
     settings = "params:experiment"
     made_of = [settings, "private", "public_set"]
@@ -89,7 +89,7 @@ def _of_source() -> list[Node]:
         step(load_public, [settings, "raw_folder", "private"], "public_images"),
         step(sample_public_set, [settings, "private", "public_images"], "public_set"),
         step(partition_clients, made_of, "partition"),
-        step(join, [*made_of, "partition", "raw_folder"], "federation"),
+        step(join, [*made_of, "partition", "raw_folder"], "federation", methods=methods),
         step(draw_partition, "federation", "labels_per_client"),
     ]
 

@@ -22,11 +22,20 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
     return to_table(partitions, private.labels, owners(private, partitions) if natural else None)
 
 
-def join(experiment: Experiment, private: Any, public_set: Any, partition: Any, raw_folder: Path) -> Any:
-    """Return the `FederatedData` that every method is given.
+def join(
+    experiment: Experiment,
+    private: Any,
+    public_set: Any,
+    partition: Any,
+    raw_folder: Path,
+    *,
+    methods: tuple[str, ...] = (),
+) -> Any:
+    """Return the `FederatedData` that every method is given; `methods` are those that will be run on it.
 
     Raises:
-        InputError: if the partition that was saved is not what these settings draw.
+        InputError: if the partition that was saved is not what these settings draw, or if a method cannot use the
+            clients' models.
     """
     from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.pipelines.partition.table import to_table
@@ -39,7 +48,22 @@ def join(experiment: Experiment, private: Any, public_set: Any, partition: Any, 
             "--only-missing-outputs, which draws it anew; or set back what it was drawn with: seeds, clients, "
             "partition, or the private and public samples."
         )
+    check_models(experiment, made, methods)
     return made
+
+
+def check_models(experiment: Experiment, data: Any, methods: tuple[str, ...]) -> None:
+    """Check that all methods can use the clients' models, before the first one trains.
+
+    Raises:
+        InputError: naming all that do not fit together.
+    """
+    from ktpfl_pipeline.core.rounds import promises
+    from ktpfl_pipeline.methods import create
+    from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+
+    made = {name: create(name, experiment.methods.get(name)) for name in methods}
+    promises.check_models(made, assemble(experiment, data, experiment.seeds[0]))
 
 
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
