@@ -85,9 +85,9 @@ def test_without_a_rate_it_is_fedavg() -> None:
 
 def test_the_last_layers() -> None:
     names = ["0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"]
-    assert last_names(names, 1) == HEAD
-    assert last_names(names, 2) == names[2:]
-    assert last_names(names, 9) == names
+    assert last_names(names, order, 1) == HEAD
+    assert last_names(names, order, 2) == names[2:]
+    assert last_names(names, order, 9) == names
 
 
 def test_weights_that_diverge_reach_nobody() -> None:

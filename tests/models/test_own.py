@@ -32,9 +32,32 @@ def good(shape: Any, classes: int) -> nn.Module:
 
 
 def frozen(shape: Any, classes: int) -> nn.Module:
-    model = good(shape, classes)
-    model[1].weight.requires_grad_(False)  # type: ignore[index, union-attr]
+    return good(shape, classes).requires_grad_(False)
+
+
+def overlapping(shape: Any, classes: int) -> nn.Module:
+    """Return a model with two parameters in the same memory."""
+    model: Any = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, classes))
+    model[2].weight = nn.Parameter(model[1].weight.data)
     return model
+
+
+def complex_(shape: Any, classes: int) -> nn.Module:
+    """Return a model with a buffer of complex numbers."""
+    model = good(shape, classes)
+    model.register_buffer("phase", torch.ones(2, dtype=torch.complex64))
+    return model
+
+
+class Noisy(nn.Module):
+    """A linear model that drops out in evaluation mode too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = good(SHAPE, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.net(nn.functional.dropout(inputs, 0.5))
 
 
 def beside(shape: Any, classes: int) -> nn.Module:
@@ -69,7 +92,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "labels": (lambda *_: Returning(Tensor.long), "returned a tensor of (2, 3) of int64 for two inputs"),
     "none": (lambda *_: Returning(lambda logits: None), "returned None for two inputs of 1 x 8 x 8; it must"),
     "empty": (lambda shape, classes: nn.Flatten(), "has no parameters, so that nothing could be trained"),
-    "frozen": (frozen, "has requires_grad=False for 1.weight; all parameters of a model are trained"),
+    "frozen": (frozen, "has requires_grad=False for all of its parameters, so that nothing could be trained"),
+    "overlapping": (overlapping, "has 2.weight in the memory of 1.weight, and they are two tensors"),
+    "complex": (complex_, "has phase of complex64 (strided); a model's tensors are dense and real"),
+    "noisy": (lambda *_: Noisy(), "returned other logits for the same inputs in evaluation mode"),
     "detached": (lambda *_: Returning(Tensor.detach), "returned logits that have no gradient"),
     "in place": (lambda *_: Returning(lambda logits: logits.exp().mul_(2)), "has no gradient (RuntimeError: one of"),
     "unused": (beside, "does not use spare.weight for its logits"),

@@ -17,7 +17,16 @@ def source() -> dict[str, torch.Tensor]:
     return build("cnn_bn", (3, 28, 28), 10).state_dict()
 
 
-@pytest.mark.parametrize("wrap", [dict, lambda own: {"state_dict": own}, lambda own: {"model": own, "epoch": 3}])
+WRAPS: dict[str, Any] = {
+    "plain": dict,
+    "state_dict": lambda own: {"state_dict": own},
+    "model_state_dict": lambda own: {"model_state_dict": own, "optimizer_state_dict": {}},
+    "model": lambda own: {"model": own, "epoch": 3},
+    "lightning": lambda own: {"state_dict": {f"model.{name}": each for name, each in own.items()}, "epoch": 3},
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 def test_what_fits_is_taken_and_the_rest_is_drawn(tmp_path: Path, source: Any, wrap: Any) -> None:
     torch.save(wrap(source), tmp_path / "weights.pth")
     weights = pretrained.read(tmp_path / "weights.pth")
