@@ -1,6 +1,7 @@
 """What a model is, found by running it: its head, its layers, what it does to its input, what is tied or frozen."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_what_is_tied_or_frozen_is_there_once_or_not_at_all() -> None:
     load(model, other)
     assert model[2].weight is model[0].weight
     assert toy.same(dict(params_of(model)), other)
-    prepared(model, look(model, (4,)))
+    prepared(model, look(deepcopy(model), (4,)))
     assert not model.train()[1].training
     with pytest.raises(RuntimeError, match="Missing"):
         load(model, {"0.bias": other["0.bias"]})

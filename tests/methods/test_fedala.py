@@ -85,6 +85,7 @@ def test_without_a_rate_it_is_fedavg() -> None:
 
 def test_the_last_layers() -> None:
     names = ["0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"]
+    order = ["0", "1", "4"]
     assert last_names(names, order, 1) == HEAD
     assert last_names(names, order, 2) == names[2:]
     assert last_names(names, order, 9) == names

@@ -221,6 +221,7 @@ class TestPredictions:
 
     def test_logits_are_those_of_the_module_in_eval_mode(self) -> None:
         fed = toy.federation(architectures=FOUR, dtype="float64")
+        fed = toy.again(fed, distillation=replace(fed.distillation, batch_norm="frozen"))
         models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
         logits = fed.logits(models, batch)
         assert logits.shape == (5, 13, 3)

@@ -164,7 +164,8 @@ class TestPredictions:
     @pytest.mark.parametrize(("architecture", "size"), [("lenet", 2), ("cnn_bn", 17), ("lenet", 1000)])
     def test_logits(self, architecture: str, size: int) -> None:
         fed = federation(architecture, dtype="float64")
-        fed = toy.again(fed, compute=replace(fed.compute, prediction_batch=size))
+        frozen = replace(fed.distillation, batch_norm="frozen")
+        fed = toy.again(fed, compute=replace(fed.compute, prediction_batch=size), distillation=frozen)
         batch, images = fed.public_batch(1), fed.public[:4]
         for verb, argument in ((operations.logits, batch), (operations.cross_logits, images)):
             calls = {n: (params, argument) for n, params in fed.initial_models().items()}
