@@ -47,7 +47,7 @@ GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "fedkd, summed KL": ("fedkd", {"divergence_weight": 1.0}),
         "fedkd, mean KL": ("fedkd", {"divergence_weight": None}),
     },
-    "comet": {f"comet, {share} N": ("comet", {"clusters": round(share * CLIENTS)}) for share in (0.17, 0.5, 0.75)},
+    "comet": {f"comet, {share} N": ("comet", {"share": share}) for share in (0.25, 0.5, 0.75)},
     "joint": {f"kt_pfl_joint, {gamma:g}": ("kt_pfl_joint", {"confidence": gamma}) for gamma in (0.0, 1.0, 2.0)},
     "apfl": {
         "apfl, 0.5 and rate": ("apfl", {"alpha": 0.5, "alpha_rate": None}),
@@ -56,7 +56,9 @@ GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "fedavg": ("fedavg", {}),
         "local (one architecture)": ("local", {}),
     },
-    "pfedgraph": {"pfedgraph": ("pfedgraph", {})},
+    "pfedgraph": {
+        f"pfedgraph, {report}": ("pfedgraph", {"report": report}) for report in ("before", "after", "validation")
+    },
     "local": {"local": ("local", {}), "kt_pfl": ("kt_pfl", {})},
 }
 ONE_ARCHITECTURE = ("apfl", "pfedgraph")

@@ -33,7 +33,9 @@ FEATURE = 32  # another number than any toy model has
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fml": {"common": "linear"},
     "fedmrl": {"common": "conv", "dimension": 9},
-    "fedkd": {"common": "linear", "start": 1.0, "end": 1.0},  # at most: how much less depends on the updates
+    **{
+        name: {"common": "linear", "start": 1.0, "end": 1.0} for name in ("fedkd", "fedkd_summed")
+    },  # at most: how much less depends on the updates
     "fedfomo": {"candidates": 4},
     **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen")},
     "scarlet": {"duration": 0},  # nothing is cached

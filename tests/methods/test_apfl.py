@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.apfl import APFL
 from ktpfl_pipeline.methods.local import Local
 
@@ -54,5 +55,17 @@ def test_alpha_stays_between_0_and_1_and_its_rate_is_that_of_the_models() -> Non
     wild = engine.run(APFL(alpha_rate=100.0), fed, Schedule(rounds=3)).state.alphas
     assert ((wild >= 0) & (wild <= 1)).all()
     assert (wild != 0.5).all()
-    runs = [engine.run(method, fed, Schedule(rounds=2)).state for method in (APFL(), APFL(alpha_rate=0.1))]
+    runs = [
+        engine.run(method, fed, Schedule(rounds=2)).state for method in (APFL(alpha_rate=None), APFL(alpha_rate=0.1))
+    ]
     assert toy.same(*runs)
+
+
+def test_by_default_alpha_is_the_smallest_of_the_papers_and_stays() -> None:
+    """The paper's adaptive α, at the rate of the models, is a preset."""
+    fed = toy.alike()
+    state = engine.run(create("apfl"), fed, Schedule(rounds=1)).state
+    assert state.alphas.tolist() == [0.25] * 5
+    assert create("apfl_adaptive") == APFL(alpha=0.5, alpha_rate=None)
+    moved = engine.run(create("apfl_adaptive"), toy.again(fed), Schedule(rounds=1)).state
+    assert not torch.equal(moved.alphas, torch.full((5,), 0.5, dtype=torch.float64))

@@ -163,4 +163,13 @@ class TestRound:
 
 
 def test_the_default() -> None:
-    assert create("comet") == COMET(clusters=5)
+    assert create("comet") == COMET(clusters=None, share=0.75)
+
+
+def test_clusters_are_three_quarters_of_the_cohort() -> None:
+    """Rounded up: 4 of 5 clients, 3 of 3; predictions that all differ make as many clusters."""
+    fed, method = toy.federation(), COMET()
+    for cohort, clusters in ((EVERYONE, 4), (EVERYONE[:3], 3), (EVERYONE[:1], 1)):
+        _, report = method.round(method.init(fed), cohort, 1, toy.again(fed))
+        rows = fed.positions(cohort)
+        assert len(set(map(tuple, report.coefficients[rows].tolist()))) == clusters

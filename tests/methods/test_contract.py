@@ -30,7 +30,7 @@ from ktpfl_pipeline.methods import METHODS, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
-    **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedmrl")},
+    **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedkd_summed", "fedmrl")},
     **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server, on what it trains
 }
 
@@ -40,7 +40,7 @@ OWN_TRAINING: dict[str, dict[str, Any]] = {
     **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen")},
     **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp")},
     "fml": {"alpha": 1.0},
-    "fedkd": {"divergence_weight": 0.0, "feature_weight": 0.0},
+    **{name: {"divergence_weight": 0.0, "feature_weight": 0.0} for name in ("fedkd", "fedkd_summed")},
     "pfedgraph": {"pull": 0.0},
     "pfedhn": {"rate": 0.0},  # else the server steps after each client
     "pfedme": {"coupling": 0.0, "inner_steps": 1},

@@ -51,7 +51,9 @@ def federation(*architectures: str) -> Federation:
 
 
 def made_for(method: str, fed: Federation) -> Method[Any]:
-    return create(method, {"common": fed.clients[0].architecture} if method in ("fml", "fedkd", "fedmrl") else {})
+    return create(
+        method, {"common": fed.clients[0].architecture} if method in ("fml", "fedkd", "fedkd_summed", "fedmrl") else {}
+    )
 
 
 def after_a_round(method: str, fed: Federation) -> dict[int, Params]:

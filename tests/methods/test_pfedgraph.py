@@ -1,5 +1,7 @@
 """pFedGraph: the graph as the solution of its problem, the pull, and a whole round."""
 
+from dataclasses import replace
+
 import by_hand
 import numpy as np
 import torch
@@ -8,8 +10,9 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import average, mix, vector_of
-from ktpfl_pipeline.methods.pfedgraph import PFedGraph
+from ktpfl_pipeline.methods.pfedgraph import PFedGraph, PFedGraphState
 
 EVERYONE = list(toy.IDS)
 
@@ -76,3 +79,26 @@ def test_held_hard_it_is_fedavg_and_loosely_everybody_is_alone() -> None:
     hard, loose = (PFedGraph(balance=balance).graph(trained, fed) for balance in (1e9, 1e-6))
     assert torch.allclose(hard, fed.data_weights(EVERYONE).expand(5, 5), rtol=0, atol=1e-8)
     assert torch.equal(loose, torch.eye(5).double())
+
+
+def test_a_client_uses_the_better_of_mixture_and_trained_model_by_validation() -> None:
+    """Of equals the trained one, and without validation samples too; rounds start from mixtures whatever is used."""
+    fed, method = toy.alike(training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)), PFedGraph()
+    state, report = method.round(method.init(fed), [3, 7, 11, 12], 1, fed)
+    good = {n: report.after_local[n] for n in (3, 7, 11, 12)}
+    bad = {n: {name: -tensor for name, tensor in params.items()} for n, params in good.items()}  # the opposite answers
+    right = {n: found.accuracy for n, found in fed.evaluate(good, "validation").items()}
+    assert all(right[n] > found.accuracy for n, found in fed.evaluate(bad, "validation").items())
+    mixed, trained = ({3: good[3], 7: bad[7], 11: good[11]}, {3: bad[3], 7: good[7], 11: dict(good[11])})
+    made = PFedGraphState({**state.models, **mixed}, {**state.trained, **trained})
+    used = method.personal(made, [3, 7, 11], fed)
+    assert (used[3] is good[3], used[7] is good[7], used[11] is trained[11]) == (True, True, True)
+    bare = [replace(client, validation=client.validation.take(torch.arange(0))) for client in fed.clients]
+    assert method.personal(made, [3], toy.again(fed, clients=tuple(bare)))[3] is bad[3]
+    for report_of, expected in (("before", mixed), ("after", trained)):
+        assert toy.same(PFedGraph(report=report_of).personal(made, [3, 7, 11], fed), expected)
+    assert toy.same(method.personal(state, [20], fed)[20], fed.average(state.models))
+    (one, _), (other, _) = (
+        PFedGraph(report=each).round(made, [3, 7], 2, toy.again(fed)) for each in ("before", "after")
+    )
+    assert toy.same(one, other)

@@ -132,6 +132,8 @@ ANY_ARCHITECTURES = {
     "fedgen": Preset(".fedgen:FedGen"),
     "fml": Preset(".fml:FML"),
     "fedkd": Preset(".fedkd:FedKD"),
+    # The paper's KL, summed over classes.
+    "fedkd_summed": Preset(".fedkd:FedKD", "FedKD (summed KL)", {"divergence_weight": 1.0}, compared=False),
     "fedmrl": Preset(".fedmrl:FedMRL"),
     "local": Preset(".local:Local"),
     "scarlet": Preset(".scarlet:SCARLET"),
@@ -157,6 +159,8 @@ ONE_ARCHITECTURE = {
     "fedbn": Preset(".fedbn:FedBN"),
     "fedbabu": Preset(".fedbabu:FedBABU"),
     "apfl": Preset(".apfl:APFL"),
+    # The paper's adaptive α, from the middle of its three.
+    "apfl_adaptive": Preset(".apfl:APFL", "APFL (adaptive)", {"alpha": 0.5, "alpha_rate": None}, compared=False),
     "fedala": Preset(".fedala:FedALA"),
     "fedrod": Preset(".fedrod:FedRoD"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),

@@ -30,11 +30,12 @@ class APFLState(CommonState):
 class APFL(BesideCommon):
     """Key idea: how much of a model should be one's own is learned with it.
 
-    Evaluated is the mixture α v + (1 - α) w with the new common model.
+    The mixture α v + (1 - α) w with the new common model is evaluated. Parameters are mixed, as in Algorithm 1; the
+    authors' code mixes outputs.
 
     Attributes:
         alpha: α of every client at first; the paper tries 0.25, 0.5 and 0.75.
-        alpha_rate: step size of α; None takes η₁, as the paper, and 0 keeps α as it is.
+        alpha_rate: step size of α; 0 keeps α as it is, and None takes η₁, the paper's adaptive α.
     """
 
     title = "APFL"
@@ -42,8 +43,8 @@ class APFL(BesideCommon):
     own_step = True
     batches: ClassVar[int] = 1
 
-    alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
-    alpha_rate: Annotated[float | None, Ge(0)] = None
+    alpha: Annotated[float, Interval(ge=0, le=1)] = 0.25
+    alpha_rate: Annotated[float | None, Ge(0)] = 0.0
 
     def init(self, fed: Federation) -> APFLState:
         """Start from the common initial model."""

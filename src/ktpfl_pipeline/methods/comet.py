@@ -6,11 +6,12 @@ average is a squared distance inside the local loss; here it is distilled with t
 what is compared is who teaches whom.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
@@ -25,17 +26,22 @@ class COMET(Personal):
     """Key idea: clients fall into groups, and one's own group is the best teacher.
 
     Attributes:
-        clusters: G, into how many groups the cohort is divided; at most one a client.
+        clusters: G, into how many groups the cohort is divided; at most one per client. None takes `share` of the
+            cohort.
+        share: G / |S|, where `clusters` is None, rounded up. The paper gives no number; three quarters is what
+            validation chose for 20 clients most often.
     """
 
     title = "COMET"
 
-    clusters: Annotated[int, Ge(1)] = 5
+    clusters: Annotated[int | None, Ge(1)] = None
+    share: Annotated[float, Gt(0), Le(1)] = 0.75
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, cluster, distil the cluster's average."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        member = k_means(upload.soft.flatten(1), self.clusters)  # (|S|, G)
+        groups = math.ceil(self.share * len(cohort)) if self.clusters is None else self.clusters
+        member = k_means(upload.soft.flatten(1), groups)  # (|S|, G)
         together = member @ member.T  # 1 where two clients share a cluster
         return exchange.teach_mixtures(fed, state, upload, together / together.sum(dim=1, keepdim=True), t)
 

@@ -4,9 +4,9 @@ Ye, Ni, Wu, Chen, Wang: Personalized Federated Learning with Inferred Collaborat
 https://proceedings.mlr.press/v202/ye23b.html
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt
 from torch import Tensor
@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.updates import project
-from ktpfl_pipeline.core.method import PersonalParameters, PersonalRound, PersonalState, RoundReport
+from ktpfl_pipeline.core.method import PersonalParameters, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_of
 
 
@@ -41,34 +41,67 @@ class CosinePull:
         return sgd(w, gradient(w, group[0]) - self.strength * slope, rate), anchor
 
 
+@dataclass(frozen=True, eq=False)
+class PFedGraphState(PersonalState):
+    """What crosses rounds: each client's mixture, and its model after its last local training."""
+
+    trained: Models
+
+
 @dataclass(frozen=True)
 class PFedGraph(PersonalParameters):
     """Key idea: clients whose models moved the same way should work together, larger ones more.
 
-    Evaluated is the mixture that a client gets, from which it trains on.
+    A client trains on from the mixture that it gets. Which model it uses, `report` says.
 
     Attributes:
+        report: the model that a client uses: ``before`` is the mixture, before local training; ``after`` is the model of
+            its last local training; ``validation`` is the one that classifies more of its validation samples correctly,
+            of equals the second. The authors keep the better of the two by validation too, the best over all rounds.
+            Without validation samples it is the second.
         balance: α, how strongly a row of the graph is held at the shares of data; 0.8 in the authors' code.
         pull: λ, of -λ cos(w, u) in the local loss, u the mixture that was sent; 0.01 there.
     """
 
     title = "pFedGraph"
-    private_data = "its own training rule"
+    private_data = "its own training rule and validation accuracy"
     own_step = True
+    fits_validation = True
 
     balance: Annotated[float, Gt(0)] = 0.8
     pull: Annotated[float, Ge(0)] = 0.01
+    report: Literal["validation", "before", "after"] = "validation"
 
-    def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
+    def init(self, fed: Federation) -> PFedGraphState:
+        """Start with no models."""
+        return PFedGraphState(super().init(fed).models, {})
+
+    def round(
+        self, state: PFedGraphState, cohort: list[int], t: int, fed: Federation
+    ) -> tuple[PFedGraphState, RoundReport]:
         """Train near the last mixture, upload, infer the cohort's graph, mix, download."""
-        starts, names = self.personal(state, cohort, fed), fed.trained_names
+        starts, names = super().personal(state, cohort, fed), fed.trained_names
         anchors = {n: (vector_of(start, names) * (n in state.models),) for n, start in starts.items()}
         trained, _ = fed.train_by(CosinePull(self.pull), starts, t, anchors)
         graph = self.graph(trained, fed)
         mixed = dict(zip(cohort, mix(list(trained.values()), graph), strict=True))
         shown = among(graph, fed.positions(cohort), len(fed.clients))
         traffic = exchange.both_ways(trained, self.late(state, cohort))
-        return PersonalState({**state.models, **mixed}), RoundReport(trained, traffic, shown)
+        after = PFedGraphState({**state.models, **mixed}, {**state.trained, **trained})
+        return after, RoundReport(trained, traffic, shown)
+
+    def personal(self, state: PFedGraphState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return what `report` says of each client's mixture and its last trained model."""
+        asked = list(clients)
+        mixed = super().personal(state, asked, fed)
+        if self.report == "before":
+            return mixed
+        trained = {n: state.trained.get(n, mixed[n]) for n in asked}
+        if self.report == "after":
+            return trained
+        judges = [n for n in asked if n in state.trained and len(fed.by_id[n].validation)]
+        before, after = (fed.evaluate(select(models, judges), "validation") for models in (mixed, trained))
+        return {n: mixed[n] if n in before and before[n].accuracy > after[n].accuracy else trained[n] for n in asked}
 
     def graph(self, trained: Models, fed: Federation) -> Tensor:
         """Return each client's weights of the others' models, (|S|, |S|) float64, rows that sum to one.
