@@ -97,7 +97,7 @@ class TestTeachingOneself:
     @pytest.mark.parametrize("temperature", [1.0, 3.0])
     def test_gradient_vanishes(self, temperature: float) -> None:
         # One batch and a step of 1: what the weights move by is the gradient.
-        distillation = Distillation(epochs=1, batch_size=24, learning_rate=1.0, temperature=temperature)
+        distillation = Distillation(1, 24, learning_rate=1.0, temperature=temperature, batch_norm="frozen")
         fed = toy.federation(dtype="float64", distillation=distillation, architectures=(*toy.ARCHITECTURES, "both"))
         models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
         distilled = fed.distill(models, own_teachers(fed, models, batch), batch, 1)
@@ -106,7 +106,7 @@ class TestTeachingOneself:
 
     @pytest.mark.parametrize("temperature", [1.0, 3.0])
     def test_a_phase_of_distillation_changes_nothing(self, temperature: float) -> None:
-        distillation = Distillation(epochs=3, batch_size=5, learning_rate=0.05, temperature=temperature)
+        distillation = Distillation(3, 5, learning_rate=0.05, temperature=temperature, batch_norm="frozen")
         fed = toy.federation(distillation=distillation)
         models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
         distilled = fed.distill(models, own_teachers(fed, models, batch), batch, 1)
@@ -375,7 +375,7 @@ class TestTraffic:
 
     def test_distilled_loss_is_torchs(self) -> None:
         """The reported loss of an epoch without steps is the KL over the whole public batch."""
-        fed = toy.federation(distillation=Distillation(batch_size=5, learning_rate=0.0))
+        fed = toy.federation(distillation=Distillation(batch_size=5, learning_rate=0.0, batch_norm="frozen"))
         upload = exchange.train_and_predict(fed, fed.initial_models(), EVERYONE, 1)
         soft = soft_predictions(upload.logits)
         teachers = mix_teachers(uniform(5), soft)

@@ -61,7 +61,7 @@ def test_the_registry_knows_which_methods_need_one_architecture() -> None:
 def test_methods_on_predictions_alone() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.exchanges <= {"predictions"}} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf_soft", "ds_fl", "comet", "scarlet", "selective_fd"),
+        *("fedmd", "feddf_soft", "pfeddf_soft", "ds_fl", "comet", "scarlet", "selective_fd"),
         *("local", "local_matched", "local_5x"),
     }
 
@@ -79,7 +79,8 @@ def test_names_in_the_paper() -> None:
     found = {name: preset.kind.paper_name for name, preset in METHODS.items() if preset.kind.paper_name}
     assert found == {
         **dict.fromkeys(("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "kt_pfl_params"), "KT-pFL"),
-        **{"sim_pfl": "Sim-pFL", "topk_pfl": "TopK-pFL", "fedmd": "FedMD", "pfeddf": "pFedDF"},
+        **{"sim_pfl": "Sim-pFL", "topk_pfl": "TopK-pFL", "fedmd": "FedMD"},
+        **dict.fromkeys(("pfeddf", "pfeddf_soft"), "pFedDF"),
         **dict.fromkeys(("feddf", "feddf_soft"), "FedDF"),
         **{"fedavg": "FedAvg", "fedavg_ft": "FedAvg-Local FT", "pfedme": "pFedMe", "fedfomo": "FedFomo"},
         **dict.fromkeys(("per_fedavg", "per_fedavg_hf"), "Per-FedAvg"),

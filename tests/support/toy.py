@@ -131,7 +131,8 @@ def federation(
         "classes": CLASSES,
         "build": build,
         "training": LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
-        "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05),
+        # Frozen: with it a client that learns from its own predictions stays where it is, as closed forms need.
+        "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05, batch_norm="frozen"),
         "compute": Compute(device="cpu", dtype=dtype),
     }
     return Toy(**{**defaults, **settings})
