@@ -78,7 +78,7 @@ def test_normalised_models_are_trained(method: str) -> None:
 
 
 def test_methods_that_need_a_linear_layer_say_so() -> None:
-    """Torchvision's SqueezeNet has none: its last convolution makes the logits, which is a head for the other methods."""
+    """Torchvision's SqueezeNet has none; other methods take the convolution that makes its logits as the head."""
     fed, said = federation("convolutional"), {}
     for method in FOR_HEADS:
         try:

@@ -55,10 +55,10 @@ class PFedGraph(PersonalParameters):
     A client trains on from the mixture that it gets. Which model it uses, `report` says.
 
     Attributes:
-        report: the model that a client uses: ``before`` is the mixture, before local training; ``after`` is the model of
-            its last local training; ``validation`` is the one that classifies more of its validation samples correctly,
-            of equals the second. The authors keep the better of the two by validation too, the best over all rounds.
-            Without validation samples it is the second.
+        report: the model that a client uses. ``before`` is the mixture, before local training. ``after`` is the model
+            after its last local training. ``validation`` is the one of the two that classifies more of the client's
+            validation samples correctly, and the second if they are equal or there are no validation samples. The
+            authors choose by validation too, and keep the best model of all rounds.
         balance: α, how strongly a row of the graph is held at the shares of data; 0.8 in the authors' code.
         pull: λ, of -λ cos(w, u) in the local loss, u the mixture that was sent; 0.01 there.
     """
