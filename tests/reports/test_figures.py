@@ -394,6 +394,16 @@ class TestTraffic:
         assert axes.get_xscale() == "log"
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Local only (sends nothing)"]
 
+    def test_marks_at_one_place_are_all_seen(self, run):
+        """FedMD and Sim-pFL have equal accuracy and traffic; only one of the marks is moved, and sideways only."""
+        made = [summarise([run(name, 0, [(0.6, 0.6)])], {}) for name in ("kt_pfl", "fedmd", "sim_pfl")]
+        (axes,) = figures.accuracy_by_traffic(made).axes
+        marks = [line(axes, marker=style.look(each.method).marker) for each in made]
+        assert [mark.get_ydata()[0] for mark in marks] == [0.6] * 3
+        across = sorted(axes.transData.transform(mark.get_xydata())[0][0] for mark in marks)
+        assert min(b - a for a, b in pairwise(across)) > 3 * axes.figure.dpi / 72
+        assert sorted(texts(axes.figure)) == ["FedMD, 2.00", "KT-pFL, 2.00", "Sim-pFL, 2.00"]
+
     def test_frontier(self, three):
         assert [result.method for result in frontier(three)] == ["local", "fedmd"]
 

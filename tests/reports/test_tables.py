@@ -32,23 +32,23 @@ class TestComparison:
             "Minus local-only (points)": "**+2.0** [+2.0, +2.0]",
             "Traffic (MB)": "2.00",
             "Time": "3.5 s",
-            "Paper (%)": "75.6",
+            "Paper (%)": "75.60",
         }
         assert row(table, "FedMD")["Minus local-only (points)"] == "**−8.0** [−10.5, −5.5]"
-        assert row(table, "FedMD")["Paper (%)"] == "66.1"
+        assert row(table, "FedMD")["Paper (%)"] == "66.10"
         local = row(table, "Local only")
         assert (local["Minus local-only (points)"], local["Paper (%)"], local["Traffic (MB)"]) == ("–", "–", "0")
 
     @pytest.mark.usefixtures("blank_figures")
-    def test_the_papers_numbers_only_in_its_setting(self, study, paper_settings):
+    def test_the_papers_numbers_only_in_its_setting(self, study, result, paper_settings):
         fedmd = study[1:2]
         table = tables.comparison_table(study, {**paper_settings, "clients": 8})
         assert "Paper (%)" not in table.columns
-        for changed, why in (
-            ({"clients": 8}, "8 clients instead of 20"),
-            ({"partition": {"scheme": "all_labels"}}, "cite"),
+        for shown, changed, why in (
+            (fedmd, {"clients": 8}, "clients 8 instead of 20"),
+            ([result("ds_fl", 0.8)], {"partition": {"scheme": "all_labels"}}, "cite"),  # the paper has no DS-FL
         ):
-            built = comparison.build("x", fedmd, {**paper_settings, **changed})
+            built = comparison.build("x", shown, {**paper_settings, **changed})
             (appendix,) = (section for section in built.sections if section.title.startswith("Appendix"))
             assert why in appendix.blocks[0].entries["Paper"]
         assert "landmark" in comparison.build("x", fedmd, paper_settings).markdown
@@ -348,6 +348,25 @@ class TestRenderings:
         assert '<td data-by="0.969"><strong>96.9</strong><span class="spread"> ± 0.3</span></td>' in text
         assert ">−1.0</td>" in text
         assert '<th scope="col">After x <span class="unit">(%)</span></th>' in text
+
+    def test_html_aligns_words_at_the_left_and_numbers_at_the_right(self):
+        rows = [{"Method": "a", "Chosen": "rho=1", "Seeds": "3", "Agrees": "yes"}, {"Method": "b", "Seeds": "−1"}]
+        text = on_a_page(tables.Table.of("x", [{**row, "Meaning": "many words " * 8} for row in rows]))
+        heads = re.findall(r'<th scope="col"([^>]*)>(\w+)', text)
+        assert {name: "text" in given for given, name in heads} == {
+            "Method": True,
+            "Chosen": True,
+            "Seeds": False,
+            "Agrees": True,
+            "Meaning": True,
+        }
+        assert text.count('<td class="prose"') == 2
+        assert '<td data-by="3">3</td>' in text
+
+    def test_the_navigation_is_whole_at_any_width(self, table):
+        style = Report("x", "", "", [], [Section("", [table])], []).html.partition("</style>")[0]
+        assert re.search(r"nav ul \{[^}]*flex-wrap: wrap", style)
+        assert "@media (min-width: 1180px)" in style  # from there on it is a column at the left
 
     def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
         local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})

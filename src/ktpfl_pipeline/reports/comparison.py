@@ -234,7 +234,8 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
     thick, present = " and ".join(result.title for result in chief(results)), len(run.history[0].sampled)
     curves = (
         f"Mean test accuracy over the clients by round{mean}. Solid: at the end of the round, after transfer. Dashed: "
-        f"after local training, before that. Bands: the range over seeds. Thick: {thick}"
+        f"after local training, before that. Bands: the range over seeds; differences are tested paired by seed, so "
+        f"methods whose bands overlap may differ. Thick: {thick}"
         + ("; only these have colours, dashed lines and bands." if len(results) > FEW else ".")
     )
     if present < main.clients:
@@ -353,7 +354,7 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
     if any(result.sent for result in results):
         caption = (
             f"Final accuracy against the bytes of {sent}. Beside a name stands its traffic in MB; the line joins the "
-            "methods of which no other is as accurate with less."
+            "methods of which no other is as accurate with less. Marks that would cover each other are moved sideways."
         )
         blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
     traffic = f"Sums over {sent}. Knowledge is soft predictions or class means, parameters are models."

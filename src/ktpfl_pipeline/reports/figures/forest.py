@@ -51,9 +51,9 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
         weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
         beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
-        axes.text(1.02, row, verdict if each.ends else "no interval", **{**beside, "color": colour})
+        axes.text(1.035, row, verdict if each.ends else "no interval", **{**beside, "color": colour})
         axes.text(1.34, row, str(interval(each)), **beside)
-        axes.text(-0.02, row, title, ha="right", **beside)
+        axes.text(-0.035, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded

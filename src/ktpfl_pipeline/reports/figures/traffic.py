@@ -1,7 +1,7 @@
 """What accuracy costs in traffic."""
 
 from collections.abc import Mapping, Sequence
-from math import log10
+from math import hypot, log10
 from statistics import fmean
 from typing import Any
 
@@ -33,7 +33,7 @@ def accuracy_by_traffic(results: Sequence[MethodResult]) -> Figure:
     axes.set_xlabel("Traffic of all clients over the whole run (MB)")
     lines = {name: handle for name, handle in handles.items() if handle.get_linestyle() != "None"}
     head(axes, "Mean accuracy of the clients", lines)
-    _name(axes, results)
+    _name(axes, results, handles)
     return figure
 
 
@@ -131,9 +131,23 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     low, high = axes.get_ylim()
     room = max(0.0, NARROWEST - (high - low)) / 2
     axes.set_ylim(low - room, high + room)
+    _part(axes, [handles[result.title] for result in results if result.sent])
     axes.yaxis.set_major_formatter(PERCENT)
     plain(axes, grid="y")
     return handles
+
+
+def _part(axes: Axes, marks: Sequence[Any]) -> None:
+    """Move marks sideways that would lie on another, by half of what they measure, so that each is seen."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    step, taken = 3.5 * axes.figure.dpi / 72, list[tuple[float, float]]()
+    for mark in marks:
+        x, y = axes.transData.transform((mark.get_xdata()[0], mark.get_ydata()[0]))
+        places = [x + side * step * n for n in range(len(marks) + 1) for side in ((1,) if n == 0 else (1, -1))]
+        free = next(at for at in places if all(hypot(at - x0, y - y0) > 0.9 * step for x0, y0 in taken))
+        taken.append((free, y))
+        if free != x:
+            mark.set_xdata([axes.transData.inverted().transform((free, y))[0]])
 
 
 def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
@@ -144,14 +158,14 @@ def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
-def _name(axes: Axes, results: Sequence[MethodResult]) -> None:
+def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any]) -> None:
     """Write each method's name and traffic beside its mark, where that covers the least of marks and other names."""
     axes.figure.draw_without_rendering()  # type: ignore[union-attr]
     shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[HEADLINE].mean)
-    places = [(result.sent / 1e6, result.final[HEADLINE].mean) for result in shown]
+    places = [(handles[result.title].get_xdata()[0], result.final[HEADLINE].mean) for result in shown]
     marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()
     for result, place in zip(shown, places, strict=True):
-        text, colour = f"{result.title}, {three_digits(place[0])}", readable(look(result.method).colour)
+        text, colour = f"{result.title}, {three_digits(result.sent / 1e6)}", readable(look(result.method).colour)
         note = axes.annotate(text, place, (0, 0), "data", "offset points", va="center", color=colour, fontsize=7.5)
         note.set_in_layout(False)
 

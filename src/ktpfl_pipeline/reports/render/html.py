@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.reports.figures.base import svg
-from ktpfl_pipeline.reports.model import ALERT, Content, Picture
+from ktpfl_pipeline.reports.model import ALERT, Content, Picture, Table
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 
@@ -27,7 +27,13 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"kind": lambda block: type(block).__name__, "entry": entry, "head": head, "slug": slug}
+    environment.filters |= {
+        "kind": lambda block: type(block).__name__,
+        "entry": entry,
+        "head": head,
+        "slug": slug,
+        "texts": texts,
+    }
     environment.filters |= {"drawing": drawing, "json": json.dumps, "sortable": sortable}
     return environment.get_template("page.html.jinja")
 
@@ -51,6 +57,15 @@ def sortable(given: Entry) -> str:
     if given is None:
         return "-Infinity"  # the script would take an empty text for 0
     return repr(given.value) if isinstance(given, Number) else given
+
+
+def texts(table: Table) -> list[bool]:
+    """Return for each column whether it holds words, and is aligned at the left: an entry begins with no number."""
+    found = [False] * len(table.columns)
+    for row in table.rows:
+        for place, given in enumerate(row):
+            found[place] |= isinstance(given, str) and bool(re.match(r"[^\W\d]", given))
+    return found
 
 
 def head(column: str) -> Markup:
