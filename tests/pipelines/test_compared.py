@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import yaml
+from experiment import EXPERIMENT as EXPERIMENT_SECTION
 from experiment import ONE_ARCHITECTURE, changed
 from project_copy import EXPERIMENT, Project
 
 from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import compared as registered
 from ktpfl_pipeline.pipelines import compared
 
@@ -99,3 +101,26 @@ def test_a_path_is_compared_like_a_name() -> None:
 
 def test_kt_pfl_of_one_architecture() -> None:
     assert comparison(changed("compare", "fedavg"), "parameters") == ("kt_pfl_params", "fedavg", "local")
+
+
+class TestAllBut:
+    def methods(self, *compare: str) -> tuple[str, ...]:
+        return compared.methods_of(parsing.parse("mine", {**EXPERIMENT_SECTION, "compare": list(compare)}))
+
+    def test_leaves_methods_out(self) -> None:
+        every, fewer = self.methods("all"), self.methods("all", "-fedkd", "-fedmd")
+        assert {*every} - {*fewer} == {"fedkd", "fedmd"}
+        assert list(fewer) == [each for each in every if each in fewer]
+
+    @pytest.mark.parametrize(
+        ("compare", "told"),
+        [
+            (["fedmd", "-fedkd"], r"leaves out fedkd and does not have all: write \[all, -fedkd\]"),
+            (["all", "-local"], "leaves out local, which every comparison has"),
+            (["all", "fedkd", "-fedkd"], "both names and leaves out fedkd"),
+            (["all", "-fedkt"], "fedkd"),
+        ],
+    )
+    def test_what_cannot_be_left_out(self, compare: list[str], told: str) -> None:
+        with pytest.raises(InputError, match=told):
+            parsing.parse("mine", {**EXPERIMENT_SECTION, "compare": compare})

@@ -161,4 +161,4 @@ class TestTies:
             made = run(name, 0, rounds)
             history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
             results.append(summarise([replace(made, history=history)], {}))
-        assert adapted(results).endswith("KT-pFL, Local only and FedProto then have the same highest mean, 90.0 %.")
+        assert adapted(results).endswith("Then KT-pFL, Local only and FedProto have the same highest mean, 90.0 %.")

@@ -50,7 +50,7 @@ class TestAdaptation:
         said = adapted(adapted_study)
         assert said.startswith("Adapted alike, by 10 epochs of local training, KT-pFL is ")
         assert "FedMD is +2.0 [−1.6, +5.6] points to local-only (as it is: −8.0 [−10.5, −5.5])" in said
-        assert said.endswith("The highest mean is then FedMD's, 92.0 ± 2.0 %.")
+        assert said.endswith("Then FedMD has the highest mean, 92.0 ± 2.0 %.")
 
     def test_nothing_was_adapted(self, study, adapted_study):
         assert adapted(study) == adapted(adapted_study[:2]) == ""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from ktpfl_pipeline.config.schema import ALL, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment, Knowledge
+from ktpfl_pipeline.config.schema import ALL, BUT, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment, Knowledge
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
@@ -31,6 +31,10 @@ def saying(where: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"{where}{error}") from error
+
+
+ALWAYS = ("kt_pfl", "kt_pfl_params", "local")
+"""Methods that no comparison leaves out: KT-pFL in the form that fits, and local-only training."""
 
 
 def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
@@ -73,12 +77,12 @@ def check_names(name: str, experiment: Experiment) -> None:
     for architecture in experiment.models():
         if not models.is_family(architecture):
             check_extension(f"{name}.architectures", architecture, models.MODELS, models.find)
-    for method in experiment.compare:
-        check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
+    check_compare(name, experiment)
     called: dict[str, str] = {}
     if experiment.subject is not None:
         check_extension(f"{name}.subject", experiment.subject, list(METHODS), find)
-    for method in [each for given in experiment.compare for each in (METHODS if given == ALL else [given])]:
+    everything = [*METHODS] * (ALL in experiment.compare)
+    for method in (each for each in (*everything, *experiment.named) if each not in experiment.left_out):
         if (other := called.setdefault(title(method), method)) != method:
             raise InputError(
                 f"{name}.compare has {other} and {method}, and both are called {title(method)!r}: rename one."
@@ -161,6 +165,24 @@ def check_privacy(name: str, experiment: Experiment) -> None:
     build = partial(models.build, shape=image.shape, classes=10)
     with saying(f"{name}."):
         privacy.check_possible(experiment.models(), build, compute.dtype, compute.memory_format)
+
+
+def check_compare(name: str, experiment: Experiment) -> None:
+    """Check what a comparison names and what it leaves out."""
+    for method in (*experiment.named, *experiment.left_out):
+        check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
+    if experiment.left_out and ALL not in experiment.compare:
+        raise InputError(
+            f"{name}.compare leaves out {', '.join(experiment.left_out)} and does not have {ALL}: write "
+            f"[{ALL}, {', '.join(f'{BUT}{each}' for each in experiment.left_out)}], or name the methods to compare."
+        )
+    always = [method for method in experiment.left_out if method in ALWAYS]
+    if always:
+        raise InputError(
+            f"{name}.compare leaves out {', '.join(always)}, which every comparison has: leave out other methods."
+        )
+    if both := [method for method in experiment.left_out if method in experiment.named]:
+        raise InputError(f"{name}.compare both names and leaves out {', '.join(both)}: keep one of the two.")
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:

@@ -87,7 +87,7 @@ def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tupl
         if name in named:
             experiment = parse(name, parameters[name])
             checks.check_here(name, experiment)
-            checks.check_methods(name, experiment, [method for method in experiment.compare if method != ALL])
+            checks.check_methods(name, experiment, experiment.named)
             yield name, experiment
     for name in [each for each in named if each.startswith(SWEEP)]:
         sweep = parse_sweep(name, parameters[name], parameters)
@@ -116,7 +116,7 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
         checks.check_privacy(name, experiment)
         checks.check_newcomers(name, experiment)
         checks.check_budgets(name, experiment)
-    _check_values(name, experiment, [*experiment.methods, *(method for method in experiment.compare if method != ALL)])
+    _check_values(name, experiment, [*experiment.methods, *experiment.named])
     return experiment
 
 

@@ -30,6 +30,8 @@ from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy
 
 ALL = "all"
 """In the place of a method's name under `compare`: all of the registry that go with the experiment."""
+BUT = "-"
+"""What the name of a method under `compare` begins with that is left out of `ALL`."""
 OPEN_PART, NO_PUBLIC = "open_part", "none"
 """In the place of a public source: a part of the private samples, and no public samples."""
 REAL = "real_clients"
@@ -272,6 +274,16 @@ class Experiment(Settings):
     headline: Literal["accuracy", "balanced_accuracy", "macro_f1", "auc"] = "accuracy"
     subject: str | None = None
     methods: dict[str, dict[str, Any]] = {}
+
+    @property
+    def named(self) -> list[str]:
+        """The methods that ``compare`` names, without `ALL` and without those that it leaves out."""
+        return [each for each in self.compare if each != ALL and not each.startswith(BUT)]
+
+    @property
+    def left_out(self) -> list[str]:
+        """The methods that ``compare`` leaves out of `ALL`: ``[all, -fedkd]``."""
+        return [each.removeprefix(BUT) for each in self.compare if each.startswith(BUT)]
 
     def models(self) -> list[str]:
         """Return the names of the architectures that clients have, each once."""

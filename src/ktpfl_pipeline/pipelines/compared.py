@@ -12,7 +12,9 @@ def methods_of(experiment: Experiment) -> tuple[str, ...]:
     """
     first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
     own = [method for method in experiment.methods if ":" in method]
-    asked = [each for given in experiment.compare for each in ([*others, local, *own] if given == ALL else [given])]
+    every = [each for each in (*others, local, *own) if each not in experiment.left_out]
+    given = [each for each in experiment.compare if each == ALL or each in experiment.named]
+    asked = [method for each in given for method in (every if each == ALL else [each])]
     if local not in asked:
         asked.append(local)
     return tuple(dict.fromkeys([first, *asked]))

@@ -55,11 +55,11 @@ def leaders(results: Sequence[MethodResult], point: str) -> list[MethodResult]:
 
 
 def _highest(results: Sequence[MethodResult], point: str) -> str:
-    """Say whose mean is the highest: ``The highest mean is then KT-pFL's``, or that several have it."""
+    """Say whose mean is the highest: ``KT-pFL has the highest mean``, or that several have it."""
     titles = [each.title for each in leaders(results, point)]
     if len(titles) == 1:
-        return f"The highest mean is then {titles[0]}'s"
-    return f"{', '.join(titles[:-1])} and {titles[-1]} then have the same highest mean"
+        return f"{titles[0]} has the highest mean"
+    return f"{', '.join(titles[:-1])} and {titles[-1]} have the same highest mean"
 
 
 def _the_others(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
@@ -129,7 +129,7 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     lead = ahead(best, results, point)
     level = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
     cheapest = min([best, *level], key=lambda result: result.sent)
-    which = f"{best.title} has the highest mean"
+    which = _highest(results, point)
     if few := too_few(len(best.seeds)):
         which += f", {few}: that may be chance."
     elif not level:
@@ -193,4 +193,4 @@ def adapted(results: Sequence[MethodResult]) -> str:
         if (now := after.get(method))
     )
     first = f"Adapted alike, by {plural(epochs, 'epoch')} of local training, {told or 'nothing can be compared'}"
-    return f"{first}. {_highest(results, point)}, {accuracy(best.final[point])} %."
+    return f"{first}. Then {_highest(results, point)}, {accuracy(best.final[point])} %."
