@@ -25,7 +25,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import RoundReport
+from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
 from ktpfl_pipeline.core.rounds import evaluation
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Setting
@@ -48,6 +48,9 @@ class OneModel:
 @dataclass(frozen=True)
 class OneForAll:
     """A method of one global model, which the cohort's only client trains."""
+
+    title, needs_head = "One for all", ""
+    misfits = Method.misfits
 
     def init(self, fed: Federation) -> OneModel:
         return OneModel(fed.initial_models()[fed.clients[0].id])

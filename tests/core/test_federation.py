@@ -194,7 +194,7 @@ class TestFineTune:
 
 
 class TestFuse:
-    distillation = Distillation(epochs=2, batch_size=100, learning_rate=0.1, temperature=2.0)
+    distillation = Distillation(epochs=2, batch_size=100, learning_rate=0.1, temperature=2.0, batch_norm="frozen")
 
     def teacher(self) -> Tensor:
         return torch.softmax(torch.randn(13, 3, generator=torch.Generator().manual_seed(0)).double(), dim=1)

@@ -100,9 +100,17 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
     "floats": (save(images=IMAGES / 255, labels=LABELS), MINE, ["float64 and must be uint8", "astype('uint8')"]),
     "no labels": (save(images=IMAGES), MINE, ["has no array 'labels', only images", "labels=labels"]),
     "labels that do not match": (save(images=IMAGES, labels=LABELS[:-1]), MINE, ["400 images and 399 labels", "save"]),
-    "labels that are no numbers": (save(images=IMAGES, labels=LABELS / 1), MINE, ["'labels'", "must be integers"]),
-    "negative labels": (save(images=IMAGES, labels=LABELS - 1), MINE, ["from -1 to 8", "number the classes from 0"]),
-    "pickled objects": (save(images=IMAGES, labels=LABELS.astype(object)), MINE, ["Python objects", "plain numbers"]),
+    "labels that are no class numbers": (
+        save(images=IMAGES, labels=LABELS / 2),
+        MINE,
+        ["label 0.5 in row 1", "whole numbers"],
+    ),
+    "negative labels": (save(images=IMAGES, labels=LABELS - 1), MINE, ["label -1 in row 0", "from 0 to 9999"]),
+    "pickled objects": (
+        save(images=IMAGES, labels=LABELS.astype(object)),
+        MINE,
+        ["Python objects", "save class numbers", "names of classes"],
+    ),
     "channels first": (
         save(images=np.zeros((60, 3, 28, 28), np.uint8), labels=LABELS[:60]),
         MINE,

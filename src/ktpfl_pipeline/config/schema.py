@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
 
 from ktpfl_pipeline.config.augmentations import Changes
 from ktpfl_pipeline.config.values import (
@@ -86,11 +86,20 @@ def _as_sides(value: Any) -> Any:
     return sides[0] if len(set(sides)) == 1 else sides
 
 
+def _rising(window: list[float]) -> list[float]:
+    """Check that the second number of a window is the larger one."""
+    if not window[0] < window[1]:
+        raise ValueError("the first number must be below the second, as in [0, 4095]")
+    return window
+
+
 class Image(Settings):
     """What all images of the experiment, private and public, are brought to."""
 
     channels: Annotated[int, Field(ge=1, le=4)]
     size: Annotated[Any, BeforeValidator(_as_sides)]
+    window: Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(_rising)] | None = None
+    unreadable: Literal["error", "skip"] = "error"
 
     @property
     def shape(self) -> tuple[int, int, int]:

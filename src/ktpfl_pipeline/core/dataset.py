@@ -21,12 +21,14 @@ class LabelledDataset:
         native: shape of an input as its source has it; None where they are of many, or it is not known.
         class_names: (K,) what the source calls each class, in the order of the class numbers; None where it has no
             names.
+        test: (M,) bool, the samples that the source gives to test on; None where it gives no split.
     """
 
     inputs: Tensor
     labels: Tensor
     native: Shape | None = field(default=None, kw_only=True)
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    test: Tensor | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of samples M."""
@@ -49,4 +51,5 @@ class LabelledDataset:
 
     def take(self, indices: Tensor) -> Self:
         """Return the samples at `indices`, (n,) int64, in that order."""
-        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices])
+        test = None if self.test is None else self.test[indices]
+        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], test=test)

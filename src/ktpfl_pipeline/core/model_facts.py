@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.weights import frozen_names, tied_names
 
@@ -87,30 +87,36 @@ _KNOWN: WeakKeyDictionary[Callable[[str], nn.Module], dict[tuple[str, Shape], Mo
 """What was found, by what builds the models, by architecture and shape: each is run once in a process."""
 
 
-def facts_of(build: Callable[[str], nn.Module], architecture: str, shape: Shape) -> ModelFacts:
+def facts_of(
+    build: Callable[[str], nn.Module], architecture: str, shape: Shape, kind: kinds.Kind = kinds.FEATURES
+) -> ModelFacts:
     """Return what an architecture is; one module is built and run the first time.
 
     Args:
         build: makes a module from an architecture's name.
         architecture: the name.
         shape: of one input.
+        kind: of the data.
     """
     known = _KNOWN.setdefault(build, {})
     if (architecture, shape) not in known:
         with rng.seeded(0), torch.device("cpu"):
-            known[architecture, shape] = look(build(architecture), shape)
+            known[architecture, shape] = look(build(architecture), shape, kind)
     return known[architecture, shape]
 
 
-def look(module: nn.Module, shape: Shape) -> ModelFacts:
+def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> ModelFacts:
     """Return what a module is. The module is run, trained parts of it are changed: use another one after that.
 
     Args:
         module: a fresh module on the CPU, from (n, *shape) to (n, K).
         shape: of one input.
+        kind: of the data; inputs that are not floats are all zero here.
     """
     tied, frozen = tied_names(module), frozen_names(module)
-    inputs = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    inputs = kind.blank(shape, 2)
+    if inputs.is_floating_point():
+        inputs = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
     module.float().requires_grad_(True)
     with torch.enable_grad():
         calls, logits, changed = _watched(module.eval(), inputs)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
@@ -263,7 +263,7 @@ class Setting:
 
     def facts(self, architecture: str) -> ModelFacts:
         """Return what an architecture is, found by running it once; see `model_facts`."""
-        return facts_of(self.build, architecture, tuple(self.public.shape[1:]))
+        return facts_of(self.build, architecture, tuple(self.public.shape[1:]), kinds.of(self.public))
 
     def placed(self, module: nn.Module) -> Params:
         """Return a new module's weights on the run's device and in its dtype, without waiting for it."""

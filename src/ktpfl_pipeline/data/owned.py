@@ -20,7 +20,6 @@ class OwnedDataset(LabelledDataset):
     Attributes:
         owners: (M,) int64, from 0: a row of `names`.
         names: what the source calls each client, each otherwise, in the order of its numbers.
-        test: (M,) bool, which samples the source gives to test on; None where it does not say.
 
     Raises:
         InputError: if two clients have one name.
@@ -28,7 +27,6 @@ class OwnedDataset(LabelledDataset):
 
     owners: Tensor
     names: tuple[str, ...]
-    test: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check that tables and pictures can tell the clients apart."""
@@ -41,9 +39,7 @@ class OwnedDataset(LabelledDataset):
 
     def take(self, indices: Tensor) -> Self:
         """Return the samples at `indices`, (n,) int64, in that order, with their owners."""
-        test = None if self.test is None else self.test[indices]
-        parts = {name: getattr(self, name)[indices] for name in ("inputs", "labels", "owners")}
-        return replace(self, **parts, test=test)
+        return replace(super().take(indices), owners=self.owners[indices])
 
 
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:

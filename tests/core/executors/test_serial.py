@@ -59,6 +59,8 @@ def test_modules_are_kept_per_architecture_and_dropped_with_the_federation() -> 
 
     fed = toy.federation(build=build)
     models = fed.initial_models()
+    for name in toy.ARCHITECTURES:
+        fed.facts(name)  # found on a module of its own, once
     built.clear()
     for t in (1, 2):
         fed.evaluate(fed.train(models, t), "test")

@@ -65,7 +65,7 @@ def test_a_model_of_the_server_is_named_and_what_remembers_its_optimizer_goes_by
 
 def test_clients_at_once_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacked, "form_of", lambda operation, setting: lambda space, calls: greedy(space, toy.IDS[2]))
-    monkeypatch.setattr(stacked, "possible", lambda space, calls: True)
+    monkeypatch.setattr(stacked, "possible", lambda *_: True)
     with pytest.raises(InputError, match=r"^The train of clients 7, 3 at once used up the memory of cpu "):
         StackedExecutor(2).run(toy.alike("linear"), "train", greedy, {toy.IDS[0]: (), toy.IDS[1]: ()})
 

@@ -3,7 +3,7 @@ import torch
 from images import GREY, LABELS, RGB, draw
 from input_errors import input_error
 
-from ktpfl_pipeline.data.sources import load, load_public
+from ktpfl_pipeline.data.sources import Reading, load, load_public
 
 
 def save(path, **arrays):
@@ -32,10 +32,10 @@ def test_photographs_of_any_size_are_brought_to_one_as_they_are_read(tmp_path):
     tall, wide = np.full((300, 200, 3), 90, np.uint8), np.full((40, 700, 3), 30, np.uint8)
     draw(tmp_path / "ours/a/cat/1.jpg", tall)
     draw(tmp_path / "ours/b/cat/1.png", wide)
-    samples = load("clients:ours", tmp_path, size=(32, 48))
+    samples = load("clients:ours", tmp_path, reading=Reading((32, 48)))
     assert samples.inputs.shape == (2, 3, 32, 48)
     assert [int(image.float().mean().round()) for image in samples.inputs] == [90, 30]
-    assert load("folder:ours/a", tmp_path, size=(8, 8)).shape == (3, 8, 8)
+    assert load("folder:ours/a", tmp_path, reading=Reading((8, 8))).shape == (3, 8, 8)
     with input_error("700 x 40 pixels", "give the experiment's image a size"):
         load("clients:ours", tmp_path)
 
@@ -43,8 +43,8 @@ def test_photographs_of_any_size_are_brought_to_one_as_they_are_read(tmp_path):
 def test_shrinking_averages_and_a_size_that_fits_changes_nothing(tmp_path):
     stripes = np.tile(np.array([0, 255], np.uint8), (64, 32))
     draw(tmp_path / "ours/a/1.png", stripes)
-    assert load("folder:ours", tmp_path, size=(16, 16)).inputs.float().std() < 30
-    assert np.array_equal(load("folder:ours", tmp_path, size=(64, 64)).inputs[0, 0].numpy(), stripes)
+    assert load("folder:ours", tmp_path, reading=Reading((16, 16))).inputs.float().std() < 30
+    assert np.array_equal(load("folder:ours", tmp_path, reading=Reading((64, 64))).inputs[0, 0].numpy(), stripes)
 
 
 def test_arrays_of_each_client(tmp_path):

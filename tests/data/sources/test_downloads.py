@@ -127,7 +127,8 @@ def test_a_download_goes_through_torchvision_and_is_kept(tmp_path, mnist, monkey
     ],
 )
 def test_a_failed_download_says_which_files_go_where_and_leaves_nothing(tmp_path, offline, source, place_of, archives):
-    with input_error("no route to host", f"put {archives}", f"into {tmp_path / place_of}", "`source: digits`", "npz:"):
+    files = archives.split(", ")
+    with input_error("no route to host", *files, f"into {tmp_path / place_of}", "`source: digits`", "npz:"):
         load(source, tmp_path)
     assert offline
     assert list(tmp_path.iterdir()) == []

@@ -61,7 +61,9 @@ def other_size(path: Path):
 
 
 def clients_images(path: Path):
-    draw(path / "k0/cat/1.png", GREY[0])
+    for client in ("k0", "k1"):
+        for label in ("cat", "dog"):
+            draw(path / client / label / "1.png", GREY[0])
 
 
 def clients_arrays(path: Path):
@@ -76,7 +78,7 @@ def clients_arrays(path: Path):
         (empty_class, ("b has no images", ".jpg", "add some or remove it")),
         (
             clients_images,
-            ("k0 has no images", "add some or remove it, or write clients: for folder:", "bad has a folder per client"),
+            ("bad has 2 subfolders, and each has subfolders named cat and dog", "Write clients: for folder:"),
         ),
         (clients_arrays, ("k0 has no images", "or write clients: for")),
         (

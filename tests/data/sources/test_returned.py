@@ -18,7 +18,7 @@ from ktpfl_pipeline.data.sources import load, load_public
 IMAGES, LABELS = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
 SAMPLES = LabelledDataset(IMAGES, LABELS)
 FEATURES = torch.zeros(4, 3)
-OWNED = OwnedDataset(FEATURES, LABELS, torch.tensor([0, 0, 1, 1]), ("a", "b"), torch.tensor([True, False] * 2))
+OWNED = OwnedDataset(FEATURES, LABELS, torch.tensor([0, 0, 1, 1]), ("a", "b"), test=torch.tensor([True, False] * 2))
 
 
 def returned(samples: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, file: str = "a.csv") -> LabelledDataset:

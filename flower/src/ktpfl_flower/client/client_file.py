@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
-from ktpfl_pipeline.data.sources import adapt, load
+from ktpfl_pipeline.data.sources import Reading, adapt, load
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -146,7 +146,7 @@ def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str]]:
             standardised together.
     """
     size = None if own.image is None else own.image.shape[1:]
-    found = load(own.source, folder, own.classes, size)
+    found = load(own.source, folder, own.classes, Reading(size))
     if isinstance(found, OwnedDataset):
         found = _of_owner(found, own)
     elif own.owner is not None:

@@ -29,7 +29,7 @@ from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.data.public import check_size
-from ktpfl_pipeline.data.sources import adapt, load_public
+from ktpfl_pipeline.data.sources import Reading, adapt, load_public
 from ktpfl_pipeline.methods import find
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def public_set(plan: Plan) -> Tensor:
         InputError: if they cannot be read, are not images, or are fewer than a batch.
     """
     image, public = plan.experiment.image, plan.experiment.public
-    images = load_public(public.source, "", plan.folder, None if image is None else image.shape[1:])
+    images = load_public(public.source, "", plan.folder, Reading(None if image is None else image.shape[1:]))
     if not (kind := kinds.of(images)).pixels:
         raise InputError(f"{public.source} has {kind.name}, and real clients learn from images: take images.")
     check_size(len(images), public.batch)

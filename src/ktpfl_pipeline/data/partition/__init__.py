@@ -17,6 +17,7 @@ from ktpfl_pipeline.data.partition.split import (
     draw_stratified,
     enough,
     fits,
+    is_whole,
     least,
     split,
     stream,
@@ -49,6 +50,7 @@ def partition(
     test_share: float = 0.25,
     validation_share: float = 0.1,
     pool: Tensor | None = None,
+    test: Tensor | None = None,
 ) -> dict[int, ClientIndices]:
     """Share the samples out among the clients, and split each client's share into train, validation and test.
 
@@ -71,6 +73,7 @@ def partition(
         test_share: the part of a client's samples to test on, rounded up, in (0, 1).
         validation_share: the part of what remains to validate on, rounded, at least one sample; 0 for none.
         pool: (n,), indices of the samples to share out, each once; None for all.
+        test: (M,) bool, the samples that the source gives to test on; None draws them.
 
     Returns:
         {client: indices into the dataset} for the clients 0 to N - 1, each with at least two training samples, one
@@ -109,10 +112,26 @@ def partition(
             f"{scheme} leaves a client with {fewest:,} of the {len(indices):,} samples, and partition.minimum is"
             f" {minimum:,}: lower it or clients."
         )
-    return {
-        client: split(share, known[share], test_share, validation_share, stream(seed, "split", client))
+    given = None if test is None else test.numpy()
+    parts = {
+        client: split(
+            share,
+            known[share],
+            test_share,
+            validation_share,
+            stream(seed, "split", client),
+            None if given is None else given[share],
+        )
         for client, share in shares.items()
     }
+    if poor := [client for client, own in parts.items() if not is_whole(own, validation_share)]:
+        own = parts[poor[0]]
+        raise InputError(
+            f"the source has a split of its own, by which client {poor[0]} has {len(own.train) + len(own.validation)}"
+            f" samples to train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Lower"
+            " clients, or choose another partition.scheme."
+        )
+    return parts
 
 
 def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.partition.split import ClientIndices, check_shares, least, split, stream
+from ktpfl_pipeline.data.partition.split import ClientIndices, check_shares, is_whole, least, split, stream
 
 NATURAL = "natural"
 """The scheme's name, in conf/ and in reports."""
@@ -64,7 +64,7 @@ def natural(
         tested = None if dataset.test is None else dataset.test.numpy()[mine]
         parts[owner] = split(mine, dataset.labels.numpy()[mine], test_share, validation_share, draw, tested)
     if minimum:
-        parts = {owner: own for owner, own in parts.items() if _is_whole(own, validation_share)}
+        parts = {owner: own for owner, own in parts.items() if is_whole(own, validation_share)}
     kept = np.array([*parts], dtype=np.int64)
     if len(kept) < len(sizes):
         out = ", ".join(dataset.names[owner] for owner in np.setdiff1d(np.arange(len(sizes)), kept)[:10])
@@ -81,14 +81,10 @@ def natural(
     if clients < len(kept):
         kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])
     for owner in kept.tolist():
-        if not _is_whole(own := parts[owner], validation_share):
+        if not is_whole(own := parts[owner], validation_share):
             raise InputError(
                 f"client {dataset.names[owner]!r} of the source has {len(own.train) + len(own.validation)} samples to"
                 f" train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Leave such"
                 " clients out with partition.minimum, such as 10."
             )
     return {client: parts[owner] for client, owner in enumerate(kept.tolist())}
-
-
-def _is_whole(own: ClientIndices, validation_share: float) -> bool:
-    return len(own.train) >= 2 and len(own.test) > 0 and (not validation_share or len(own.validation) > 0)

@@ -78,6 +78,11 @@ def fits(samples: int, test_share: float, validation_share: float) -> bool:
     return train >= 2 and test >= 1
 
 
+def is_whole(own: ClientIndices, validation_share: float) -> bool:
+    """Return whether a client has two samples to train on, one to test on and, if asked, one to validate on."""
+    return len(own.train) >= 2 and len(own.test) > 0 and (not validation_share or len(own.validation) > 0)
+
+
 def enough(test_share: float, validation_share: float, limit: int) -> int:
     """Return the least number of samples that can surely be split, be they a client's all or those of one class.
 

@@ -23,9 +23,10 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz
 from ktpfl_pipeline.data.sources.adaptation import adapt
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.returned import check_returned
 
-__all__ = ["SOURCES", "Source", "adapt", "find", "load", "load_public"]
+__all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public"]
 
 Source = Callable[[str, Path], LabelledDataset]
 """Called with what stands behind the colon of `source:`, and the folder where datasets are and relative paths start."""
@@ -47,7 +48,7 @@ INCLUDED: dict[str, Callable[..., Tensor]] = {"npz": npz.included, "clients": cl
 UNLABELLED: dict[str, Callable[..., Tensor]] = {"npz": npz.unlabelled, "folder": folder.unlabelled}
 """Sources whose inputs need no labels where they are public."""
 SIZED = (folder.load, folder.unlabelled, clients.load, clients.included)
-"""What reads photographs, and is told their size in the federation: each is brought to it as it is read."""
+"""What reads image files, and is told how: see `photographs.Reading`."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module tells it from ``name:argument``."""
@@ -75,7 +76,7 @@ def find(source: str) -> tuple[Source, str]:
 
 
 def load(
-    source: str, folder: Path, classes: Sequence[int] | None = None, size: tuple[int, int] | None = None
+    source: str, folder: Path, classes: Sequence[int] | None = None, reading: Reading = AS_THEY_ARE
 ) -> LabelledDataset:
     """Return all samples of a source with their labels, and with their owners where it knows them.
 
@@ -84,7 +85,7 @@ def load(
             path with or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
         classes: keep only the samples of these classes and renumber them 0, 1, ... in the order given; None keeps all.
-        size: height and width that photographs are brought to as they are read; None where they stay as they are.
+        reading: how image files are read: their size, their scaling, and what becomes of unreadable ones.
 
     Returns:
         inputs (M, ...), images in the source's own channels and size, and labels (M,).
@@ -99,20 +100,20 @@ def load(
     function, argument = find(source)
     samples: LabelledDataset
     if own := PATH.fullmatch(source):
-        samples = check_returned(_called(own["path"], function, argument, folder, size), source)
+        samples = check_returned(_called(own["path"], function, argument, folder, reading), source)
     else:
-        samples = _read(function, argument, folder, size)
+        samples = _read(function, argument, folder, reading)
     return samples if classes is None else _keep(samples, classes, source)
 
 
-def load_public(source: str, private: str, folder: Path, size: tuple[int, int] | None = None) -> Tensor:
+def load_public(source: str, private: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return the inputs that a public set is taken from, (M, ...).
 
     Args:
         source: as for `load`, though it need not be labelled; or ``"included"``: what comes with the private source.
         private: the private source.
-        folder: as for `load`, like
-        size: which photographs are brought to.
+        folder: as for `load`.
+        reading: as for `load`.
 
     Raises:
         InputError: as `load`; or the private source brings no public inputs.
@@ -120,14 +121,14 @@ def load_public(source: str, private: str, folder: Path, size: tuple[int, int] |
     readers, given = (INCLUDED, private) if source == "included" else (UNLABELLED, source)
     name, _, argument = given.partition(":")
     if name in readers:
-        inputs: Tensor = _read(readers[name], argument, folder, size)
+        inputs: Tensor = _read(readers[name], argument, folder, reading)
         return inputs
     if source == "included":
         raise InputError(
             f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file> and"
             " clients:<folder> may: choose open_part or another source."
         )
-    return load(source, folder, size=size).inputs
+    return load(source, folder, reading=reading).inputs
 
 
 def sized(source: str) -> bool:
@@ -135,14 +136,14 @@ def sized(source: str) -> bool:
     return find(source)[0] in SIZED
 
 
-def _read(function: Callable[..., Any], argument: str, folder: Path, size: tuple[int, int] | None) -> Any:
-    return function(argument, folder, size) if function in SIZED else function(argument, folder)
+def _read(function: Callable[..., Any], argument: str, folder: Path, reading: Reading) -> Any:
+    return function(argument, folder, reading) if function in SIZED else function(argument, folder)
 
 
-def _called(path: str, function: Source, argument: str, folder: Path, size: tuple[int, int] | None) -> Any:
+def _called(path: str, function: Source, argument: str, folder: Path, reading: Reading) -> Any:
     """Return what the function at a dotted path returns; whatever it raises becomes an `InputError`."""
     try:
-        return _read(function, argument, folder, size)
+        return _read(function, argument, folder, reading)
     except InputError:
         raise
     except Exception as error:

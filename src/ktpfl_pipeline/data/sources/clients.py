@@ -10,14 +10,15 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources import npz
-from ktpfl_pipeline.data.sources.folder import Size, by_class, check_file, find, photographs, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.folder import by_class, check_file, find, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
 PUBLIC = "public"
 """The name, as a folder or as an `.npz` file, of the inputs that belong to no client."""
 
 
-def load(argument: str, folder: Path, size: Size | None = None) -> OwnedDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
     """Return the samples of all clients, who are numbered by the sorted names of their subfolders.
 
     Each subfolder has one of these, the same for all:
@@ -28,7 +29,7 @@ def load(argument: str, folder: Path, size: Size | None = None) -> OwnedDataset:
     Args:
         argument: the folder. One in it that is called `public` is no client: see `included`.
         folder: where relative paths start.
-        size: what images are brought to as they are read; None: they stay as they are, all of one size.
+        reading: how image files are read.
     """
     root = find("clients", argument, folder)
     places = [place for place in subfolders(root, root) if place.name != PUBLIC]
@@ -41,18 +42,18 @@ def load(argument: str, folder: Path, size: Size | None = None) -> OwnedDataset:
         if forms[0] != forms[1]:
             raise InputError(f"{place} has {forms[0]} and {places[0]} has {forms[1]}: give all clients the same files.")
     if not files[places[0]]:
-        return _from_images(root, names, places, size)
+        return _from_images(root, names, places, reading)
     return _from_arrays(root, names, list(files.values()))
 
 
-def included(argument: str, folder: Path, size: Size | None = None) -> Tensor:
+def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return the public inputs beside the clients, (M, ...): the images in `public`, or those of `public.npz`."""
     root = find("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
         return npz.unlabelled(f"{PUBLIC}.npz", root)
     if any(place.name == PUBLIC for place in subfolders(root, root)):
-        return unlabelled(PUBLIC, root, size)
+        return unlabelled(PUBLIC, root, reading)
     raise InputError(
         f"{root} has no folder 'public' and no 'public.npz', which public.source: included needs: add one of them, or"
         " choose another public.source, such as open_part."
@@ -95,7 +96,7 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     labels = torch.cat([_renumbered(part, called) for part in parts])
     test = torch.tensor([file.name == "test.npz" for file in files]).repeat_interleave(sizes)
     owners = torch.arange(len(names)).repeat_interleave(counts).repeat_interleave(sizes)
-    return OwnedDataset(inputs, labels, owners, names, test if test.any() else None, class_names=called)
+    return OwnedDataset(inputs, labels, owners, names, test=test if test.any() else None, class_names=called)
 
 
 def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
@@ -112,12 +113,13 @@ def _renumbered(part: LabelledDataset, names: tuple[str, ...] | None) -> Tensor:
     return torch.tensor([names.index(name) for name in part.class_names or ()])[part.labels]
 
 
-def _from_images(root: Path, names: tuple[str, ...], places: list[Path], size: Size | None) -> OwnedDataset:
+def _from_images(root: Path, names: tuple[str, ...], places: list[Path], reading: Reading) -> OwnedDataset:
     """Return the samples of the clients' folders, each with a subfolder per class."""
     found = [(n, name, files) for n, place in enumerate(places) for name, files in by_class(place, root).items()]
     classes = {name: label for label, name in enumerate(sorted({name for _, name, _ in found}))}
     sizes = torch.tensor([len(files) for _, _, files in found])
     labels = torch.tensor([classes[name] for _, name, _ in found]).repeat_interleave(sizes)
     owners = torch.tensor([n for n, _, _ in found]).repeat_interleave(sizes)
-    inputs = photographs(root, [file for _, _, files in found for file in files], size)
+    inputs, kept = photographs(root, [file for _, _, files in found for file in files], reading)
+    labels, owners = labels[kept], owners[kept]
     return OwnedDataset(inputs, labels, owners, names, class_names=class_names(classes, labels, root))

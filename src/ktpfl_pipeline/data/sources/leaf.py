@@ -138,4 +138,4 @@ def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share]) -> Ow
     flags = torch.tensor([False, True]).repeat(len(names)).repeat_interleave(sizes) if test else None
     owners = torch.arange(len(names)).repeat_interleave(parts).repeat_interleave(sizes)
     inputs, labels = (torch.from_numpy(np.concatenate([share[i] for share in shares])) for i in (0, 1))
-    return OwnedDataset(inputs, labels, owners, tuple(names), flags)
+    return OwnedDataset(inputs, labels, owners, tuple(names), test=flags)

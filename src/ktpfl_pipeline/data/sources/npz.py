@@ -85,7 +85,7 @@ def read(path: Path) -> LabelledDataset:
     found, owners = np.unique(_texts(path, arrays["clients"]), return_inverse=True)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
     mine, names = torch.from_numpy(owners.astype(np.int64)), client_names(found, path)
-    return OwnedDataset(inputs, numbers, mine, names, test, class_names=called)
+    return OwnedDataset(inputs, numbers, mine, names, test=test, class_names=called)
 
 
 def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:

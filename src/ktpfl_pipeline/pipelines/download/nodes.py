@@ -18,8 +18,8 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.data.sources import load, sized
 
-    source, size = experiment.private.source, _size(experiment)
-    samples = load(source, raw_folder, experiment.private.classes, size)
+    source, reading = experiment.private.source, _reading(experiment)
+    samples = load(source, raw_folder, experiment.private.classes, reading)
     if experiment.partition.scheme == NATURAL and not isinstance(samples, OwnedDataset):
         raise _without_owners(source, raw_folder)
     if samples.labels.min() == samples.labels.max():
@@ -28,7 +28,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     if (total := experiment.private_samples(len(samples))) != len(samples):
         samples = _draw(samples, total)
     given = _shaped(experiment, samples.inputs)
-    native = None if size and sized(source) else tuple(given.shape[1:])
+    native = None if reading.size and sized(source) else tuple(given.shape[1:])
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
 
@@ -45,7 +45,7 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
         return private.inputs
     if source == NO_PUBLIC:
         return private.inputs[:0]
-    public = sources.load_public(source, experiment.private.source, raw_folder, _size(experiment))
+    public = sources.load_public(source, experiment.private.source, raw_folder, _reading(experiment))
     public = _adapted(experiment, _shaped(experiment, public), "public", source)
     if (ours := kinds.described(private.inputs)) != (theirs := kinds.described(public)):
         raise InputError(
@@ -85,9 +85,13 @@ def _without_owners(source: str, raw_folder: Path) -> InputError:
     )
 
 
-def _size(experiment: Experiment) -> tuple[int, int] | None:
-    """Return height and width of the experiment's images; None where they stay as they are."""
-    return None if experiment.image is None else experiment.image.shape[1:]
+def _reading(experiment: Experiment) -> Any:
+    """Return how image files are read, a `data.sources.Reading`."""
+    from ktpfl_pipeline.data.sources import Reading
+
+    if (image := experiment.image) is None:
+        return Reading()
+    return Reading(image.shape[1:], image.window and (image.window[0], image.window[1]), image.unreadable == "skip")
 
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:

@@ -48,7 +48,8 @@ def join(
             "--only-missing-outputs, which draws it anew; or set back what it was drawn with: seeds, clients, "
             "partition, or the private and public samples."
         )
-    check_models(experiment, made, methods)
+    if methods:
+        check_models(experiment, made, methods)
     return made
 
 

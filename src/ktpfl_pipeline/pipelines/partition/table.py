@@ -36,7 +36,8 @@ def _partition(experiment: Experiment, private: LabelledDataset, public_set: Pub
         return natural(private, experiment.clients, seed, pool=pool, **settings.model_dump(include=common))
     clients = cast("int", experiment.clients)  # null is for natural alone, see `config.checks`
     own = common | {"alpha", "balanced", "labels_per_client", "shards_per_client", "sigma"}
-    return partition(private.labels, clients, settings.scheme, seed, pool=pool, **settings.model_dump(include=own))
+    given = settings.model_dump(include=own)
+    return partition(private.labels, clients, settings.scheme, seed, pool=pool, test=private.test, **given)
 
 
 def owners(private: LabelledDataset, partitions: dict[int, Partition]) -> dict[int, tuple[str, ...]]:

@@ -1,0 +1,227 @@
+"""Image files as tensors: upright, in one size and in 8 bits, and unreadable files named together or skipped."""
+
+import logging
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib, readable
+
+logger = logging.getLogger(__name__)
+Size = tuple[int, int]  # height and width
+
+IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
+NAMED = 10  # unreadable files that one message names
+LYING = (5, 6, 7, 8)  # EXIF orientations with which width and height are exchanged
+ORIENTATION = 0x0112  # EXIF's tag
+
+
+class Reading(NamedTuple):
+    """How image files are read.
+
+    Attributes:
+        size: height and width that each image is brought to as it is read; None: the images stay as they are, all of
+            one size.
+        window: values of images with more than 8 bits that become 0 and 255; values outside become 0 or 255, and those
+            between are scaled linearly. None: such images are refused, because their range is not known.
+        skip: whether files that cannot be read are left out, and counted in a warning; else they are an error.
+    """
+
+    size: Size | None = None
+    window: tuple[float, float] | None = None
+    skip: bool = False
+
+
+AS_THEY_ARE = Reading()
+
+
+class _Header(NamedTuple):
+    """What is known of an image file before a pixel is decoded: (width, height) as it is seen, and Pillow's mode."""
+
+    size: tuple[int, int]
+    mode: str
+
+    @property
+    def deep(self) -> bool:
+        """Whether a channel has more than 8 bits."""
+        return self.mode.startswith(("I", "F"))
+
+
+class _Unreadable:
+    """The files that could not be read, with their errors, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.errors: dict[Path, InputError] = {}
+
+    @contextmanager
+    def collected(self, file: Path) -> Iterator[None]:
+        """Keep the `InputError` of reading a file instead of raising it."""
+        try:
+            with readable(file, fix="replace or remove it, or set image.unreadable to skip"):
+                yield
+        except InputError as error:
+            self.errors[file] = error
+
+    def settle(self, where: Path, of: int, skip: bool) -> None:
+        """Raise one `InputError` for all of them, or warn of them where they are skipped."""
+        if not self.errors:
+            return
+        if skip and len(self.errors) < of:
+            logger.warning(f"{where}: {len(self.errors):,} of {of:,} images cannot be read and are skipped: {self}.")
+        elif len(self.errors) == 1:
+            raise next(iter(self.errors.values()))
+        else:
+            raise InputError(
+                f"{len(self.errors):,} of the {of:,} images in {where} cannot be read: {self}. Replace or remove them,"
+                " or set image.unreadable to skip."
+            )
+
+    def __str__(self) -> str:
+        more = f" and {len(self.errors) - NAMED:,} more" * (len(self.errors) > NAMED)
+        return ", ".join(str(file) for file in list(self.errors)[:NAMED]) + more
+
+
+def photographs(where: Path, files: list[Path], reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Tensor]:
+    """Return image files as they are seen, (M', C, H, W) uint8, and which of the M files these are, (M,) bool.
+
+    Photographs are turned upright by their EXIF orientation. Gray images stay gray if all of them are; otherwise all
+    become RGB (transparency is dropped). Headers come first: sizes and modes are known, and memory is asked for once,
+    before any pixel is decoded. No more than one image is in memory at its own size. Images are resized by Pillow's
+    bilinear filter, which averages when it shrinks.
+
+    Args:
+        where: the folder that they are in, for messages.
+        files: one or more.
+        reading: their size, their scaling, and what becomes of unreadable files.
+
+    Raises:
+        InputError: if files cannot be read (all of them are named in one message) and are not skipped, or have several
+            sizes where no size is given, or more than 8 bits where no window is given.
+    """
+    _warn_of_skipped(where, files)
+    lost = _Unreadable()
+    headers: dict[Path, _Header] = {}
+    for file in files:
+        with lost.collected(file):
+            headers[file] = _header(file)
+    lost.settle(where, len(files), reading.skip)
+    mode = _common_mode(headers, reading)
+    (width, height), channels = reading.size[::-1] if reading.size else next(iter(headers.values())).size, len(mode)
+    check_claim(where, len(headers) * height * width * channels, "take fewer or smaller images")
+    if others := sum(header.size != (width, height) for header in headers.values()):
+        logger.info(f"{others:,} of the {len(files):,} images in {where} are brought to {height} × {width}.")
+    images = np.empty((len(headers), height, width, channels), dtype=np.uint8)
+    late, row = _Unreadable(), 0
+    for file, header in headers.items():
+        with late.collected(file), _open(file) as image:
+            pixels = np.asarray(_sized(_eight_bits(image, header, reading), mode, (width, height)))
+            images[row] = pixels.reshape(height, width, channels)
+            row += 1
+    late.settle(where, len(files), reading.skip)
+    kept = torch.tensor([file in headers and file not in late.errors for file in files])
+    return torch.from_numpy(images[:row]).permute(0, 3, 1, 2).contiguous(), kept
+
+
+def _warn_of_skipped(where: Path, files: list[Path]) -> None:
+    """Warn of the files beside the images that are none by their names, such as a `.gif`."""
+    skipped: Counter[str] = Counter()
+    for place in {file.parent for file in files}:
+        with readable(place):
+            beside = [file for file in place.iterdir() if not file.name.startswith(".") and file.is_file()]
+        skipped.update(file.suffix.lower() for file in beside if file.suffix.lower() not in IMAGE_SUFFIXES)
+    if skipped:
+        kinds = [f"{number:,} {suffix or 'without an ending'}" for suffix, number in sorted(skipped.items())]
+        logger.warning(
+            f"{where}: files beside the images are skipped, {', '.join(kinds)}; images are {', '.join(IMAGE_SUFFIXES)}."
+        )
+
+
+def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
+    """Return Pillow's image upright, with 8 bits per channel: the window's ends become 0 and 255."""
+    from PIL import Image, ImageOps
+
+    if not header.deep:
+        if reading.size and image.size != reading.size[::-1]:  # a JPEG is decoded at a half, a quarter or an eighth
+            turned = reading.size if image.size != header.size else reading.size[::-1]
+            image.draft("L" if header.mode == "L" else "RGB", (2 * turned[0], 2 * turned[1]))
+        return ImageOps.exif_transpose(image)
+    assert reading.window is not None
+    low, high = reading.window
+    values = np.asarray(ImageOps.exif_transpose(image), dtype=np.float64)
+    return Image.fromarray(np.rint((values - low).clip(0, high - low) * (255 / (high - low))).astype(np.uint8))
+
+
+def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:
+    """Return Pillow's image in a mode and a size, (width, height)."""
+    from PIL import Image
+
+    image = image.convert(mode)
+    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
+
+
+def _header(file: Path) -> _Header:
+    """Return the size and the mode of an image file."""
+    if (length := file.stat().st_size) > MAX_FILE:
+        raise InputError(f"{file} has {length:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
+    with readable(file), _open(file) as image:
+        width, height = image.size
+        return _Header((height, width) if _lying(image) else (width, height), image.mode)
+
+
+def _lying(image: Any) -> bool:
+    """Return whether an image is stored on its side; Pillow turns TIFFs by itself. No pixel is decoded for it."""
+    from PIL import Image
+
+    if image.format == "TIFF" or "exif" not in image.info:
+        return False
+    exif = Image.Exif()
+    exif.load(image.info["exif"])
+    return exif.get(ORIENTATION) in LYING
+
+
+def _open(path: Path) -> Any:
+    """Return Pillow's image with its header read, and no pixel yet."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(path, formats=IMAGE_FORMATS)
+        if (pixels := math.prod(image.size)) > MAX_PIXELS:
+            image.close()
+            raise Image.DecompressionBombError(f"{pixels} pixels")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise InputError(
+            f"{path} has more than the {MAX_PIXELS:,} pixels allowed ({brief(error)}): make it smaller."
+        ) from error
+    return image
+
+
+def _common_mode(headers: dict[Path, _Header], reading: Reading) -> str:
+    """Return Pillow's mode for all images, ``"L"`` or ``"RGB"``; refuse several sizes, and a range that is not known.
+
+    The range of a channel of more than 8 bits is not known: scanners fill 10, 12, 14 or 16 of them.
+    """
+    first, size = next((file, header.size) for file, header in headers.items())
+    for file, header in headers.items():
+        if reading.size is None and header.size != size:
+            raise InputError(
+                f"{file} has {header.size[0]} x {header.size[1]} pixels and {first.name} has {size[0]} x {size[1]}:"
+                " give the experiment's image a size, to which all are brought, or resize them."
+            )
+        if header.deep and reading.window is None:
+            raise InputError(
+                f"{file} has more than 8 bits per channel (mode {header.mode}): say which of its values become black"
+                " and white, as in image: {window: [0, 4095]} for 12 bits or [0, 65535] for 16, or save it with 8 bits."
+            )
+    return "L" if all(header.mode in ("1", "L", "LA") or header.deep for header in headers.values()) else "RGB"

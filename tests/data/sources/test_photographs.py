@@ -1,0 +1,123 @@
+"""Image files as people have them: on their side, below a class, with a split of their own, deep or broken."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data import partition, sources
+from ktpfl_pipeline.data.sources import Reading
+
+ORIENTATION = 0x0112
+WIDE = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
+"""Gray pixels, 2 high and 3 wide, no two alike."""
+
+
+def save(file, pixels=WIDE, orientation=None):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    exif = Image.Exif()
+    if orientation:
+        exif[ORIENTATION] = orientation
+    Image.fromarray(pixels).save(file, exif=exif)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "seen"),
+    [(1, WIDE), (3, WIDE[::-1, ::-1]), (6, np.rot90(WIDE, -1)), (8, np.rot90(WIDE, 1)), (2, WIDE[:, ::-1])],
+)
+def test_photographs_are_turned_upright(tmp_path, orientation, seen):
+    """The right values are those of the EXIF standard: 6 is a quarter turn clockwise, 8 one counterclockwise."""
+    for name in ("a/1.png", "b/1.png"):
+        save(tmp_path / "shots" / name, orientation=orientation)
+    images = sources.load("folder:shots", tmp_path).inputs
+    assert torch.equal(images[0, 0], torch.from_numpy(seen.copy()))
+
+
+def test_upright_before_it_is_brought_to_a_size(tmp_path):
+    for name in ("a/1.png", "b/1.png"):
+        save(tmp_path / "shots" / name, orientation=6)
+    images = sources.load("folder:shots", tmp_path, reading=Reading((3, 2))).inputs
+    assert torch.equal(images[0, 0], torch.from_numpy(np.rot90(WIDE, -1).copy()))
+
+
+def test_images_below_a_class_are_of_that_class(tmp_path):
+    for name in ("cat/1.png", "cat/monday/2.png", "cat/monday/am/3.png", "dog/4.png", "dog/tuesday/5.png"):
+        save(tmp_path / "pets" / name)
+    samples = sources.load("folder:pets", tmp_path)
+    assert samples.labels.tolist() == [0, 0, 0, 1, 1]
+    assert samples.class_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("folders", "tested"),
+    [(("train", "test"), "test"), (("train", "val", "test"), "test"), (("Training", "Validation"), "Validation")],
+)
+def test_a_given_split_is_kept(tmp_path, folders, tested):
+    for place in folders:
+        for label in ("cat", "dog"):
+            for number in range(12):
+                save(tmp_path / "pets" / place / label / f"{number}.png")
+    samples = sources.load("folder:pets", tmp_path)
+    assert samples.class_names == ("cat", "dog")
+    assert len(samples) == 24 * len(folders)
+    assert samples.test is not None and int(samples.test.sum()) == 24
+    shared = partition.partition(samples.labels, 2, "iid", seed=0, test=samples.test)
+    for own in shared.values():
+        assert samples.test[own.test].all()
+        assert not samples.test[torch.cat([own.train, own.validation])].any()
+    assert sum(len(own.test) for own in shared.values()) == 24
+
+
+def test_classes_that_are_called_train_and_test_are_classes(tmp_path):
+    for name in ("train/1.png", "test/1.png"):
+        save(tmp_path / "signs" / name)
+    samples = sources.load("folder:signs", tmp_path)
+    assert samples.class_names == ("test", "train")
+    assert samples.test is None
+
+
+def test_a_split_that_leaves_a_client_without_test_samples_is_named():
+    labels = torch.tensor([0, 1] * 10)
+    test = torch.arange(20) == 0
+    with pytest.raises(InputError, match=r"split of its own, by which client \d has .* 0 to test on"):
+        partition.partition(labels, 2, "iid", seed=0, test=test)
+
+
+class TestUnreadable:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        for label in ("a", "b"):
+            for number in range(3):
+                save(tmp_path / "shots" / label / f"{number}.png")
+        (tmp_path / "shots/a/1.png").write_bytes(b"no image")
+        (tmp_path / "shots/b/2.png").write_bytes((tmp_path / "shots/b/0.png").read_bytes()[:40])
+        return tmp_path
+
+    def test_all_are_named_in_one_message(self, folder):
+        with pytest.raises(InputError) as error:
+            sources.load("folder:shots", folder)
+        assert "2 of the 6 images" in str(error.value)
+        assert all(name in str(error.value) for name in ("a/1.png", "b/2.png", "image.unreadable"))
+
+    def test_they_are_skipped_and_counted_on_request(self, folder, caplog):
+        samples = sources.load("folder:shots", folder, reading=Reading(skip=True))
+        assert samples.labels.tolist() == [0, 0, 1, 1]
+        assert len(samples.inputs) == 4
+        assert "of 6 images cannot be read and are skipped" in caplog.text
+
+
+class TestDeep:
+    DEEP = np.array([[0, 1000], [2000, 4095]], dtype=np.uint16)
+
+    def test_a_window_says_what_is_black_and_white(self, tmp_path):
+        for name in ("a/1.png", "b/1.png"):
+            save(tmp_path / "scans" / name, self.DEEP)
+        images = sources.load("folder:scans", tmp_path, reading=Reading(window=(1000, 4095))).inputs
+        assert images[0, 0].tolist() == [[0, 0], [82, 255]]  # (2000 - 1000) · 255 / 3095 = 82.4
+
+    def test_without_one_the_message_says_how(self, tmp_path):
+        for name in ("a/1.png", "b/1.png"):
+            save(tmp_path / "scans" / name, self.DEEP)
+        with pytest.raises(InputError, match=r"more than 8 bits .* image: \{window: \[0, 4095\]\}"):
+            sources.load("folder:scans", tmp_path)
