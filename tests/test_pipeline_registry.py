@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,25 @@ def test_listing_pipelines_imports_nothing_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", ["hetero_digits", "compare_hetero_digits", "tune_hetero_digits", "paper"])
+def test_layers_are_not_circular(name: str) -> None:
+    """kedro-viz shows no layers at all where a layer is before and after another one."""
+    catalog = yaml.safe_load((Path(__file__).parents[1] / "conf/base/catalog.yml").read_text("utf-8"))
+    layers = {
+        pattern: entry.get("metadata", {}).get("kedro-viz", {}).get("layer") for pattern, entry in catalog.items()
+    }
+
+    def layer(dataset: str) -> str | None:
+        patterns = {re.sub(r"\\{[^}]*\\}", ".+", re.escape(pattern)): found for pattern, found in layers.items()}
+        fitting = [pattern for pattern in patterns if re.fullmatch(pattern, dataset)]
+        return patterns[max(fitting, key=lambda pattern: len(pattern.replace(".+", "")))] if fitting else None
+
+    after: dict[str, set[str]] = {}
+    for node in pipelines()[name].nodes:
+        for given, made in ((layer(given), layer(made)) for given in node.inputs for made in node.outputs):
+            if given and made and given != made:
+                after.setdefault(given, set()).add(made)
+    assert after
+    tuple(TopologicalSorter(after).static_order())  # raises CycleError

@@ -12,6 +12,7 @@ from matplotlib.text import Text
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.sweeps import Point
+from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS, compared
 from ktpfl_pipeline.reports import figures, style, words
 from ktpfl_pipeline.reports.figures.base import apart, saved, svg
@@ -497,3 +498,14 @@ class TestDrawing:
         assert used
         assert set(used) <= set(ids)
         assert text == svg(figures.accuracy_curves(study), "accuracy")
+
+
+def test_bytes_are_split_by_what_they_are(result):
+    """Ledgers of 1, 2, 4, 8 and 16 MB: 16 of data, 4 + 8 of parameters, 1 + 2 of soft predictions."""
+    sizes = dict(zip(LEDGERS, (1e6, 2e6, 4e6, 8e6, 16e6), strict=True))
+    figure = figures.bytes_panels({"Fashion-MNIST": [replace(result("kt_pfl", 0.9), traffic=sizes)]})
+    widths = {bars.get_facecolor(): bars.get_width() for bars in figure.axes[0].patches}
+    assert list(widths.values()) == [16.0, 12.0, 3.0]
+    assert texts(figure) == ["31.0"]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["Data", "Parameters", "Soft predictions"]

@@ -229,6 +229,30 @@ class ComparisonsDataset(_Place):
         return found
 
 
+class EvidenceDataset(_Place):
+    """The folder with the data files of the paper's tables, see `analysis.evidence`."""
+
+    def load(self) -> Any:
+        """Return the `Evidence`.
+
+        Raises:
+            InputError: if a file is missing or does not read as one of these.
+        """
+        from ktpfl_pipeline.analysis import evidence
+
+        return evidence.load(self.place)
+
+    def save(self, data: Any) -> None:
+        """Write the files next to the old ones, then put them in their place, whole."""
+        from ktpfl_pipeline.analysis import evidence
+
+        with replacing(self.place) as partial:
+            evidence.save(data, partial)
+
+    def _exists(self) -> bool:
+        return self.place.is_dir()
+
+
 class ReportDataset(_Place):
     """The folder of reports: a page that opens without a server, Markdown, LaTeX, CSV, the figures as PNG and SVG.
 

@@ -14,13 +14,14 @@ from itertools import combinations, groupby
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
-from ktpfl_pipeline.analysis.results import HEADLINE
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import figures, paper, words
+from ktpfl_pipeline.reports.figures.traffic import by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, points
+from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, megabytes, points
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import marked, runs, signs
@@ -29,6 +30,10 @@ from ktpfl_pipeline.reports.words import plural, point_title
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
 DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
+    "bytes": (
+        figures.bytes_panels,
+        "What all clients sent and received over the whole run by what it is, 1 MB = 10⁶ bytes, means over seeds.",
+    ),
     "traffic": (
         figures.traffic_panels,
         "Final accuracy against what all clients sent and received, 1 MB = 10⁶ bytes, means over seeds.",
@@ -321,7 +326,23 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     if not finished:
         return [Text("Nothing is finished yet.")]
     draw, caption = DRAWN[shows]
-    return [Picture(name, draw(finished), caption)]  # type: ignore[arg-type]
+    shown: list[Block] = [Picture(name, draw(finished), caption)]  # type: ignore[arg-type]
+    return [*shown, bytes_table(name, finished)] if shows == "bytes" else shown
+
+
+def bytes_table(name: str, columns: Mapping[str, Sequence[MethodResult]]) -> Table:
+    """Return the MB of each method in each column by what they are: public samples, parameters, soft predictions."""
+    rows: list[dict[str, Entry]] = [
+        {
+            "Column": column,
+            "Method": result.title,
+            **{f"{kind} (MB)": megabytes(count) for kind, count in by_kind(result).items()},
+            "All (MB)": megabytes(result.sent),
+        }
+        for column, results in columns.items()
+        for result in results
+    ]
+    return Table.of(f"{name}-bytes", rows)
 
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:

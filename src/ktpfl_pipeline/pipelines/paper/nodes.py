@@ -33,23 +33,32 @@ def train(paper: Paper, planned: Any) -> dict[str, str]:
     return run_left(planned) if paper.train else {}
 
 
-def report(paper: Paper, planned: Any, failures: dict[str, str]) -> Any:
-    """Return the `Report` on all that is finished, beside the paper's numbers."""
-    from ktpfl_pipeline.analysis.provenance import here_and_now
+def collect(paper: Paper, planned: Any, failures: dict[str, str]) -> Any:
+    """Return the `Evidence`: all cells with the runs that are finished."""
+    from ktpfl_pipeline.analysis.evidence import Evidence
     from ktpfl_pipeline.pipelines.paper.planning import cells
-    from ktpfl_pipeline.reports.reproduction import build
 
     parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
-    return build(paper.scale, parts, cells(planned, failures), here_and_now())
+    return Evidence(paper.scale, parts, cells(planned, failures))
+
+
+def report(evidence: Any) -> Any:
+    """Return the `Report` on all that is finished, next to the paper's numbers."""
+    from ktpfl_pipeline.analysis.provenance import here_and_now
+    from ktpfl_pipeline.reports.reproduction import build
+
+    return build(evidence.scale, evidence.parts, evidence.cells, here_and_now())
 
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline ``paper``: a plan, the runs that are left, one report."""
     settings, planned, failures = f"params:{PAPER}", f"{PAPER}_plan", f"{PAPER}_failures"
+    evidence = f"{PAPER}_evidence"
     return Pipeline(
         [
             step(plan, [settings, "parameters", "raw_folder", "paper_runs"], planned, namespace="plan"),
             step(train, [settings, planned], failures, namespace="train"),
-            step(report, [settings, planned, failures], f"{PAPER}/report", namespace="report"),
+            step(collect, [settings, planned, failures], evidence, namespace="report"),
+            step(report, [evidence], f"{PAPER}/report", namespace="report"),
         ]
     )

@@ -12,7 +12,7 @@ from ktpfl_pipeline.reports.figures.labels import labels_per_client
 from ktpfl_pipeline.reports.figures.matrix import coefficient_heatmaps, coefficient_panels, matrix_over_rounds
 from ktpfl_pipeline.reports.figures.ranks import critical_differences
 from ktpfl_pipeline.reports.figures.theorem import theorem
-from ktpfl_pipeline.reports.figures.traffic import accuracy_by_bytes, accuracy_by_traffic, traffic_panels
+from ktpfl_pipeline.reports.figures.traffic import accuracy_by_bytes, accuracy_by_traffic, bytes_panels, traffic_panels
 from ktpfl_pipeline.reports.figures.values import accuracy_by_value
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "accuracy_by_value",
     "accuracy_curves",
     "accuracy_panels",
+    "bytes_panels",
     "client_accuracy",
     "coefficient_heatmaps",
     "coefficient_panels",

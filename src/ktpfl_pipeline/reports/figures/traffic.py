@@ -13,7 +13,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.reports.figures.base import PERCENT, apart, grid_of_panels, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import three_digits
-from ktpfl_pipeline.reports.style import MUTED, PAPER, RULE, look, readable
+from ktpfl_pipeline.reports.style import BLUE, GREY, MUTED, PAPER, RULE, VERMILION, look, readable
 from ktpfl_pipeline.reports.words import setting
 
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
@@ -46,6 +46,41 @@ def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
         handles |= _scatter(axes, results)
         axes.set_xlabel("MB")
     figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
+    return figure
+
+
+KINDS = {
+    "Data": (("public_down",), GREY),
+    "Parameters": (("parameters_up", "parameters_down"), VERMILION),
+    "Soft predictions": (("knowledge_up", "knowledge_down"), BLUE),
+}
+"""What travels, as the paper's Figure 5 splits it, with its ledgers and its color."""
+
+
+def by_kind(result: MethodResult) -> dict[str, float]:
+    """Return the bytes of all clients and rounds by `KINDS`, mean over seeds."""
+    return {kind: sum(result.traffic[name] for name in ledgers) for kind, (ledgers, _) in KINDS.items()}
+
+
+@styled
+def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
+    """Draw the bytes of each method by `KINDS`, as parts of one bar; one panel for each column."""
+    figure, panels = grid_of_panels(list(columns), min(2, len(columns)), 1.7, 44, above=0.4)
+    handles: dict[str, Any] = {}
+    for axes, results in zip(panels, columns.values(), strict=True):
+        ends = [0.0] * len(results)
+        for kind, (_, colour) in KINDS.items():
+            sizes = [by_kind(result)[kind] / 1e6 for result in results]
+            handles[kind] = axes.barh(range(len(results)), sizes, left=ends, height=0.6, color=colour)
+            ends = [end + size for end, size in zip(ends, sizes, strict=True)]
+        for place, end in enumerate(ends):
+            axes.annotate(three_digits(end), (end, place), (4, 0), textcoords="offset points", va="center")
+        axes.set_yticks(range(len(results)), [result.title for result in results])
+        axes.invert_yaxis()
+        axes.margins(x=0.14)
+        axes.set_xlabel("MB")
+        plain(axes, grid="x")
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=3, handlelength=1.6)
     return figure
 
 

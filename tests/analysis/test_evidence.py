@@ -1,0 +1,96 @@
+"""The data files of the paper's tables: what is read again makes the same tables as what was written."""
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import case
+
+from ktpfl_pipeline.analysis import evidence
+from ktpfl_pipeline.analysis.cells import Cell
+from ktpfl_pipeline.analysis.evidence import Evidence
+from ktpfl_pipeline.analysis.provenance import Provenance
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.reports import reproduction
+
+HERE = Provenance("2026-11-25", "make paper", "abc", "", "two cores", "torch")
+PARTS = {"table1": ("several architectures", "table"), "figure2": ("by round", "curves"), "figure5": ("", "bytes")}
+ROUNDS = [(0.4, 0.6), (0.5, 0.7), (0.6, 0.75)]
+
+
+@pytest.fixture
+def cells(run: Callable[..., FinishedRun], paper_settings: dict[str, Any]) -> list[Cell]:
+    """KT-pFL with both seeds in a table and two figures, with the same runs; FedMD with one seed of two."""
+
+    def made(method: str, part: str, seeds: int) -> Cell:
+        runs = [replace(run(method, seed, ROUNDS), key=f"{method}-{seed}") for seed in range(seeds)]
+        keys = {seed: f"{method}-{seed}" for seed in (0, 1)}
+        return Cell(part, "hetero_x", "all", method, paper_settings, {"rho": 0.5}, [0, 1], keys, runs, samples=600.0)
+
+    return [made("kt_pfl", part, 2) for part in PARTS] + [made("fedmd", "table1", 1)]
+
+
+@pytest.fixture
+def saved(cells: list[Cell], tmp_path: Path) -> Path:
+    evidence.save(Evidence("Small.", PARTS, cells), tmp_path / "light")
+    return tmp_path / "light"
+
+
+def test_what_is_read_makes_the_same_page(cells: list[Cell], saved: Path) -> None:
+    read = evidence.load(saved)
+    pages = [reproduction.build("Small.", PARTS, each, HERE).markdown for each in (cells, read.cells)]
+    assert pages[0] == pages[1]
+    assert (read.scale, read.parts) == ("Small.", PARTS)
+
+
+def test_accuracies_bytes_and_seconds_are_those_of_the_runs(cells: list[Cell], saved: Path) -> None:
+    (first, *_), (read, *_) = cells[0].runs, evidence.load(saved).cells[0].runs
+    assert [record.accuracy for record in read.evaluated] == [record.accuracy for record in first.evaluated]
+    assert [record.cohort for record in read.history] == [record.cohort for record in first.history]
+    assert read.traffic == first.traffic
+    assert read.seconds("round") == pytest.approx(first.seconds("round"), abs=0.05)
+    assert read.final(HEADLINE) == first.final(HEADLINE)
+
+
+def test_there_is_one_row_per_run_client_and_evaluation(saved: Path) -> None:
+    text = gzip.decompress((saved / evidence.EVALUATIONS).read_bytes()).decode()
+    head, *rows = text.splitlines()
+    assert head.startswith("key,round,client,")
+    assert len(rows) == 3 * 2 * len(ROUNDS)  # three runs, two clients: a run that two parts share is there once
+
+
+def test_equal_evidence_has_equal_bytes(cells: list[Cell], saved: Path, tmp_path: Path) -> None:
+    evidence.save(evidence.load(saved), tmp_path / "again")
+    for file in (evidence.CELLS, evidence.RUNS, evidence.EVALUATIONS):
+        with case(file):
+            assert (tmp_path / "again" / file).read_bytes() == (saved / file).read_bytes()
+
+
+def test_nothing_finished_is_kept_too(cells: list[Cell], tmp_path: Path) -> None:
+    evidence.save(Evidence("", PARTS, [replace(cell, runs=[]) for cell in cells]), tmp_path)
+    assert all(not cell.runs for cell in evidence.load(tmp_path).cells)
+
+
+def test_the_cell_with_more_finished_runs_is_kept(cells: list[Cell]) -> None:
+    fewer = [replace(cell, runs=cell.runs[:1]) for cell in cells if cell.part != "figure5"]
+    other = replace(cells[0], part="table2")
+    old = Evidence("", {**PARTS, "table2": ("", "table")}, [*cells, other])
+    for first, second in ((old, Evidence("", PARTS, fewer)), (Evidence("", PARTS, fewer), old)):
+        found = evidence.merged(first, second)
+        assert sorted((cell.part, cell.method, len(cell.runs)) for cell in found.cells) == [
+            ("figure2", "kt_pfl", 2),
+            ("figure5", "kt_pfl", 2),
+            ("table1", "fedmd", 1),
+            ("table1", "kt_pfl", 2),
+            ("table2", "kt_pfl", 2),
+        ]
+
+
+def test_files_that_do_not_belong_together_are_named(saved: Path) -> None:
+    (saved / evidence.EVALUATIONS).unlink()
+    with pytest.raises(InputError, match=rf"light: it does not hold the evidence.*{evidence.EVALUATIONS}.*Export it"):
+        evidence.load(saved)
