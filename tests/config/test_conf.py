@@ -407,3 +407,46 @@ class TestCatalog:
     def test_a_misspelt_dataset_matches_no_pattern(self, catalog: DataCatalog) -> None:
         assert "hetero_digits/kt_pfl/results" not in catalog
         assert "kt_pfl.checkpoints" not in catalog
+
+
+class TestPaperPresets:
+    """The paper's section against what the paper and its released code state, at all scales of the paper's sizes."""
+
+    @pytest.fixture(params=["base", "light"])
+    def columns(self, request: pytest.FixtureRequest) -> dict[str, list[tuple[str, str, Experiment]]]:
+        sections = parsing.merged(load(request.param), {})
+        paper = parsing.parse_paper(sections["paper"], sections)
+        return {name: parsing.paper_columns(name, paper, sections) for name in paper.chosen()}
+
+    def test_k_of_topk_pfl(self, columns: dict[str, Any]) -> None:
+        found = {
+            each.methods["topk_pfl"]["k"] for part in ("table1", "figure2", "figure3") for _, _, each in columns[part]
+        }
+        assert found == {5}
+
+    def test_samples_per_client_and_split(self, columns: dict[str, Any]) -> None:
+        for part, own in columns.items():
+            for experiment, _, each in own if "networks" not in part else ():
+                with case(part, experiment):
+                    assert each.private.samples_per_client == (360 if "cifar" in experiment else 600)
+                    assert (each.partition.test_share, each.partition.validation_share) == (0.25, 0)
+                    assert (each.rounds, each.training.batch_size, each.distillation.batch_size) == (30, 128, 256)
+
+    def test_table_2_has_all_labels_in_lognormal_amounts_and_no_public_part(self, columns: dict[str, Any]) -> None:
+        for part in ("table2", "figure4"):
+            for _, _, each in columns[part]:
+                assert (each.partition.scheme, each.partition.sigma, each.public.source) == ("lognormal", 2.0, "none")
+        assert {label for _, label, _ in columns["figure4"]} == {"20 clients"}
+
+    def test_rates_of_the_study(self, columns: dict[str, Any]) -> None:
+        for part in ("table3", "table4", "table5", "table6"):
+            for _, _, each in columns[part]:
+                rates = each.training.learning_rate, each.distillation.learning_rate, each.methods["kt_pfl"]["step"]
+                assert rates == (0.01, 0.01, 0.01)
+        batches = list(dict.fromkeys(each.public.batch for _, _, each in columns["table6"]))
+        assert batches == [10, 100, 500, 1000, 3000, 5000]
+
+    def test_light_is_evaluated_every_fifth_round_and_in_the_last_five(self) -> None:
+        for name in ("hetero_fashion_mnist", "hetero_cifar", "homo_fashion_mnist", "homo_cifar"):
+            each = experiments("light")[name]
+            assert (each.evaluate_every, each.evaluate_last) == (5, 5)

@@ -266,3 +266,39 @@ class TestPaper:
         ):
             with case(changes), pytest.raises(InputError, match=re.escape(message)):
                 self.parsed(**changes)
+
+
+class TestPaperSettings:
+    """What a part, an experiment and the section change for all columns."""
+
+    def test_a_column_changes_what_its_part_changes_and_that_what_the_experiment_changes(self) -> None:
+        experiments = {"mine": {"training": {"epochs": 7, "batch_size": 9}}}
+        settings = {"training": {"epochs": 8, "learning_rate": 0.5}}
+        columns = {"a": {}, "b": {"training": {"epochs": 9}}}
+        part = {**TestPaper.PART, "settings": settings, "columns": columns, "seeds": [5]}
+        found = [
+            (each.training.epochs, each.training.batch_size, each.training.learning_rate, each.seeds)
+            for _, _, each in TestPaper().parsed(part=part, experiments=experiments)
+        ]
+        assert found == [(8, 9, 0.5, [5]), (9, 9, 0.5, [5])]
+
+    def test_files_replace_downloads_only(self) -> None:
+        for source, file in (
+            ("emnist:letters", "npz:emnist.npz"),
+            ("cifar100", "npz:cifar100.npz"),
+            ("digits", "digits"),
+            ("npz:mine.npz", "npz:mine.npz"),
+        ):
+            with case(source):
+                part = {**TestPaper.PART, "settings": {"public": {"source": source}}}
+                for asked in (True, False):
+                    ((_, _, found),) = TestPaper().parsed(part=part, files=asked)
+                    assert found.public.source == (file if asked else source)
+
+    def test_a_public_source_of_none_is_for_methods_that_exchange_no_predictions(self) -> None:
+        own = {"exchange": "parameters", "architectures": ["mlp"], "public": {"source": "none"}}
+        part = {**TestPaper.PART, "settings": own}
+        ((_, _, found),) = TestPaper().parsed(part=part)
+        assert found.public.source == "none"
+        with pytest.raises(InputError, match=r"mine.public.source is none, and kt_pfl exchanges predictions"):
+            TestPaper().parsed(part={**part, "methods": ["kt_pfl"]})

@@ -15,6 +15,7 @@ import forked
 import pytest
 import torch
 import toy
+from cases import case
 from torch import nn
 
 from ktpfl_pipeline.core import engine
@@ -538,3 +539,14 @@ def test_kill_9_in_the_middle_of_a_round(undisturbed: Run, tmp_path: Path) -> No
     watch = toy.Watch()
     assert_same_run(run(file, watch.observer), undisturbed)
     assert watch.resumed == 2
+
+
+def test_the_last_rounds_are_all_evaluated_where_that_is_asked_for():
+    for rounds, every, last, evaluated in (
+        (30, 5, 5, [5, 10, 15, 20, 25, 26, 27, 28, 29, 30]),
+        (7, 3, 1, [3, 6, 7]),
+        (7, 9, 2, [6, 7]),
+        (3, 1, 9, [1, 2, 3]),
+    ):
+        with case(rounds, every, last):
+            assert Schedule(rounds, evaluate_every=every, evaluate_last=last).evaluations == evaluated

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Params, average
-from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF
+from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF, PFedDFSoft
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local
 
@@ -217,3 +217,17 @@ class TestTraffic:
 
 def difference(one: Params, other: Params) -> float:
     return toy.distance({0: one}, {0: other})
+
+
+def test_pfeddf_as_the_paper_ran_it_is_the_soft_variant_fine_tuned() -> None:
+    """No parameters travel, and rounds are FedDF's: only what is evaluated is fine-tuned."""
+    fed = toy.federation()
+    soft, tuned = (engine.run(method, toy.federation(), SCHEDULE) for method in (FedDFSoft(), PFedDFSoft(epochs=2)))
+    same = [toy.same(soft.state.models[n], tuned.state.models[n]) for n in EVERYONE]
+    assert all(same)
+    assert {name for record in tuned.history for name, sizes in record.traffic.items() if sum(sizes)} == {
+        *("knowledge_up", "knowledge_down", "public_down")
+    }
+    expected = fed.fine_tune(soft.state.models, 2)
+    found = PFedDFSoft(epochs=2).personal(tuned.state, EVERYONE, fed)
+    assert all(toy.same(found[n], expected[n]) for n in EVERYONE)

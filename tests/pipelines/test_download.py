@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import case
 from experiment import EXPERIMENT
 
 from ktpfl_pipeline.config import parsing
@@ -34,6 +35,25 @@ def private(raw: Path, samples: int | None, **changes: Any) -> LabelledDataset:
 
 def test_null_keeps_all(raw: Path) -> None:
     assert len(private(raw, None)) == len(private(raw, 80)) == 80
+
+
+def test_samples_per_client_are_what_clients_have_after_an_open_part(raw: Path) -> None:
+    """Five clients; 30 % of the images drawn become public. Where the source has fewer, all are used."""
+    for wanted, public, drawn in (
+        (10, {"source": "digits"}, 50),
+        (7, {"source": "open_part", "share": 0.3, "batch": 10}, 50),
+        (100, {"source": "digits"}, 80),
+    ):
+        own = {"source": "npz:mine.npz", "samples_per_client": wanted}
+        settings = parsing.parse("mine", {**EXPERIMENT, "private": own, "public": public})
+        with case(wanted, public):
+            assert len(load_private(settings, raw)) == drawn
+
+
+def test_samples_are_given_in_one_way(raw: Path) -> None:
+    own = {"source": "npz:mine.npz", "samples": 50, "samples_per_client": 10}
+    with pytest.raises(InputError, match=r"mine.private.samples is 50 and mine.private.samples_per_client is 10"):
+        parsing.parse("mine", {**EXPERIMENT, "private": own})
 
 
 def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -125,3 +125,25 @@ def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypa
     for compute, workers in (({"workers": 2}, 2), (auto, 4), (auto | {"threads": 2}, 1), (auto | {"stacked": 2}, 1)):
         with case(compute):
             assert probed() / probed(**compute) == pytest.approx(workers)
+
+
+def test_methods_that_choose_on_validation_samples_take_them_from_their_training_samples(project: Project) -> None:
+    """Others train on all that is not tested on; test samples are the same."""
+    parts = {"table1": {"settings": {"partition": {"validation_share": 0}}, "methods": ["kt_pfl_joint", "local"]}}
+    seen: dict[str, Any] = {}
+
+    def kept(paper: Any, *given: Any) -> list[Any]:
+        found = planning_of(paper, *given)
+        seen.update({each.job.method: each.job.data.partitions[0] for each in found})
+        return found
+
+    planning_of = planning.planned
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "planned", kept)
+        paper(project, only="table1", parts=parts, train=False, seeds=[0])
+    for n, own in seen["local"].items():
+        choosing = seen["kt_pfl_joint"][n]
+        assert len(own.validation) == 0
+        assert len(choosing.validation) > 0
+        assert own.test.equal(choosing.test)
+        assert sorted([*choosing.train.tolist(), *choosing.validation.tolist()]) == own.train.tolist()
