@@ -2,7 +2,8 @@
 
 Configuration is taken from ``conf/`` in the current folder; where there is none, from the package. ``ktpfl conf``
 copies the package's here, to be edited; ``ktpfl ui`` shows the runs in MLflow. All is written below this folder.
-``ktpfl convert`` makes an `.npz` file of a federation in another form.
+``ktpfl convert`` makes an `.npz` file of a federation in another form, ``ktpfl check`` checks a method, a model or a
+source of one's own.
 """
 
 import os
@@ -24,6 +25,11 @@ def main(arguments: list[str] | None = None) -> None:
         from ktpfl_pipeline.convert import convert
 
         convert(given[1:], prog_name="ktpfl convert")  # ends with an exit
+    if given[:1] == ["check"]:
+        from ktpfl_pipeline.check.command import check
+
+        find_packages_in(Path.cwd())
+        check(given[1:], prog_name="ktpfl check")  # ends with an exit
     if not Path("conf").is_dir():
         os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(CONF / "logging.yml"))  # Kedro reads it when it is imported
     if given == ["ui"]:
@@ -37,7 +43,8 @@ def main(arguments: list[str] | None = None) -> None:
     configure_project(PACKAGE)
     run: Any = find_run_command(PACKAGE)
     run.epilog = (
-        "`ktpfl conf` copies the configuration here, `ktpfl ui` shows the runs, `ktpfl convert` makes data files."
+        "`ktpfl conf` copies the configuration here, `ktpfl ui` shows the runs, `ktpfl convert` makes data files, and "
+        "`ktpfl check` checks your own methods, models and sources."
     )
     run(given, prog_name="ktpfl")
 

@@ -1,10 +1,8 @@
 """The promises that every method keeps. A method joins by its line in `METHODS`; nothing here knows one by name."""
 
-import copy
 import math
-import shutil
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -14,16 +12,17 @@ import pytest
 import torch
 import toy
 from alignment import MovingExecutor, PickyProcessor
-from torch import Tensor
 
+from ktpfl_pipeline.check import methods as contract
+from ktpfl_pipeline.check.methods import Round
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.engine import Observer, Run, Schedule
+from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Method, Personal, RoundReport
-from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, create
@@ -61,16 +60,12 @@ TRAINED_OTHERWISE = {
 # Rounds after which a method has learned that makes the model of few numbers.
 SLOW = {"pfedhn": 8}
 
-# Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored.
-OF_STORED_MODELS = {"affinity", "relations"}  # FedFomo, APPLE
-
 # The first method of each kind of state, and so of each way in which models are given to clients and taken back.
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())
 
-SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
+SCHEDULE = contract.SCHEDULE  # 3 of 5 clients a round
 TWO_ROUNDS = Schedule(rounds=2, evaluate_every=2)
-SETTINGS = {"what": "toy"}
-TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.3)  # at which the run of three rounds has learned
+TRAINING = contract.TRAINING  # at which the run of three rounds has learned
 LOW_RATE = {"pfedme": 0.1}  # its steps are many times as long
 
 
@@ -106,18 +101,6 @@ def kept(method: Method[Any], name: str, tmp_path_factory: pytest.TempPathFactor
     return tmp_path_factory.mktemp(name)
 
 
-@dataclass(frozen=True)
-class Round:
-    """What a round of the straight run was given, with a copy of the state from before it, and what it returned."""
-
-    given: Any
-    before: Any
-    cohort: list[int]
-    t: int
-    after: Any
-    report: RoundReport
-
-
 @pytest.fixture(scope="module")
 def rounds() -> list[Round]:
     """The rounds of the straight run, which fills the list."""
@@ -133,22 +116,8 @@ def straight(method: Method[Any], training: LocalTraining, kept: Path, rounds: l
 
 def recorded(method: Method[Any], training: LocalTraining, kept: Path) -> tuple[Run, list[Round]]:
     """Return an undisturbed run and its rounds; checkpoints go to the folder `kept`."""
-    file, rounds = kept / "run.ckpt", list[Round]()
-    original = type(method).round
-
-    def seen(method: Method[Any], state: Any, cohort: list[int], t: int, fed: Federation) -> Any:
-        before, asked = copy.deepcopy(state), list(cohort)
-        after, report = original(method, state, cohort, t, fed)
-        assert cohort == asked
-        rounds.append(Round(state, before, asked, t, after, report))
-        return after, report
-
-    observer = Observer(round=lambda record: shutil.copy(file, kept / f"{record.round}.ckpt"))
-    fed = toy.federation_for(method, training=training)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(method), "round", seen)
-        run = engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
-    return run, rounds
+    found = contract.Recorded(method, kept, training, toy.federation_for)
+    return found.run(), found.rounds
 
 
 @pytest.fixture
@@ -166,21 +135,13 @@ def untrained(one_architecture: bool) -> float:
     return fmean(evaluation.accuracy for evaluation in fed.evaluate(fed.initial_models(), "test").values())
 
 
-def timeless(history: list[RoundRecord]) -> list[RoundRecord]:
-    return [replace(record, seconds={}) for record in history]
-
-
 def assert_same_run(one: Run, other: Run) -> None:
-    assert toy.same(timeless(one.history), timeless(other.history))
-    assert toy.same(one.coefficients, other.coefficients)
-    assert toy.same(one.state, other.state)
+    assert toy.same(contract.timeless(one), contract.timeless(other))
 
 
 def resumed(method: Method[Any], fed: Federation, kept: Path, t: int, folder: Path, observer: Any = toy.SILENT) -> Run:
     """Go on from the straight run's checkpoint of round t."""
-    file = folder / f"{t}.ckpt"
-    shutil.copy(kept / f"{t}.ckpt", file)
-    return engine.run(method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+    return contract.Recorded(method, kept).resumed(fed, t, folder / f"{t}.ckpt", observer)
 
 
 def personal(method: Method[Any], state: Any, fed: Federation) -> Models:
@@ -190,10 +151,6 @@ def personal(method: Method[Any], state: Any, fed: Federation) -> Models:
 def reordered(values: list[Any], order: tuple[int, ...]) -> list[Any]:
     """Return what belongs to clients in another order of theirs, and what belongs to prototypes as it is."""
     return [values[row] for row in order] if len(values) == len(order) else values
-
-
-def entries(state: Any) -> dict[str, Any]:
-    return {entry.name: getattr(state, entry.name) for entry in fields(state)}
 
 
 class TestContract:
@@ -225,7 +182,7 @@ class TestContract:
             assert straight.coefficients.shape == (3, 5, 5)
             assert straight.coefficients.dtype == torch.float32
         content = torch.load(kept / f"{SCHEDULE.rounds}.ckpt", weights_only=True)
-        assert toy.same(content["state"], entries(straight.state))
+        assert toy.same(content["state"], contract.entries(straight.state))
         assert len(content["history"]) == SCHEDULE.rounds
 
     def test_repeats_bit_for_bit_in_any_order_of_visits(
@@ -262,36 +219,12 @@ class TestContract:
     ) -> None:
         """It leaves its arguments as they were, and absent clients, and reports exactly what its class exchanges."""
         assert [each.t for each in rounds] == [1, 2, 3]
-        assert all(toy.same(each.given, each.before) for each in rounds)
-        for each in rounds:
-            assert list(each.report.traffic) == each.cohort
-            assert all(isinstance(traffic, Traffic) for traffic in each.report.traffic.values())
-            assert all(getattr(sent, ledger) >= 0 for sent in each.report.traffic.values() for ledger in LEDGERS)
-            assert set(each.report.after_local) == set(each.cohort)
-            sent = each.report.traffic.values()
-            found = {kind.rpartition("_")[0] for kind in vars(Traffic()) for one in sent if getattr(one, kind)}
-            assert found - {"public"} == method.exchanges
-        last, there = rounds[-1], {n for each in rounds for n in each.cohort}
-        cohort, absent = last.cohort, sorted(there - set(last.cohort))  # in the last round, who were there before it
-        assert absent
-        assert set(cohort) & {n for each in rounds[:-1] for n in each.cohort}
-        held, moved = [], set[int]()
-        for field, old in entries(last.before).items():
-            new = entries(last.after)[field]
-            if isinstance(old, dict) and set(absent) <= set(old) <= set(toy.IDS):  # by client: models, their buffers
-                held.append(field)
-                assert all(toy.same(old[n], new[n]) for n in absent), field
-                changed = {n for n in cohort if n in old and not toy.same(old[n], new[n])}
-                assert field != "models" or changed == set(cohort) & set(old)
-                moved |= changed
-            if isinstance(old, Tensor) and old.shape[:1] == (5,):  # the server's, a row for each client
-                rows = fed.positions(absent)
-                assert torch.equal(old[rows], new[rows]), field
-                if old.shape == (5, 5) and field not in OF_STORED_MODELS:
-                    assert torch.equal(old[:, rows], new[:, rows]), field
-        if type(method).personal is Personal.personal:  # of others, a part of what a client uses is everybody's
-            assert held and moved
-            assert toy.same(*(method.personal(state, absent, fed) for state in (last.before, last.after)))
+        contract.leaves_its_arguments(rounds)
+        contract.reports_what_it_exchanges(method, rounds)
+        there = {n for each in rounds for n in each.cohort}
+        assert there - set(rounds[-1].cohort), "absent in the last round, and there before it"
+        assert set(rounds[-1].cohort) & {n for each in rounds[:-1] for n in each.cohort}
+        contract.leaves_absent_clients(method, rounds, fed)
 
     @pytest.mark.parametrize("name", REPRESENTATIVES, indirect=True)
     def test_workers_change_nothing(

@@ -1,36 +1,27 @@
-"""Toy federations: a few clients, 8x8 images in three classes that a linear model tells apart, four tiny architectures.
-
-Client ids are not row numbers, training sets differ in size, and their last batches are a full one, short ones and a
-single image, so that a mix-up of any of these shows.
-"""
+"""Toy federations for tests: those of `ktpfl_pipeline.check.toy`, and executors that script or break a round."""
 
 import copy
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.check import methods, toy
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Observer
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation, RoundLog
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Client, Compute, Setting
 from ktpfl_pipeline.core.work import Cost, cost_of
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.metrics import RoundRecord
 
-IDS = (3, 7, 11, 12, 20)
-SIZES = (16, 17, 20, 9, 14)  # training images per client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6
-CLASSES = 3
-ARCHITECTURES = ("linear", "conv", "mlp")
 REPRESENTATIVES = (
     *("kt_pfl", "kt_pfl_likelihood", "feddf", "pfeddf", "fedproto", "fml"),
     *("kt_pfl_params", "fedavg_ft", "per_fedavg_hf", "ditto", "fedamp", "fedfomo", "pfedhn", "fedrep", "apple"),
@@ -41,7 +32,9 @@ ARITHMETICS = {
     "bfloat16": Compute("cpu", dtype="bfloat16"),
     "channels_last": Compute("cpu", memory_format="channels_last"),
 }
-SILENT = Observer()
+ARCHITECTURES, CLASSES, IDS, SIZES = toy.ARCHITECTURES, toy.CLASSES, toy.IDS, toy.SIZES
+same, samples, global_generators = toy.same, toy.samples, toy.global_generators
+ReverseExecutor, SILENT = methods.ReverseExecutor, methods.SILENT
 
 
 class Unlucky(nn.Module):
@@ -52,38 +45,10 @@ class Unlucky(nn.Module):
 
 
 def build(name: str) -> nn.Module:
-    """Return a new module: ``linear``, ``conv`` (with BatchNorm), ``mlp`` (with dropout) or ``both`` (with both).
-
-    ``unlucky`` is linear, and its training diverges in some rounds.
-    """
-    convolution = [nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]  # 4 x 3 x 3
-    layers: dict[str, list[nn.Module]] = {
-        "linear": [nn.Flatten(), nn.Linear(64, CLASSES)],
-        "conv": [*convolution, nn.Linear(36, CLASSES)],
-        "mlp": [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, CLASSES)],
-        "both": [*convolution, nn.Dropout(0.3), nn.Linear(36, CLASSES)],
-        "unlucky": [nn.Flatten(), Unlucky(), nn.Linear(64, CLASSES)],
-    }
-    return nn.Sequential(*layers[name])
-
-
-def samples(number: int, seed: int, favourite: int = 0) -> LabelledDataset:
-    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favourite`."""
-    key = (number, seed, favourite)
-    if key not in _SAMPLES:
-        _SAMPLES[key] = _drawn(*key)
-    return _SAMPLES[key]
-
-
-def _drawn(number: int, seed: int, favourite: int) -> LabelledDataset:
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.arange(number) % CLASSES
-    labels[: number // 2] = favourite
-    labels = labels[torch.randperm(number, generator=generator)]
-    images = torch.randint(0, 120, (number, 1, 8, 8), generator=generator)
-    for image, label in zip(images, labels.tolist(), strict=True):
-        image[:, 3 * label : 3 * label + 2] += 110
-    return LabelledDataset(images.to(torch.uint8), labels)
+    """Return a new module of the toy federation; ``unlucky`` is linear, and its training diverges in some rounds."""
+    if name == "unlucky":
+        return nn.Sequential(nn.Flatten(), Unlucky(), nn.Linear(64, CLASSES))
+    return toy.build(name)
 
 
 class Toy(Federation):
@@ -107,35 +72,11 @@ class _Known(dict[Any, Any]):
 
 
 _COSTS: dict[Any, Cost] = _Known()
-_SAMPLES: dict[tuple[int, int, int], LabelledDataset] = _Known()
 
 
-def federation(
-    clients: int = 5, *, architectures: tuple[str, ...] = ARCHITECTURES, dtype: Any = "float32", **settings: Any
-) -> Federation:
-    """Return a fresh toy federation on the CPU; `settings` are other fields of `Federation`."""
-    members = tuple(
-        Client(
-            id=IDS[i],
-            architecture=architectures[i % len(architectures)],
-            train=samples(SIZES[i], seed=10 * i, favourite=i % CLASSES),
-            validation=samples(6, seed=10 * i + 1, favourite=i % CLASSES),
-            test=samples(15, seed=10 * i + 2, favourite=i % CLASSES),
-        )
-        for i in range(clients)
-    )
-    defaults = {
-        "clients": members,
-        "public": samples(24, seed=1000).inputs,
-        "public_batch_size": 13,
-        "classes": CLASSES,
-        "build": build,
-        "training": LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
-        # Frozen: with it a client that learns from its own predictions stays where it is, as closed forms need.
-        "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05, batch_norm="frozen"),
-        "compute": Compute(device="cpu", dtype=dtype),
-    }
-    return Toy(**{**defaults, **settings})
+def federation(clients: int = 5, **settings: Any) -> Federation:
+    """Return a fresh toy federation on the CPU; see `ktpfl_pipeline.check.toy`."""
+    return toy.federation(clients, **{"kind": Toy, "build": build, **settings})
 
 
 def alike(architecture: str = "linear", clients: int = 5, **settings: Any) -> Federation:
@@ -159,19 +100,12 @@ def one_client(module: nn.Module, train: LabelledDataset, public: Tensor, **sett
 
 def federation_for(method: Method[Any], one: str = "both", **settings: Any) -> Federation:
     """Return a federation of several architectures, or of `one` where the method refuses several."""
-    return federation(**{**settings, **({"architectures": (one,)} if method.one_architecture else {})})
+    return toy.federation_for(method, one, **{"kind": Toy, "build": build, **settings})
 
 
 def again(fed: Federation, **changes: Any) -> Federation:
     """Return the same federation with nothing loaded, and with `changes` to its fields."""
     return replace(fed, **{"executor": SerialExecutor(), "log": RoundLog(), **changes})
-
-
-class ReverseExecutor(SerialExecutor):
-    """Visits the clients in the opposite order."""
-
-    def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
-        return super().outcomes(setting, phase, operation, dict(reversed(calls.items())), progress)
 
 
 class Script(SerialExecutor):
@@ -271,21 +205,6 @@ class Watch:
             self.resumed = len(self.told)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two results are the same, tensors bit for bit and of one dtype, dictionaries in any order."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if is_dataclass(one):
-        return all(same(getattr(one, entry.name), getattr(other, entry.name)) for entry in fields(one))
-    return bool(one == other)
-
-
 def distance(one: dict[int, dict[str, Tensor]], other: dict[int, dict[str, Tensor]]) -> float:
     """Return the largest difference between any two numbers of two collections of models."""
     assert one.keys() == other.keys()
@@ -294,8 +213,3 @@ def distance(one: dict[int, dict[str, Tensor]], other: dict[int, dict[str, Tenso
         for n, params in one.items()
         for name, tensor in params.items()
     )
-
-
-def global_generators() -> tuple[Any, ...]:
-    """Return the state of every generator that a careless draw would move."""
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()

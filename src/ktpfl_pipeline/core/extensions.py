@@ -4,6 +4,8 @@ import importlib
 import os
 import re
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ktpfl_pipeline.core.errors import InputError
@@ -39,6 +41,38 @@ def load(path: str, what: str) -> Any:
     return getattr(found, name)
 
 
+def own_frames(error: Exception, path: str) -> list[tuple[str, int, str]]:
+    """Return the files, lines and functions of the user's own package that led to an error, the innermost last."""
+    package = re.split(r"[.:]", path)[0]
+    stack = traceback.walk_tb(error.__traceback__)
+    own = [pair for pair in stack if str(pair[0].f_globals.get("__name__")).split(".")[0] == package]
+    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in own]
+
+
+@contextmanager
+def own_errors(path: str, what: str) -> Iterator[None]:
+    """Say of an error in the block which of the user's own lines raised it, where one of them is among its causes.
+
+    Args:
+        path: the dotted path of the user's own code; other names change nothing.
+        what: it is, such as ``"method"``.
+
+    Raises:
+        InputError: in the place of the error.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if not is_path(path) or not own_frames(error, path):
+            raise
+        raise InputError(
+            f"The {what} {path!r} raised {raised(error, path)}: correct it there. `ktpfl check {path}` tries it on toy "
+            "data, and shows the lines that led to it."
+        ) from error
+
+
 def raised(error: Exception, path: str) -> str:
     """Say what the user's own code raised, and in which of its lines: ``"KeyError: 'x' (/home/me/nets.py, line 7)"``.
 
@@ -46,10 +80,7 @@ def raised(error: Exception, path: str) -> str:
         error: as it was caught.
         path: the dotted path; lines of other packages than its own are passed over.
     """
-    package = re.split(r"[.:]", path)[0]
-    stack = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [pair for pair in stack if str(pair[0].f_globals.get("__name__")).split(".")[0] == package]
-    places = [(frame.f_code.co_filename, line) for frame, line in own]
+    places = [(file, line) for file, line, _ in own_frames(error, path)]
     said: object = error
     if isinstance(error, SyntaxError) and os.path.isfile(error.filename or ""):
         places.append((str(error.filename), error.lineno or 1))

@@ -20,6 +20,7 @@ from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, Theo
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.extensions import own_errors
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.machine.files import alone
@@ -72,7 +73,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
-        result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
+        with own_errors(job.method, "method"):
+            result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
         beside, held = job.ended(made, result, fed, shown.trained), job.newcomers(seed)
         finished = finished_run(
             job.method,

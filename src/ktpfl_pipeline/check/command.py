@@ -1,0 +1,138 @@
+"""`ktpfl check`: whether a method, a model or a source keeps what is asked of it."""
+
+import inspect
+import linecache
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import click
+
+from ktpfl_pipeline import methods, models
+from ktpfl_pipeline.check.methods import BrokenError
+from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.extensions import is_path, load, own_frames, raised
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.data import sources
+
+KINDS = ("method", "model", "source")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--kind", type=click.Choice(KINDS), help="What NAME is, where its function does not show it.")
+@click.option("--shape", default="1,28,28", show_default=True, help="Of a model's input: sides of an image, or fewer.")
+@click.option("--classes", default=10, show_default=True, type=click.IntRange(2), help="Of a model.")
+@click.option(
+    "--folder",
+    default=Path("data/01_raw"),
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where relative paths of a source start.",
+)
+def check(name: str, kind: str | None, shape: str, classes: int, folder: Path) -> None:
+    """Check a method, a model or a source: a registered NAME, or a dotted path such as my_package.topk:TopK.
+
+    A method runs on toy data, a model on drawn samples; a source is read twice. Ends with 0 where all promises are
+    kept, and with 1 where one is broken.
+    """
+    try:
+        kind = kind or kind_of(name)
+        with tempfile.TemporaryDirectory() as place:
+            kept = report(name, promises(kind, name, _sides(shape), classes, folder, Path(place)))
+    except InputError as error:
+        raise click.ClickException(str(error)) from error
+    raise SystemExit(0 if kept else 1)
+
+
+def promises(
+    kind: str, name: str, shape: tuple[int, ...], classes: int, folder: Path, place: Path
+) -> Mapping[str, Callable[[], list[str] | None]]:
+    """Return the promises of a method, model or source by name; `place` is a folder for checkpoints."""
+    from ktpfl_pipeline.check import methods as of_methods
+    from ktpfl_pipeline.check import models as of_models
+    from ktpfl_pipeline.check import sources as of_sources
+
+    if kind == "method":
+        return of_methods.promises(methods.create(name), place)
+    return of_models.promises(name, shape, classes) if kind == "model" else of_sources.promises(name, folder)
+
+
+def kind_of(name: str) -> str:
+    """Return what a name or a dotted path is: one of `KINDS`.
+
+    Raises:
+        InputError: if it is nothing of these, or a function of which this cannot be seen.
+    """
+    registered = {
+        "method": name in methods.METHODS,
+        "model": name in models.MODELS or models.is_family(name),
+        "source": name.partition(":")[0] in sources.SOURCES or (not is_path(name) and sources.PATH.fullmatch(name)),
+    }
+    if found := [kind for kind, holds in registered.items() if holds]:
+        return found[0]
+    if not is_path(name):
+        raise unknown("method, model or source", name, [*methods.METHODS, *models.MODELS, *sources.SOURCES])
+    if kind := _shown_by(load(name, "method, model or source")):
+        return kind
+    raise InputError(
+        f"{name!r} is no class of a method, and does not show by its arguments whether it is a model (shape, classes) "
+        "or a source (argument, folder): give --kind=method, model or source."
+    )
+
+
+def _shown_by(found: object) -> str:
+    """Return what a class or a function is by what it derives from or takes; empty where this cannot be seen."""
+    if inspect.isclass(found):
+        return "method" if issubclass(found, Method) else ""
+    taken = list(inspect.signature(found).parameters) if inspect.isfunction(found) else []
+    if taken[:2] == ["shape", "classes"]:
+        return "model"
+    return "source" if taken[1:2] == ["folder"] else ""
+
+
+def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> bool:
+    """Check promises one after another and say of each whether it is kept; return whether all are.
+
+    The others look at what the first one made, so that none is checked after it fails.
+    """
+    broken = 0
+    for place, (promise, fulfil) in enumerate(checks.items()):
+        try:
+            told = fulfil() or []
+        except (BrokenError, InputError) as error:
+            broken, told = broken + 1, str(error).splitlines()
+            click.echo(f"FAILED  {promise}")
+        except Exception as error:  # whatever the user's own code raises
+            broken, told = broken + 1, [f"it raised {raised(error, name)}", *own_lines(error, name)]
+            click.echo(f"FAILED  {promise}")
+        else:
+            click.echo(f"ok      {promise}")
+        for line in told:
+            click.echo(f"        {line}")
+        if broken and place == 0:
+            break
+    click.echo(f"{name}: {f'{broken} promise(s) broken' if broken else 'all promises are kept'}.")
+    return not broken
+
+
+def own_lines(error: Exception, name: str) -> list[str]:
+    """Return the lines of the user's own code that led to an error; all lines, where none is the user's."""
+    frames = own_frames(error, name)
+    if not frames:
+        return [part for line in traceback.format_exception(error) for part in line.rstrip().splitlines()]
+    return [
+        f"{file}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
+        for file, line, function in frames
+    ]
+
+
+def _sides(shape: str) -> tuple[int, ...]:
+    try:
+        sides = tuple(int(side) for side in shape.split(","))
+    except ValueError:
+        sides = ()
+    if not sides or min(sides) < 1:
+        raise InputError(f"--shape is {shape!r}; it must be whole numbers with commas, such as 3,32,32, 9,128 or 20.")
+    return sides

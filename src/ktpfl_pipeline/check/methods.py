@@ -1,0 +1,304 @@
+"""The contract of a method as checks on a toy federation; docs/adding_a_method.md says what each promise means.
+
+`ktpfl check` runs them on one method, and the tests on every method of the registry.
+"""
+
+import copy
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor
+
+from ktpfl_pipeline.check import toy
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.engine import Observer, Run, Schedule
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.federation import Federation, RoundLog
+from ktpfl_pipeline.core.method import Method, Personal, RoundReport
+from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.setting import LocalTraining, Setting
+
+SCHEDULE = Schedule(rounds=3, participation=0.6)
+"""3 of 5 clients in each round."""
+LONG = 12
+"""Rounds after which a method has learned that has not after three."""
+TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.3)
+SETTINGS = {"what": "toy"}
+SILENT = Observer()
+OF_STORED_MODELS = {"affinity", "relations"}
+"""Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored."""
+
+
+class BrokenError(Exception):
+    """A promise is not kept; the message says in a sentence what was found."""
+
+
+def demand(holds: object, found: str) -> None:
+    """Check that something holds.
+
+    Raises:
+        BrokenError: with what was `found`, where it does not.
+    """
+    if not holds:
+        raise BrokenError(found)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round was given, with a copy of the state from before it, and what it returned."""
+
+    given: Any
+    before: Any
+    cohort: list[int]
+    t: int
+    after: Any
+    report: RoundReport
+
+
+@dataclass
+class Recorded:
+    """An undisturbed run of a method.
+
+    Attributes:
+        method: as it is run.
+        folder: has the checkpoint after round t, ``t.ckpt``.
+        training: local training's recipe.
+        make: makes the federation for a method.
+        rounds: what each round was given and returned.
+    """
+
+    method: Method[Any]
+    folder: Path
+    training: LocalTraining = TRAINING
+    make: Callable[..., Federation] = toy.federation_for
+    rounds: list[Round] = field(default_factory=list)
+
+    def federation(self, **settings: Any) -> Federation:
+        """Return a fresh federation for the method."""
+        return self.make(self.method, **{"training": self.training, **settings})
+
+    def run(self) -> Run:
+        """Run the method and record it."""
+        file, self.rounds = self.folder / "run.ckpt", []
+        observer = Observer(round=lambda record: shutil.copy(file, self.folder / f"{record.round}.ckpt"))
+        with recording(self.method, self.rounds):
+            fed = self.federation()
+            return engine.run(self.method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+
+    def resumed(self, fed: Federation, t: int, file: Path, observer: Observer = SILENT) -> Run:
+        """Go on from the checkpoint of round t, of which `file` becomes a copy."""
+        shutil.copy(self.folder / f"{t}.ckpt", file)
+        return engine.run(self.method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+
+
+@contextmanager
+def recording(method: Method[Any], rounds: list[Round]) -> Iterator[None]:
+    """Let every round of the method be recorded in `rounds`."""
+    original = type(method).round
+
+    def seen(method: Method[Any], state: Any, cohort: list[int], t: int, fed: Federation) -> Any:
+        before, asked = copy.deepcopy(state), list(cohort)
+        found = original(method, state, cohort, t, fed)
+        demand(cohort == asked, f"round {t} changed its argument `cohort` from {asked} to {cohort}")
+        if isinstance(found, tuple) and len(found) == 2:  # the engine refuses others in a sentence
+            rounds.append(Round(state, before, asked, t, *found))
+        return found
+
+    with patch.object(type(method), "round", seen):
+        yield
+
+
+def timeless(run: Run) -> tuple[Any, ...]:
+    """Return a run without the seconds that it took."""
+    return [replace(record, seconds={}) for record in run.history], run.coefficients, run.state
+
+
+class ReverseExecutor(SerialExecutor):
+    """Visits the clients in the opposite order."""
+
+    def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
+        """Return the outcomes of the calls, last one first."""
+        return super().outcomes(setting, phase, operation, dict(reversed(calls.items())), progress)
+
+
+def entries(state: Any) -> dict[str, Any]:
+    """Return what a state holds by name."""
+    return {entry.name: getattr(state, entry.name) for entry in fields(state)}
+
+
+def learns(recorded: Recorded, run: Run) -> None:
+    """Check that clients classify toy images better than by guessing, after more rounds where three do not suffice."""
+    accuracy, rounds = fmean(run.history[-1].accuracy["after_transfer"]), SCHEDULE.rounds
+    if accuracy < 0.6:
+        rounds = LONG
+        done = engine.run(recorded.method, recorded.federation(), Schedule(rounds, evaluate_every=rounds))
+        accuracy = fmean(done.history[-1].accuracy["after_transfer"])
+    demand(
+        accuracy >= 0.6,
+        f"after {rounds} rounds on toy images the mean accuracy is {accuracy:.2f}, where guessing has "
+        f"{1 / toy.CLASSES:.2f} and local training reaches 0.9",
+    )
+
+
+def keeps_a_history(records: list[RoundRecord]) -> None:
+    """Check that each round was evaluated with numbers, and that its bytes are counted for each of the cohort."""
+    for record in records:
+        for values in (*record.accuracy.values(), *record.loss.values()):
+            demand(
+                all(math.isfinite(value) for value in values), f"round {record.round} has numbers that are not finite"
+            )
+        demand(set(record.traffic) == set(LEDGERS), f"round {record.round} counts other bytes than {LEDGERS}")
+
+
+def leaves_its_arguments(rounds: list[Round]) -> None:
+    """Check that no round wrote to the state that it was given, with the tensors of models in it."""
+    for each in rounds:
+        where = toy.difference(each.given, each.before)
+        demand(
+            not where,
+            f"round {each.t} wrote to {where} of the state that it was given: make new tensors (a + b, not a += b or "
+            "a.add_(b)), and a new dict for new models ({**state.models, **trained})",
+        )
+
+
+def reports_what_it_exchanges(method: Method[Any], rounds: list[Round]) -> None:
+    """Check that each round reports the cohort, and the bytes of exactly what the class says it exchanges."""
+    for each in rounds:
+        sent = each.report.traffic
+        demand(
+            list(sent) == each.cohort and set(each.report.after_local) == set(each.cohort),
+            f"round {each.t} had the cohort {each.cohort} and reported traffic of {list(sent)} and after_local of "
+            f"{list(each.report.after_local)}: report each of the cohort, in its order",
+        )
+        demand(
+            all(isinstance(own, Traffic) for own in sent.values())
+            and all(getattr(own, ledger) >= 0 for own in sent.values() for ledger in LEDGERS),
+            f"round {each.t} reported traffic that is no Traffic of bytes of at least 0",
+        )
+        found = {kind.rpartition("_")[0] for kind in vars(Traffic()) for own in sent.values() if getattr(own, kind)}
+        demand(
+            found - {"public"} == method.exchanges,
+            f"round {each.t} counted bytes of {_words(found - {'public'})}, and the class declares to exchange "
+            f"{_words(method.exchanges)}: correct `exchanges`, or the Traffic",
+        )
+
+
+def _words(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def leaves_absent_clients(method: Method[Any], rounds: list[Round], fed: Federation) -> None:
+    """Check that in the last round clients outside the cohort kept their models, and their rows of server matrices."""
+    last, there = rounds[-1], {n for each in rounds for n in each.cohort}
+    cohort, absent = last.cohort, sorted(there - set(last.cohort))
+    held, moved = [], set[int]()
+
+    def kept(one: Any, other: Any, what: str) -> None:
+        demand(toy.same(one, other), f"round {last.t} changed {what}, of clients outside the cohort {cohort}")
+
+    for name, old in entries(last.before).items():
+        new = entries(last.after)[name]
+        if isinstance(old, dict) and set(absent) <= set(old) <= set(toy.IDS):  # by client: models, their buffers
+            held.append(name)
+            for n in absent:
+                kept(old[n], new.get(n), f"{name}[{n}]")
+            changed = {n for n in cohort if n in old and not toy.same(old[n], new[n])}
+            if name == "models":
+                same = sorted(set(cohort) & set(old) - changed)
+                demand(not same, f"round {last.t} left the models of {same} as they were, who are in its cohort")
+            moved |= changed
+        if isinstance(old, Tensor) and old.shape[:1] == (len(toy.IDS),):  # the server's, a row for each client
+            rows = fed.positions(absent)
+            kept(old[rows], new[rows], f"rows {rows.tolist()} of {name}")
+            if old.shape == (len(toy.IDS),) * 2 and name not in OF_STORED_MODELS:
+                kept(old[:, rows], new[:, rows], f"columns {rows.tolist()} of {name}")
+    if type(method).personal is Personal.personal:  # of others, a part of what a client uses is everybody's
+        demand(held and moved, f"round {last.t} changed no model of its cohort {cohort}")
+        one, other = (method.personal(state, absent, fed) for state in (last.before, last.after))
+        kept(one, other, "what `personal` returns")
+
+
+def takes_one_client(method: Method[Any], fed: Federation) -> None:
+    """Check that a cohort may be one client."""
+    n = toy.IDS[0]
+    _, report = method.round(method.init(fed), [n], 1, fed)
+    demand(
+        list(report.traffic) == list(report.after_local) == [n],
+        f"a round with client {n} only reported {list(report.traffic)}",
+    )
+
+
+def repeats(recorded: Recorded, run: Run) -> None:
+    """Check that a run in another order of visits, and with other global generators, is the same to the bit."""
+    import torch
+
+    before = torch.get_rng_state()
+    try:
+        torch.manual_seed(99)  # which no draw may depend on, and none may move
+        watched = toy.global_generators()
+        again = engine.run(recorded.method, recorded.federation(executor=ReverseExecutor()), SCHEDULE)
+        moved = not toy.same(toy.global_generators(), watched)
+    finally:
+        torch.set_rng_state(before)
+    where = toy.difference(timeless(run)[2], timeless(again)[2]) or toy.difference(timeless(run), timeless(again))
+    advice = "draw from fed.stream('what for', t, n), and keep nothing outside the state"
+    demand(not where, f"two runs differ, first in {where}: {advice}")
+    demand(not moved, f"a run moved a global generator (torch, NumPy or random): {advice}")
+
+
+def resumes(recorded: Recorded, run: Run) -> None:
+    """Check that a run that goes on from the checkpoint of round 1 is the same to the bit."""
+    again = recorded.resumed(recorded.federation(), 1, recorded.folder / "again.ckpt")
+    where = toy.difference(timeless(run)[2], timeless(again)[2]) or toy.difference(timeless(run), timeless(again))
+    demand(not where, f"a resumed run differs, first in {where}: keep all that crosses rounds in the state")
+
+
+def leaves_data(fed: Federation, before: Federation) -> None:
+    """Check that nothing wrote to the samples of a federation, of which `before` is a copy."""
+    for one, other in zip(fed.clients, before.clients, strict=True):
+        for split in ("train", "validation", "test"):
+            where = toy.difference(getattr(one, split), getattr(other, split))
+            demand(not where, f"a round wrote to the {split} samples of client {one.id}")
+    demand(toy.same(fed.public, before.public), "a round wrote to the public set")
+
+
+def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]:
+    """Return the promises that a method is held to, by name, in the order in which they are checked.
+
+    The first runs the method; the others look at what was recorded.
+
+    Args:
+        method: as it would be run.
+        folder: for checkpoints.
+    """
+    recorded, runs = Recorded(method, folder), list[Run]()
+
+    def finishes() -> None:
+        clean = copy.deepcopy(recorded.federation())
+        runs.append(recorded.run())
+        keeps_a_history(runs[0].history)
+        leaves_data(recorded.federation(), clean)
+
+    def fresh() -> Federation:
+        fed = recorded.federation()
+        return replace(fed, executor=SerialExecutor(), log=RoundLog())
+
+    return {
+        "runs on toy data, and writes to no samples": finishes,
+        "learns": lambda: learns(recorded, runs[0]),
+        "leaves its arguments as they were": lambda: leaves_its_arguments(recorded.rounds),
+        "reports what it exchanges": lambda: reports_what_it_exchanges(method, recorded.rounds),
+        "leaves clients outside the cohort as they were": lambda: leaves_absent_clients(
+            method, recorded.rounds, fresh()
+        ),
+        "takes a cohort of one client": lambda: takes_one_client(method, fresh()),
+        "repeats bit for bit": lambda: repeats(recorded, runs[0]),
+        "resumes bit for bit": lambda: resumes(recorded, runs[0]),
+    }

@@ -1,0 +1,45 @@
+"""What a source of samples must return, as checks."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ktpfl_pipeline.check import toy
+from ktpfl_pipeline.check.methods import demand
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.data.owned import OwnedDataset
+
+
+def promises(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
+    """Return what a source is held to, by name, in the order in which it is checked.
+
+    Args:
+        source: a name or a dotted path, with its argument.
+        folder: where relative paths start.
+    """
+    found = list[LabelledDataset]()
+
+    def reads() -> list[str]:
+        found.append(sources.load(source, folder))
+        samples, counts = found[0], found[0].labels.bincount()
+        own = [f"{len(samples.names)} owners"] if isinstance(samples, OwnedDataset) else []
+        least, most = int(counts.min()), int(counts.max())
+        kind = str(samples.inputs.dtype).removeprefix("torch.")
+        sizes = f"{len(samples):,} samples of {' x '.join(map(str, samples.shape))} in {kind}"
+        return [", ".join([sizes, f"{len(counts)} classes with {least:,} to {most:,} samples each", *own])]
+
+    def numbers() -> None:
+        counts = found[0].labels.bincount()
+        demand(len(counts) > 1, "all samples have one class; at least two are needed")
+        empty = (counts == 0).nonzero().flatten().tolist()
+        demand(not empty, f"no sample has class {empty[:1]}, though higher numbers occur: number classes without gaps")
+
+    def repeats() -> None:
+        where = toy.difference(found[0], sources.load(source, folder))
+        demand(not where, f"it returned other samples the second time ({where}): seed what it draws, and sort files")
+
+    return {
+        "returns samples that can be used": reads,
+        "numbers its classes from 0 without gaps": numbers,
+        "returns the same samples again": repeats,
+    }

@@ -1,0 +1,133 @@
+"""A toy federation on which a method shows in seconds whether it keeps the contract.
+
+A few clients, 8 x 8 images in three classes that a linear model separates, four tiny architectures. Client ids are not
+row numbers, training sets differ in size, and their last batches are a full one, short ones and a single image, so that
+a mix-up of any of these shows.
+"""
+
+import random
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core.dataset import LabelledDataset, Shape
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+
+IDS = (3, 7, 11, 12, 20)
+SIZES = (16, 17, 20, 9, 14)
+"""Training images by client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6."""
+CLASSES = 3
+ARCHITECTURES = ("linear", "conv", "mlp")
+
+
+def build(name: str) -> nn.Module:
+    """Return a new module: ``linear``, ``conv`` (with BatchNorm), ``mlp`` (with dropout) or ``both`` (with both)."""
+    convolution = [nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]  # 4 x 3 x 3
+    layers: dict[str, list[nn.Module]] = {
+        "linear": [nn.Flatten(), nn.Linear(64, CLASSES)],
+        "conv": [*convolution, nn.Linear(36, CLASSES)],
+        "mlp": [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Dropout(0.3), nn.Linear(12, CLASSES)],
+        "both": [*convolution, nn.Dropout(0.3), nn.Linear(36, CLASSES)],
+    }
+    return nn.Sequential(*layers[name])
+
+
+@cache
+def samples(number: int, seed: int, favourite: int = 0) -> LabelledDataset:
+    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favourite`."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(number) % CLASSES
+    labels[: number // 2] = favourite
+    labels = labels[torch.randperm(number, generator=generator)]
+    images = torch.randint(0, 120, (number, 1, 8, 8), generator=generator)
+    for image, label in zip(images, labels.tolist(), strict=True):
+        image[:, 3 * label : 3 * label + 2] += 110
+    return LabelledDataset(images.to(torch.uint8), labels)
+
+
+def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabelledDataset:
+    """Return samples of any shape, a pattern for each class with noise: uint8 images, or features in float32."""
+    labels = torch.arange(number) % classes
+    patterns = torch.randn(classes, *shape, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(number, *shape, generator=torch.Generator().manual_seed(seed))
+    inputs = patterns[labels] + noise
+    images = len(shape) == 3
+    return LabelledDataset((inputs * 32 + 128).clamp(0, 255).to(torch.uint8) if images else inputs, labels)
+
+
+def federation(
+    clients: int = 5,
+    *,
+    architectures: tuple[str, ...] = ARCHITECTURES,
+    dtype: Any = "float32",
+    kind: type[Federation] = Federation,
+    **settings: Any,
+) -> Federation:
+    """Return a fresh toy federation on the CPU; `settings` are other fields of `Federation`."""
+    members = tuple(
+        Client(
+            id=IDS[i],
+            architecture=architectures[i % len(architectures)],
+            train=samples(SIZES[i], seed=10 * i, favourite=i % CLASSES),
+            validation=samples(6, seed=10 * i + 1, favourite=i % CLASSES),
+            test=samples(15, seed=10 * i + 2, favourite=i % CLASSES),
+        )
+        for i in range(clients)
+    )
+    defaults = {
+        "clients": members,
+        "public": samples(24, seed=1000).inputs,
+        "public_batch_size": 13,
+        "classes": CLASSES,
+        "build": build,
+        "training": LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
+        # Frozen: with it a client that learns from its own predictions stays where it is, as closed forms need.
+        "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05, batch_norm="frozen"),
+        "compute": Compute(device="cpu", dtype=dtype),
+    }
+    return kind(**{**defaults, **settings})
+
+
+def federation_for(method: Method[Any], one: str = "both", **settings: Any) -> Federation:
+    """Return a federation of several architectures, or of `one` where the method refuses several."""
+    return federation(**{**settings, **({"architectures": (one,)} if method.one_architecture else {})})
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two results are the same, tensors bit for bit and of one dtype, dictionaries in any order."""
+    return difference(one, other) == ""
+
+
+def difference(one: Any, other: Any, where: str = "") -> str:
+    """Return where two results differ first, such as ``"models[3]['1.weight']"``; empty where they are the same."""
+    here = where or "it"
+    if type(one) is not type(other):
+        return here
+    if isinstance(one, Tensor):
+        return "" if one.dtype == other.dtype and torch.equal(one, other) else here
+    if isinstance(one, dict):
+        pairs = [(f"{where}[{key!r}]", value, other.get(key)) for key, value in one.items()]
+        return here if one.keys() != other.keys() else _first(pairs)
+    if isinstance(one, list | tuple):
+        pairs = [(f"{where}[{i}]", *pair) for i, pair in enumerate(zip(one, other, strict=False))]
+        return here if len(one) != len(other) else _first(pairs)
+    if is_dataclass(one) and not isinstance(one, type):
+        names = [entry.name for entry in fields(one)]
+        dot = f"{where}." if where else ""
+        return _first([(f"{dot}{name}", getattr(one, name), getattr(other, name)) for name in names])
+    return "" if bool(one == other) else here
+
+
+def _first(pairs: list[tuple[str, Any, Any]]) -> str:
+    return next((found for where, one, other in pairs if (found := difference(one, other, where))), "")
+
+
+def global_generators() -> tuple[Any, ...]:
+    """Return the state of every generator that a careless draw would move."""
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
