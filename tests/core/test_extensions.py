@@ -59,6 +59,29 @@ def test_a_module_that_there_is_not_is_a_wrong_path(package: Path, path: str) ->
         extensions.load(path, "model")
 
 
+def test_an_error_in_a_run_is_told_with_the_users_own_line(package: Path) -> None:
+    (package / "topk.py").write_text(
+        "def double(number):\n    return number / 0\n\ndef call(function):\n    function()\n"
+    )
+    path = "users_own.topk:double"
+    double, call = extensions.load(path, "method"), extensions.load("users_own.topk:call", "method")
+    with (
+        pytest.raises(InputError, match=r"^The method 'users_own.topk:double' raised ZeroDivisionError: .*, line 2\)"),
+        extensions.own_errors(path, "method"),
+    ):
+        double(1)
+    with pytest.raises(ZeroDivisionError), extensions.own_errors("fedavg", "method"):
+        double(1)
+    with pytest.raises(KeyError), extensions.own_errors(path, "method"):
+        raise KeyError  # by a line of ours
+    with pytest.raises(InputError, match="^ours$"), extensions.own_errors(path, "method"):
+        call(_refuse)
+
+
+def _refuse() -> None:
+    raise InputError("ours")
+
+
 def test_of_a_message_of_many_lines_the_first_is_told() -> None:
     assert (
         extensions.raised(RuntimeError("Sizes differ.\nBacktrace: ..."), "my_package.nets:Wide")

@@ -158,12 +158,15 @@ def test_each_architecture_is_run_once_and_nothing_is_drawn() -> None:
     assert toy.same(toy.global_generators(), before)
 
 
-@pytest.mark.parametrize("cause", ["training.batch_size is 1", "batch_norm is train"])
+@pytest.mark.parametrize("cause", ["training.batch_size is 1", "batch_norm is train", "batch_norm is domain_specific"])
 def test_a_batch_of_one_is_refused_where_batchnorm_cannot_take_it(cause: str) -> None:
     build = lambda name: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))  # noqa: E731
-    one = {"training": LocalTraining(batch_size=1)}
-    if cause != "training.batch_size is 1":
-        one = {"distillation": Distillation(batch_norm="train"), "public_batch_size": 1}  # type: ignore[dict-item]
+    settings: dict[str, dict[str, Any]] = {
+        "training.batch_size is 1": {"training": LocalTraining(batch_size=1)},
+        "batch_norm is train": {"distillation": Distillation(batch_norm="train"), "public_batch_size": 1},
+        "batch_norm is domain_specific": {"distillation": Distillation(batch_size=1)},
+    }
+    one = settings[cause]
     with pytest.raises(InputError, match=f"{cause}, and flat cannot be trained on a batch of one"):
         toy.alike("flat", build=build, **one)
     toy.alike("linear", **one)

@@ -174,12 +174,13 @@ class Setting:
     def _check_single_samples(self) -> None:
         """Check that every architecture that is trained on a single sample can be: BatchNorm often cannot."""
         training, distillation = self.training, self.distillation
-        public = min(distillation.batch_size, self.public_batch_size)
+        public, policy = min(distillation.batch_size, self.public_batch_size), distillation.batch_norm
+        by_batch = policy == "train" or (policy == "domain_specific" and self.public_batch_size > 1)
         causes = {
             "training.batch_size is 1": self.clients if training.batch_size == 1 and training.privacy is None else (),
             "a client has a single training sample": [each for each in self.clients if len(each.train) == 1],
-            "distillation.batch_size or public.batch is 1, and distillation.batch_norm is train": (
-                self.clients if public == 1 and distillation.batch_norm == "train" else ()
+            f"distillation.batch_size or public.batch is 1, and distillation.batch_norm is {policy}": (
+                self.clients if public == 1 and by_batch else ()
             ),
         }
         for cause, clients in causes.items():

@@ -1,7 +1,7 @@
 """FedBABU: one model for all whose head stays as it was drawn; only the body is trained and averaged.
 
 Oh, Kim, Yun: FedBABU: Towards Enhanced Representation for Federated Image Classification, ICLR 2022, Algorithm 1,
-https://arxiv.org/abs/2106.06042. The head is the last linear layer.
+https://arxiv.org/abs/2106.06042. The head is the layer that makes the logits.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """FedPer: all clients share the body of a model and each has a head of its own; both are trained together.
 
 Arivazhagan, Aggarwal, Singh, Choudhary: Federated Learning with Personalization Layers, 2019, Algorithms 1 and 2,
-https://arxiv.org/abs/1912.00818. The personalization layers are the last linear one.
+https://arxiv.org/abs/1912.00818. The only personalization layer is the head.
 """
 
 from collections.abc import Iterable

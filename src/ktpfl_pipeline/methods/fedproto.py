@@ -1,7 +1,7 @@
 """FedProto: clients share the mean feature of each class, and draw their own features toward it.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022,
-Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is what enters a model's last linear layer; those of
+Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is what enters a model's head; those of
 different architectures meet in a common dimension F by averaging neighbours. A client classifies with its own head.
 """
 

@@ -1,7 +1,7 @@
 """FedRep: all clients share the body of a model, and each has a head of its own.
 
 Collins, Hassani, Mokhtari, Shakkottai: Exploiting Shared Representations for Personalized Federated Learning, ICML
-2021, Algorithm 1, https://arxiv.org/abs/2102.07078. The head is the last linear layer.
+2021, Algorithm 1, https://arxiv.org/abs/2102.07078. The head is the layer that makes the logits.
 """
 
 from dataclasses import dataclass
