@@ -74,7 +74,7 @@ def test_an_error_in_a_run_is_told_with_the_users_own_line(package: Path) -> Non
         double(1)
     with pytest.raises(KeyError), extensions.own_errors(path, "method"):
         raise KeyError  # by a line of ours
-    with pytest.raises(InputError, match="^ours$"), extensions.own_errors(path, "method"):
+    with pytest.raises(InputError, match=r"^ours$"), extensions.own_errors(path, "method"):
         call(_refuse)
 
 

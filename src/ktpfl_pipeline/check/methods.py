@@ -30,6 +30,8 @@ SCHEDULE = Schedule(rounds=3, participation=0.6)
 LONG = 12
 """Rounds after which a method has learned that has not after three."""
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.3)
+CAUTIOUS = replace(TRAINING, learning_rate=0.1)
+"""For a method of which nothing is known: some take steps that are many times as long, as pFedMe does."""
 SETTINGS = {"what": "toy"}
 SILENT = Observer()
 OF_STORED_MODELS = {"affinity", "relations"}
@@ -87,10 +89,15 @@ class Recorded:
     def run(self) -> Run:
         """Run the method and record it."""
         file, self.rounds = self.folder / "run.ckpt", []
-        observer = Observer(round=lambda record: shutil.copy(file, self.folder / f"{record.round}.ckpt"))
+
+        def keep(record: RoundRecord) -> None:
+            shutil.copy(file, self.folder / f"{record.round}.ckpt")
+
         with recording(self.method, self.rounds):
             fed = self.federation()
-            return engine.run(self.method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
+            return engine.run(
+                self.method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=Observer(round=keep)
+            )
 
     def resumed(self, fed: Federation, t: int, file: Path, observer: Observer = SILENT) -> Run:
         """Go on from the checkpoint of round t, of which `file` becomes a copy."""
@@ -278,7 +285,7 @@ def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]
         method: as it would be run.
         folder: for checkpoints.
     """
-    recorded, runs = Recorded(method, folder), list[Run]()
+    recorded, runs = Recorded(method, folder, CAUTIOUS), list[Run]()
 
     def finishes() -> None:
         clean = copy.deepcopy(recorded.federation())

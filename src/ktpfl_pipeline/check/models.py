@@ -22,10 +22,8 @@ ROUNDS = 3
 def federation(name: str, shape: Shape, classes: int) -> Federation:
     """Return two clients with the architecture, and drawn samples of a shape: images where it has three sides."""
     sizes = (4 * classes, 2 * classes, 2 * classes)
-    clients = tuple(
-        Client(n, name, *(toy.drawn(size, shape, classes, 10 * n + i) for i, size in enumerate(sizes, start=1)))
-        for n in (3, 7)
-    )
+    splits = {n: [toy.drawn(size, shape, classes, 10 * n + i) for i, size in enumerate(sizes, 1)] for n in (3, 7)}
+    clients = tuple(Client(n, name, *own[:3]) for n, own in splits.items())
     return Federation(
         clients=clients,
         public=toy.drawn(2 * classes, shape, classes, 99).inputs,
@@ -89,7 +87,7 @@ def promises(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], li
         demand(kept, "training or evaluation wrote to the clients' test samples")
 
     def repeats() -> None:
-        where = toy.difference(*(timeless(run) for run in runs))
+        where = toy.difference(timeless(runs[0]), timeless(runs[1]))
         demand(
             not where,
             f"two runs differ, first in {where}: draw with torch's functions only, which are seeded, and keep nothing "

@@ -111,16 +111,17 @@ def difference(one: Any, other: Any, where: str = "") -> str:
         return here
     if isinstance(one, Tensor):
         return "" if one.dtype == other.dtype and torch.equal(one, other) else here
+    pairs: list[tuple[str, Any, Any]]
     if isinstance(one, dict):
         pairs = [(f"{where}[{key!r}]", value, other.get(key)) for key, value in one.items()]
         return here if one.keys() != other.keys() else _first(pairs)
     if isinstance(one, list | tuple):
         pairs = [(f"{where}[{i}]", *pair) for i, pair in enumerate(zip(one, other, strict=False))]
         return here if len(one) != len(other) else _first(pairs)
-    if is_dataclass(one) and not isinstance(one, type):
-        names = [entry.name for entry in fields(one)]
-        dot = f"{where}." if where else ""
-        return _first([(f"{dot}{name}", getattr(one, name), getattr(other, name)) for name in names])
+    if is_dataclass(one):
+        names, dot = [entry.name for entry in fields(one)], f"{where}." if where else ""
+        pairs = [(f"{dot}{name}", getattr(one, name), getattr(other, name)) for name in names]
+        return _first(pairs)
     return "" if bool(one == other) else here
 
 
