@@ -23,7 +23,7 @@ def federation(name: str, shape: Shape, classes: int) -> Federation:
     """Return two clients with the architecture, and drawn samples of a shape: images where it has three sides."""
     sizes = (4 * classes, 2 * classes, 2 * classes)
     splits = {n: [toy.drawn(size, shape, classes, 10 * n + i) for i, size in enumerate(sizes, 1)] for n in (3, 7)}
-    clients = tuple(Client(n, name, *own[:3]) for n, own in splits.items())
+    clients = tuple(Client(n, name, own[0], own[1], own[2]) for n, own in splits.items())
     return Federation(
         clients=clients,
         public=toy.drawn(2 * classes, shape, classes, 99).inputs,

@@ -131,4 +131,5 @@ def _first(pairs: list[tuple[str, Any, Any]]) -> str:
 
 def global_generators() -> tuple[Any, ...]:
     """Return the state of every generator that a careless draw would move."""
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    legacy: Any = np.random.get_state()
+    return torch.get_rng_state(), random.getstate(), legacy[1].tolist()
