@@ -36,6 +36,7 @@ WAITS = {
     "fedgen": 6,
     "fml": 2,
     "fedkd": 12,
+    "fedkd_summed": 12,
     "fedmrl": 2,
     "local": 2,
     "scarlet": 14,
@@ -60,12 +61,24 @@ WAITS = {
     "apfl": 5,
     "fedala": 4,
     "fedrod": 2,
-    "pfedgraph": 2,
+    "pfedgraph": 6,
     "local_5x": 2,
 }
 """How often the host waits in the whole run, from the initial models to the personal ones."""
 MOST = 2 * 5 * devices.COHORT  # five a client and round, of a method that is new
-PLAIN = ("apfl", "apple", "fedgen", "fedgh", "fedkd", "fedmrl", "fedrod", "lg_fedavg", "pfedgraph", "pfedhn")
+PLAIN = (
+    "apfl",
+    "apple",
+    "fedgen",
+    "fedgh",
+    "fedkd",
+    "fedkd_summed",
+    "fedmrl",
+    "fedrod",
+    "lg_fedavg",
+    "pfedgraph",
+    "pfedhn",
+)
 """Methods with products of their own, beside the models', that stay in float32 where bfloat16 is asked for."""
 
 ALL_WAYS = [*product(devices.EXECUTORS, devices.PRECISIONS)]

@@ -107,11 +107,14 @@ def estimate(module: nn.Module, inputs: Tensor, numbers: Callable[[Tensor], Tens
     momenta = [layer.momentum for layer in own]
     for layer in own:
         layer.reset_running_stats()
-        layer.momentum = None  # torch averages all parts alike
         layer.train()
     try:
         parts = min(math.ceil(len(inputs) / size), len(inputs) // 2)  # one sample has no variance
-        for part in torch.tensor_split(inputs, max(1, parts)):
+        for number, part in enumerate(torch.tensor_split(inputs, max(1, parts)), 1):
+            for layer in own:
+                layer.momentum = (
+                    1.0 / number
+                )  # the mean over parts; torch's None would wait for a counter on the device
             module(numbers(part))
     finally:
         for layer, momentum in zip(own, momenta, strict=True):
