@@ -112,7 +112,12 @@ class TestPartition:
 
     def test_labels_are_those_of_the_images(self, first: Snapshot) -> None:
         own = SimpleNamespace(source="digits", classes=None, samples=SAMPLES[EXPERIMENT], shape=None)
-        asked = SimpleNamespace(private=own, image=None, partition=SimpleNamespace(scheme="two_labels"))
+        asked = SimpleNamespace(
+            private=own,
+            image=None,
+            partition=SimpleNamespace(scheme="two_labels"),
+            private_samples=lambda available: SAMPLES[EXPERIMENT],
+        )
         target = load_private(asked, Path()).labels
         assert all(int(row["label"]) == target[int(row["index"])] for rows in first.partition.values() for row in rows)
 
@@ -187,21 +192,10 @@ class TestResults:
 
 class TestReport:
     def test_files(self, report: Path) -> None:
-        assert {file.name for file in report.iterdir()} == {
-            "report.html",
-            "report.md",
-            "table.tex",
-            "table.txt",
-            "SHA256SUMS",
-            "comparison.json",
-            "runs.csv",
-            "rounds.csv",
-            "clients.csv",
-            "theorem.csv",
-            "differences.csv",
-            "architectures.csv",
-            "figures",
-        }
+        names = {file.name for file in report.iterdir()}
+        tables = ("runs", "rounds", "clients", "theorem", "differences", "architectures", "classes", "confusion")
+        pages = {"report.html", "report.md", "table.tex", "table.txt", "SHA256SUMS", "comparison.json", "figures"}
+        assert names == pages | {f"{table}.{kind}" for table in tables for kind in ("csv", "parquet")}
         assert [folder.name for folder in report.parent.iterdir()] == [VARIANT]
 
     @pytest.mark.parametrize(
@@ -295,7 +289,7 @@ class TestMlflow:
     def test_artifacts(self, project: Project, first: Snapshot, method: str) -> None:
         client, run = project.client(), run_of(first, method, 0)
         names = {file.path for file in client.list_artifacts(run.info.run_id)}
-        expected = {"run.json", "clients.json"}
+        expected = {"run.json", "clients.json", "confusion.json", "confusion.png"}
         assert names == (expected | {"coefficients.png", "coefficients.json"} if method == "kt_pfl" else expected)
         assert Path(run.info.artifact_uri.removeprefix("file://")).is_relative_to(project.folder / "mlruns")
         logged = json.loads(Path(client.download_artifacts(run.info.run_id, "run.json")).read_text())

@@ -114,4 +114,7 @@ class TestKilled:
 
     def test_all_artifacts(self, resumed: Killed) -> None:
         names = {file.path for file in resumed.project.client().list_artifacts(resumed.tracked.info.run_id)}
-        assert names == {"run.json", "coefficients.json", "coefficients.png", "clients.json"}
+        assert names == {f"{name}.{kind}" for name in ("coefficients", "confusion") for kind in ("json", "png")} | {
+            "run.json",
+            "clients.json",
+        }
