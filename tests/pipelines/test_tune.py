@@ -109,7 +109,15 @@ class TestFinished:
     def test_the_parent_holds_the_report_and_the_values(self, tuned: Project) -> None:
         (parent,), _ = family(tuned)
         held = {file.path for file in tuned.client().list_artifacts(parent.info.run_id)}
-        assert held == {"report.html", "report.md", "table.tex", "table.txt", "trials.csv", "hyperparameters.json"}
+        assert held == {
+            "report.html",
+            "report.md",
+            "table.tex",
+            "table.txt",
+            "trials.csv",
+            "trials.parquet",
+            "hyperparameters.json",
+        }
         assert chosen(tuned)["run_id"] == parent.info.run_id
         assert chosen(tuned)["key"] == parent.data.tags["key"]
         for method, made in chosen(tuned)["methods"].items():
