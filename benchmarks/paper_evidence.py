@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.provenance import here_and_now
+from ktpfl_pipeline.pipelines.whole_files import replacing
 from ktpfl_pipeline.reports import reproduction
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +38,8 @@ def draw(kept: Path, pages: Path) -> list[Path]:
     for place in sorted(file.parent for file in kept.glob(f"*/{evidence.CELLS}")):
         found = evidence.load(place)
         report = reproduction.build(found.scale, found.parts, found.cells, here_and_now())
-        report.write(pages / place.name)
+        with replacing(pages / place.name) as partial:
+            report.write(partial)
         drawn.append(pages / place.name / "report.html")
     return drawn
 

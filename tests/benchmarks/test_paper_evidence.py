@@ -20,6 +20,7 @@ def test_kept_twice_and_drawn(run: Callable[..., FinishedRun], paper_settings: d
         own = evidence.Evidence("Small.", {"table1": ("networks", "table")}, [replace(cell, runs=runs[:done])])
         evidence.save(own, finished)
         assert paper_evidence.keep("light", finished, kept) == done
+    assert paper_evidence.draw(kept, pages) == paper_evidence.draw(kept, pages), "the page is replaced"
     (page,) = paper_evidence.draw(kept, pages)
     assert page == pages / "light" / "report.html"
     assert "75.60" in page.read_text("utf-8")

@@ -22,6 +22,7 @@ from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.figures.traffic import by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, megabytes, points
+from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import marked, runs, signs
@@ -67,7 +68,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
     sections = [
         Section("", [Text(scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
-            Section(f"{_named(name)}: {title}", _blocks(name, shows, by_part[name]))
+            Section(f"{named(name)}: {title}", _blocks(name, shows, by_part[name]))
             for name, (title, shows) in parts.items()
         ),
         Section("Cell by cell beside the paper", [beside]),
@@ -96,7 +97,7 @@ def told(cells: Sequence[Cell]) -> str:
     for part, group in groupby(cells, key=lambda cell: cell.part):
         own = list(group)
         methods = ", ".join(dict.fromkeys(cell.title for cell in own))
-        lines.append(f"{_named(part)}: {methods}; {words.listed_seeds(own[0].seeds)}")
+        lines.append(f"{named(part)}: {methods}; {words.listed_seeds(own[0].seeds)}")
     table = terminal.table(_by_column(cells), terminal.WIDEST)
     return "\n".join([*lines, "", table, progress(cells), here_and_now().machine, ""])
 
@@ -125,7 +126,7 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
         first, failed = group[0], [cell.failed for cell in group if cell.failed]
         rows.append(
             {
-                "Cells": f"{_named(first.part)}: {_column(first)}",
+                "Cells": f"{named(first.part)}: {_column(first)}",
                 "Methods": ", ".join(cell.title for cell in group),
                 "Seeds": ", ".join(map(str, first.seeds)),
                 "Runs done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
@@ -176,7 +177,7 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
         found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
         rows.append(
             {
-                "Part": _named(cell.part),
+                "Part": named(cell.part),
                 "Cell": _column(cell),
                 "Method": cell.title,
                 "Ours (%)": accuracy(cell.final),
@@ -199,7 +200,7 @@ def orders(cells: Sequence[Cell]) -> Table:
             found = paired_difference(a.result, b.result) if a.result and b.result else None
             rows.append(
                 {
-                    "Cell": f"{_named(a.part)}: {column}",
+                    "Cell": f"{named(a.part)}: {column}",
                     "Methods": f"{a.title} minus {b.title}",
                     "Paper (points)": points(first - second),
                     "Ours (points)": interval(found),
@@ -228,7 +229,7 @@ def findings(cells: Sequence[Cell]) -> Table:
                 found = paired_difference(ours.result, ranked(finished)[0])
             rows.append(
                 {
-                    "Cell": f"{_named(part)}: {paper.dataset(settings)}",
+                    "Cell": f"{named(part)}: {paper.dataset(settings)}",
                     "Best in the paper": best,
                     "Ours there (%)": accuracy(ours.final),
                     "Minus our best of the others (points)": interval(found),
@@ -248,60 +249,6 @@ def verdict(found: Difference | None, side: int) -> str | None:
         away = f"{abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
         return AGREES if found.sign == 0 else f"{DIFFERS}: {away}"
     return {side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS)
-
-
-SETTINGS = (
-    "Made from the configuration of every cell: each setting that the paper or its released code states, where ours is "
-    "another or the paper states none. Where the code differs from the paper's text, the text counts."
-)
-
-
-def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
-    """Return one row for each stated setting and each value of ours, with the cells that have it.
-
-    Args:
-        cells: as above.
-        differing: whether to return the settings that differ, and those of which the paper states nothing, or the
-            settings that agree.
-    """
-    found: dict[paper.Setting, list[Cell]] = {}
-    for cell in cells:
-        for setting in paper.compared(cell):
-            if (setting.differs is not False) == differing:
-                found.setdefault(setting, []).append(cell)
-    names = list(dict.fromkeys(setting.name for setting in found))
-    rows: list[dict[str, Entry]] = [
-        {
-            "Setting": setting.name,
-            "Paper": setting.paper,
-            "Source": setting.source,
-            "Ours": setting.ours,
-            "Cells": _told_cells(found[setting], cells),
-        }
-        for setting in sorted(found, key=lambda setting: names.index(setting.name))
-    ]
-    return Table.of("differing" if differing else "agreeing", rows)
-
-
-CELL_IS: Mapping[str, Callable[[Cell], str]] = {
-    "data": lambda cell: paper.dataset(cell.settings),
-    "columns": lambda cell: cell.label,
-    "methods": lambda cell: cell.title,
-}
-
-
-def _told_cells(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """Say which cells these are: whole parts by name, else the data, the columns and the methods that they have."""
-    told: dict[str, list[str]] = {}
-    for part, group in groupby(own, key=lambda cell: cell.part):
-        members, all_of_part = list(group), [cell for cell in cells if cell.part == part]
-        named = []
-        for of, each in CELL_IS.items():
-            mine, every = (list(dict.fromkeys(map(each, some))) for some in (members, all_of_part))
-            if (2 * len(mine) < len(every)) if of == "methods" else mine != every:
-                named.append(", ".join(mine))
-        told.setdefault("; ".join(named), []).append(_named(part))
-    return "; ".join(f"{', '.join(parts)}{f' ({where})' * bool(where)}" for where, parts in told.items())
 
 
 def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
@@ -367,7 +314,7 @@ def _column(cell: Cell) -> str:
 
 
 def _where(cell: Cell) -> str:
-    return f"{_named(cell.part)}: {_column(cell)}, {cell.title}"
+    return f"{named(cell.part)}: {_column(cell)}, {cell.title}"
 
 
 def _once(cells: Sequence[Cell]) -> list[Cell]:
@@ -384,11 +331,3 @@ def _number(cell: Cell) -> float | None:
 def _written(cell: Cell) -> str:
     """Return the paper's entry for a cell."""
     return str(paper.of_cell(cell) or "not in the paper")
-
-
-def _named(part: str) -> str:
-    """Return what a part is called: ``Table 1`` for ``table1``, ``Table 1 (rate)`` for ``table1_rate``."""
-    own, _, variant = part.partition("_")
-    name = own.rstrip("0123456789")
-    called = f"{name.capitalize()} {own.removeprefix(name)}".strip()
-    return f"{called} ({variant.replace('_', ' ')})" if variant else called

@@ -159,7 +159,7 @@ def _file(cell: Known) -> Setting | None:
     source = str(cell.given.get("private.source"))
     if not source.startswith("npz:") or cell.family not in DATASETS:
         return None
-    return Setting("private images of", f"all {DATASETS[cell.family]} has", SETUP, f"the file {source}", True)
+    return Setting("private images", f"all of {DATASETS[cell.family]}", SETUP, f"of the file {source}", True)
 
 
 def _classes(cell: Known) -> Setting | None:
@@ -296,10 +296,15 @@ def _hyperparameter(name: str, method: str, key: str, paper: Callable[[Known], A
             return None
         value, ours = paper(cell), cell.hyperparameters[key]
         if value is None:
-            return Setting(name, UNSTATED, source, str(ours), None)
-        return Setting(name, str(value), source, str(ours), ours != value)
+            return Setting(name, UNSTATED, source, _written(ours), None)
+        return Setting(name, str(value), source, _written(ours), ours != value)
 
     return rule
+
+
+def _written(value: Any) -> str:
+    """Return a hyperparameter as conf/ has it."""
+    return "null" if value is None else str(value)
 
 
 def _rho(cell: Known) -> float | None:
@@ -312,7 +317,7 @@ def _feddf(cell: Known) -> Setting | None:
     if cell.method not in forms or cell.part == "figure5":
         return None
     ours = "averaged" if forms[cell.method] else "left out"
-    return Setting("FedDF's parameters", "left out", f"{SETUP}, a comment in the source", ours, forms[cell.method])
+    return Setting("FedDF's parameters", "left out", f"comment in {SETUP}", ours, forms[cell.method])
 
 
 def _fine_tuned(cell: Known) -> Setting | None:
@@ -355,9 +360,7 @@ STATED: tuple[Rule, ...] = (
     _plain("distillation.learning_rate", "distillation.learning_rate", _distilled(_rate), _where_rate),
     _plain("distillation.temperature", "distillation.temperature", _distilled(10.0), CODE),
     _plain("distillation.batch_norm", "distillation.batch_norm", _distilled("train"), CODE),
-    _hyperparameter(
-        "η₃ of KT-pFL", "kt_pfl", "step", lambda cell: 0.01 if cell.study else None, "section 5.2.2, Tables 3 to 6"
-    ),
+    _hyperparameter("η₃ of KT-pFL", "kt_pfl", "step", lambda cell: 0.01 if cell.study else None, "section 5.2.2"),
     _hyperparameter("ρ of KT-pFL", "kt_pfl", "rho", _rho, "Table 4"),
     _hyperparameter("ρ of KT-pFL", "kt_pfl_params", "rho", lambda cell: None, "section 5.2"),
     _hyperparameter("K of TopK-pFL", "topk_pfl", "k", lambda cell: 5, f"{SETUP}, footnote"),

@@ -1,0 +1,82 @@
+"""The list of settings in which the cells of the paper's tables differ from the paper, or agree with it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ktpfl_pipeline.analysis.cells import Cell
+from ktpfl_pipeline.reports import paper
+from ktpfl_pipeline.reports.model import Table
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.reports.numbers import Entry
+    from ktpfl_pipeline.reports.paper.stated import Setting
+
+SETTINGS = (
+    "Made from the configuration of every cell: each setting that the paper or its released code states, where ours is "
+    "another or the paper states none. Where the code differs from the paper's text, the text counts."
+)
+
+
+def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
+    """Return one row for each stated setting and each value of ours, with the cells that have it.
+
+    Args:
+        cells: all of them, in the order of the configuration.
+        differing: whether to return the settings that differ, and those of which the paper states nothing, or the
+            settings that agree.
+    """
+    found: dict[Setting, list[Cell]] = {}
+    for cell in cells:
+        for setting in paper.compared(cell):
+            if (setting.differs is not False) == differing:
+                found.setdefault(setting, []).append(cell)
+    names = list(dict.fromkeys(setting.name for setting in found))
+    rows: list[dict[str, Entry]] = [
+        {
+            "Setting": setting.name,
+            "Ours": setting.ours,
+            "Paper": f"{setting.paper} ({setting.source})",
+            "Cells": _told_cells(found[setting], cells),
+        }
+        for setting in sorted(found, key=lambda setting: names.index(setting.name))
+    ]
+    return Table.of("differing" if differing else "agreeing", rows)
+
+
+CELL_IS: Mapping[str, Callable[[Cell], str]] = {
+    "data": lambda cell: paper.dataset(cell.settings),
+    "columns": lambda cell: cell.label,
+    "methods": lambda cell: cell.title,
+}
+
+
+def _told_cells(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """Say which cells these are: whole parts by name, else the data, the columns and the methods that they have."""
+    told: dict[str, list[str]] = {}
+    for part, group in groupby(own, key=lambda cell: cell.part):
+        members, all_of_part = list(group), [cell for cell in cells if cell.part == part]
+        which = []
+        for of, each in CELL_IS.items():
+            mine, every = (list(dict.fromkeys(map(each, some))) for some in (members, all_of_part))
+            if (2 * len(mine) < len(every)) if of == "methods" else mine != every:
+                which.append(", ".join(mine))
+        told.setdefault("; ".join(which), []).append(named(part))
+    return "; ".join(f"{_listed(parts)}{f' ({where})' * bool(where)}" for where, parts in told.items())
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Return names of parts in words: ``Tables 1, 2, Figure 2``."""
+    numbers: dict[str, list[str]] = {}
+    for part in parts:
+        kind, _, number = part.partition(" ")
+        numbers.setdefault(kind, []).append(number)
+    return ", ".join(f"{kind}{'s' * (len(own) > 1)} {', '.join(own)}".strip() for kind, own in numbers.items())
+
+
+def named(part: str) -> str:
+    """Return what a part is called: ``Table 1`` for ``table1``, ``Table 1 (rate)`` for ``table1_rate``."""
+    own, _, variant = part.partition("_")
+    name = own.rstrip("0123456789")
+    called = f"{name.capitalize()} {own.removeprefix(name)}".strip()
+    return f"{called} ({variant.replace('_', ' ')})" if variant else called
