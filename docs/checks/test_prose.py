@@ -1,0 +1,85 @@
+"""Plain English: rewritten pages avoid every pattern, and no pattern becomes more frequent elsewhere."""
+
+from collections import Counter
+
+import prose
+import pytest
+
+REWRITTEN = (
+    *(
+        "README.md",
+        "docs/README.md",
+        "docs/start/",
+        "docs/how_to/run.md",
+        "docs/how_to/tune.md",
+        "docs/how_to/resume.md",
+    ),
+    *("docs/how_to/difficult_clients.md", "docs/how_to/compress_predictions.md", "docs/how_to/private_training.md"),
+    *("docs/how_to/common_errors.md", "docs/results/limitations.md", "docs/results/batch_norm.md"),
+    "docs/reference/compatibility.md",
+)
+"""Pages, and folders of pages, without any of the patterns."""
+LIMITS = {
+    "P1": (29, 9, 83),
+    "P3": (5, 1, 8),
+    "P5": (37, 3, 57),
+    "P6": (14, 0, 41),
+    "P12": (13, 1, 96),
+    "P13": (1, 1, 9),
+    "P14": (4, 0, 3),
+    "P15": (2, 2, 4),
+    "P17": (0, 0, 10),
+    "P18": (6, 0, 25),
+    "P19": (2, 0, 0),
+    "P20": (6, 0, 14),
+    "P21": (1, 1, 2),
+    "long": (54, 0, 20),
+    "numbers": (65, 0, 0),
+}
+"""How often each pattern may occur: in the documentation, in the comments of conf/, in the source. Lower them."""
+
+
+@pytest.mark.parametrize("beginning", REWRITTEN)
+def test_a_rewritten_page_stays_plain(beginning: str) -> None:
+    found = [each for each in prose.passages() if each.file.startswith(beginning)]
+    assert found
+    assert [(each.file, each.line, *fault) for each in found for fault in prose.faults(each)] == []
+
+
+def test_no_pattern_becomes_more_frequent() -> None:
+    counts = Counter((name, each.kind) for each in prose.passages() for name, _ in prose.faults(each))
+    more = {
+        (name, kind): count
+        for (name, kind), count in counts.items()
+        if count > dict(zip(("docs", "conf", "src"), LIMITS[name], strict=True))[kind]
+    }
+    assert more == {}, (
+        "see CONTRIBUTING.md, Plain English; `python docs/checks/prose.py --show <pattern>` lists the places"
+    )
+
+
+def test_the_patterns_are_noticed() -> None:
+    """A sentence for each; what is right is left alone."""
+    wrong = {
+        "P1": "It stands in a file.",
+        "P3": "Who is absent keeps a model.",
+        "P5": "Nobody is better.",
+        "P6": "It is no file.",
+        "P12": "It is begun anew.",
+        "P13": "The copy is thrown away.",
+        "P14": "It takes some 17 hours.",
+        "P15": "One epoch, one at least.",
+        "P17": "The setting was put X to Y.",
+        "P18": "It has 100 signs.",
+        "P19": "What was mended.",
+        "P20": "It is refused, for it would be slow.",
+        "P21": "The loss leaves the finite numbers.",
+        "long": " ".join(["word"] * 41) + ".",
+        "numbers": "1, 2, 3, 4, 5 and 6 runs.",
+    }
+    for pattern, sentence in wrong.items():
+        assert pattern in {name for name, _ in prose.faults(prose.Passage("x.md", 1, sentence, "docs"))}, pattern
+    right = (
+        "There is no file. It stands for a model. The client starts again because its model was lost, about 17 times."
+    )
+    assert [*prose.faults(prose.Passage("x.md", 1, right, "docs"))] == []
