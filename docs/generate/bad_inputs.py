@@ -39,7 +39,7 @@ to do harm, and checkpoints. Each error comes before training, in one line, and 
 allowed is told in [Limits](reference/limits.md).
 
 Tests give each of these inputs. `python docs/generate/bad_inputs.py` writes this page from their tables, and
-`make docs` fails where it is out of date.
+`make docs-check` fails where it is out of date.
 """
 LENGTH = 400  # characters at most of an input or a message
 RAW = Path("data/01_raw")
