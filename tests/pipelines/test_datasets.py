@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -44,6 +44,7 @@ FILES = {
     "table.txt",
     "figures/accuracy.png",
     "figures/accuracy.svg",
+    "figures/accuracy.pdf",
     "SHA256SUMS",
 }
 
@@ -52,6 +53,7 @@ class Written:
     """A report of some text, with all that is written of it."""
 
     variant = ""
+    parquet: ClassVar[dict[str, bytes]] = {}
     pictures = property(Report.pictures.func)
     write = Report.write
 
@@ -92,13 +94,23 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 @pytest.fixture(params=KINDS)
 def single(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Path]:
-    """A dataset of one file, saved."""
+    """A dataset of one file, which another process saved."""
     file = tmp_path / "model_output" / request.param
     kind, content = KINDS[request.param]
     dataset = kind(filepath=str(file))
     assert not dataset.exists()
     dataset.save(content)
-    return dataset, file
+    return kind(filepath=str(file)), file
+
+
+def test_a_process_reads_the_result_that_it_wrote(tmp_path: Path) -> None:
+    """Another one, such as a job with another seed, may replace the file in between."""
+    first, second = (ResultDataset(filepath=str(tmp_path / "result.json")) for _ in range(2))
+    ours, theirs = make_result("local", 0.5, 0.75), make_result("local", 0.25, 0.5)
+    first.save(ours)
+    second.save(theirs)
+    assert first.load() is ours
+    assert ResultDataset(filepath=str(tmp_path / "result.json")).load().to_dict() == theirs.to_dict()
 
 
 class TestFederation:
@@ -227,7 +239,7 @@ class TestWhole:
         dataset.save(KINDS[name][1])
         (tmp_path / name).write_bytes(b'{"runs": [\xff' if name.endswith("json") else b"")
         with pytest.raises(DatasetError) as refused:
-            dataset.load()
+            KINDS[name][0](filepath=str(tmp_path / name)).load()
         with pytest.raises(ClickException, match=rf"^{tmp_path / name} cannot be read \(.*\): delete it and give the"):
             ProjectHooks().on_pipeline_error(refused.value)
 
@@ -235,7 +247,7 @@ class TestWhole:
         kind, result = KINDS["result.json"]
         dataset = kind(filepath=str(tmp_path / "result.json"))
         dataset.save(result)
-        assert dataset.load() == result
+        assert kind(filepath=str(tmp_path / "result.json")).load() == result
 
     @pytest.mark.parametrize("content", ["[]", "{}", '{"runs": 5}', '{"runs": [{}], "final": {}}'])
     def test_what_is_no_result_is_refused_in_a_sentence(self, tmp_path: Path, content: str) -> None:
