@@ -26,15 +26,29 @@ def pfllib(folder: Path, out: Path) -> None:
     _write(out, lambda: pfllib.convert(folder))
 
 
-@convert.command("uci_har")
-@FOLDER
+@convert.command("csv")
+@click.argument("table", type=click.Path(path_type=Path))
 @OUT
-@click.option("--public", default=0, show_default=True, help="So many people's windows become the public set.")
-def uci_har(folder: Path, out: Path, public: int) -> None:
-    """UCI HAR's FOLDER 'UCI HAR Dataset' into the file OUT: people are the clients."""
-    from ktpfl_pipeline.data.converters import uci_har
+@click.option("--label", required=True, help="The column with the class of each row.")
+@click.option("--client", help="The column that says whose each row is, such as the hospital.")
+@click.option("--drop", multiple=True, help="A column to leave out, such as an id; may be given several times.")
+@click.option("--missing", multiple=True, help="A text that stands for a missing value, besides ?, NA and the like.")
+@click.option("--drop-rows", is_flag=True, help="Leave out rows with a missing value instead of filling it.")
+@click.option("--decimal", default=".", show_default=True, help="What separates the decimals of a number.")
+def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -> None:
+    """A CSV TABLE of features, with a column of labels, into the file OUT.
 
-    _write(out, lambda: uci_har.convert(folder, public))
+    Columns of numbers are features as they are; columns of text become one feature per value.
+    """
+    from ktpfl_pipeline.data.converters import tables
+
+    def arrays() -> Any:
+        made = tables.convert(table, tables.Settings(label, client, **others))
+        for line in made.columns:
+            click.echo(line)
+        return made.arrays
+
+    _write(out, arrays)
 
 
 def _write(out: Path, arrays: Any) -> None:
@@ -54,7 +68,6 @@ def _write(out: Path, arrays: Any) -> None:
             samples = npz.read(partial)
     except InputError as error:
         raise click.ClickException(str(error)) from error
-    shape, clients = tuple(samples.inputs.shape[1:]), len(np.unique(made["clients"]))
-    click.echo(
-        f"{out}: {len(samples):,} samples of shape {shape}, {clients} clients; private.source: npz:{out.absolute()}"
-    )
+    shape, clients = tuple(samples.inputs.shape[1:]), made.get("clients")
+    who = "" if clients is None else f", {len(np.unique(clients))} clients"
+    click.echo(f"{out}: {len(samples):,} samples of shape {shape}{who}; private.source: npz:{out.absolute()}")

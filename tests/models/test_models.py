@@ -202,3 +202,9 @@ def test_refused_input_names_the_value_and_what_is_allowed(arguments, value, all
         build(*arguments)
     assert value in str(caught.value)
     assert allowed in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["cnn1d", "gru", "lenet", "cnn"])
+def test_series_with_one_axis_too_many_are_told_their_shape(name: str) -> None:
+    with pytest.raises(InputError, match=r"9 x 1 x 128, series .* set private.shape to \[9, 128\], and choose cnn1d"):
+        build(name, (9, 1, 128), 6)

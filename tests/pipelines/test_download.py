@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
+from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 
 IMAGES = np.zeros((2, 28, 28), np.uint8)
 COUNTS = [40, 20, 20]  # images by class
@@ -186,3 +187,26 @@ def test_a_public_source_that_cannot_be_brought_to_the_images_is_named(raw: Path
         experiment = parsing.parse("mine", {**EXPERIMENT, "public": {"source": source}})
         with pytest.raises(InputError, match=words):
             load_public(experiment, raw, private(raw, None))
+
+
+def test_more_features_than_samples_are_warned_of(series: Path, caplog: pytest.LogCaptureFixture) -> None:
+    np.savez(series / "wide.npz", features=np.eye(6, 7, dtype="f4"), labels=[0, 1] * 3)
+    load_private(parsing.parse("mine", {**EXPERIMENT, "image": None, "private": {"source": "npz:wide.npz"}}), series)
+    assert "7 features, more than there are samples (6)" in caplog.text
+    assert "ktpfl convert csv" in caplog.text
+
+
+@pytest.mark.parametrize(("scheme", "clients", "warned"), [("natural", None, True), ("iid", 2, False)])
+def test_an_open_part_of_natural_clients_is_warned_of(
+    scheme: str, clients: int | None, warned: bool, series: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    np.savez(
+        series / "owned.npz", features=np.arange(160.0).reshape(40, 4), labels=[0, 1] * 20, clients=np.arange(40) % 2
+    )
+    changes = {"image": None, "clients": clients, "private": {"source": "npz:owned.npz"}}
+    settings = {**EXPERIMENT, **changes, "public": {"source": "open_part", "share": 0.25, "batch": 5}}
+    experiment = parsing.parse("mine", {**settings, "partition": {"scheme": scheme}})
+    private_data = load_private(experiment, series)
+    public = sample_public_set(experiment, private_data, load_public(experiment, series, private_data))
+    assert len(public.of_seed(experiment.seeds[0])) == 10
+    assert ("shares 25 % of the clients' own samples with all clients" in caplog.text) == warned

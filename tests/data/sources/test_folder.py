@@ -92,3 +92,18 @@ def test_unusable_folders_are_input_errors(tmp_path, make, words):
     with input_error(*words) as caught:
         load("folder:bad", tmp_path)
     assert ("clients:" in str(caught.value)) == make.__name__.startswith("clients")
+
+
+def test_parts_of_a_split_are_no_clients(tmp_path):
+    for part in ("train", "val", "test"):
+        draw(tmp_path / "xray" / part / "a/1.png", GREY[0])
+        draw(tmp_path / "xray" / part / "b/1.png", GREY[1])
+    with input_error("test, train, val, which are parts of a split, not clients", "write folder: for clients:"):
+        load("clients:xray", tmp_path)
+
+
+def test_a_link_to_a_folder_above_it_is_refused(tmp_path):
+    draw(tmp_path / "pets/cat/1.png", GREY[0])
+    (tmp_path / "pets/cat/loop").symlink_to(tmp_path / "pets/cat")
+    with input_error("loop is a symbolic link to a folder above it"):
+        load("folder:pets", tmp_path)

@@ -150,7 +150,7 @@ def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
             {"images": GREY, "labels": LABELS, "clients": LABELS, "tests": LABELS > 0},
             (
                 "'tests', which is not known (did you mean 'test'?)",
-                "images, features, labels, clients, test, classes, public;",
+                "images, features, labels, clients, test, classes, columns, public;",
             ),
         ),
         ({"images": GREY, "labels": LABELS, "hospital": LABELS}, ("'hospital', which is not known: the names",)),

@@ -90,7 +90,7 @@ def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
 
 
 def _inputs(x: "np.ndarray[Any, Any]") -> Arrays:
-    """Return inputs by the name that they have here: images with their channels last, or features as they are."""
-    if x.dtype != np.uint8:
-        return {"features": x}
+    """Return inputs by the name that they have here: images with their channels last, or features."""
+    if x.dtype != np.uint8:  # PFLlib writes series, such as HAR's, as (n, 9, 1, 128)
+        return {"features": x.squeeze(2) if x.ndim == 4 and x.shape[2] == 1 < x.shape[3] else x}
     return {"images": x.transpose(0, 2, 3, 1) if x.ndim == 4 else x}

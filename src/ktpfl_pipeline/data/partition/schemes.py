@@ -79,7 +79,8 @@ def _lognormal(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
 
     def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
         weights = draw.lognormal(0.0, asked.sigma, clients)
-        return weights / weights.sum()
+        shares: NDArray[np.float64] = weights / weights.sum()
+        return shares
 
     return _deal_classes(labels, _above_a_floor(clients, asked.enough, proportions), seed, "lognormal")
 

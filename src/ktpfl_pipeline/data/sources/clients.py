@@ -10,7 +10,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources import npz
-from ktpfl_pipeline.data.sources.folder import by_class, check_file, find, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.folder import by_class, check_file, find, is_given_split, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
@@ -35,6 +35,11 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
     places = [place for place in subfolders(root, root) if place.name != PUBLIC]
     if not places:
         raise InputError(f"{root} has no subfolders: put the files of each client into a subfolder of its own.")
+    if is_given_split(places):
+        raise InputError(
+            f"{root} has the folders {', '.join(place.name for place in places)}, which are parts of a split, not"
+            " clients: write folder: for clients:, which keeps the split and deals its images out to clients."
+        )
     names = client_names((place.name for place in places), root)
     files = {place: _arrays(place, root) for place in places}
     for place in places:

@@ -65,15 +65,17 @@ def _check_classes(places: list[Path], root: Path) -> None:
 
 def _given_split(places: list[Path], root: Path) -> list[bool] | None:
     """Return which of the folders are to test on, where they are a given split; None where they are classes."""
-    names = [place.name.lower() for place in places]
-    given = [any(name in part for name in names) for part in (TRAIN, VALIDATION, TEST)]
-    if not given[0] or sum(given) < 2 or not set(names) <= TRAIN | VALIDATION | TEST:
+    if not is_given_split(places) or any(files_in(place, root) or not subfolders(place, root) for place in places):
         return None
-    if any(files_in(place, root) or not subfolders(place, root) for place in places):
-        return None  # images of two classes that are called so
-    if not given[2]:  # train and val: what is not trained on is tested on
-        return [name in VALIDATION for name in names]
-    return [name in TEST for name in names]
+    names = [place.name.lower() for place in places]
+    tested = TEST if TEST.intersection(names) else VALIDATION  # with train and val only, val is what is tested on
+    return [name in tested for name in names]
+
+
+def is_given_split(places: list[Path]) -> bool:
+    """Return whether folders are named as the parts of a split: train and test or val."""
+    names = {place.name.lower() for place in places}
+    return bool(names & TRAIN) and len(names) > 1 and names <= TRAIN | VALIDATION | TEST
 
 
 def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
@@ -120,7 +122,11 @@ def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
 
 def files_below(place: Path, root: Path) -> list[Path]:
     """Return the image files in `place` and in all folders below it, those of each folder sorted, `place` first."""
-    below = [file for entry in subfolders(place, root) for file in files_below(entry, root)]
+    below = []
+    for entry in subfolders(place, root):
+        if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(entry)):
+            raise InputError(f"{entry} is a symbolic link to a folder above it: remove it.")
+        below += files_below(entry, root)
     return [*files_in(place, root), *below]
 
 

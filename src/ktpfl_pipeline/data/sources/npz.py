@@ -26,8 +26,8 @@ Headers = dict[str, Header]
 
 INPUTS = ("images", "features")
 _BESIDE = ("labels", "clients", "test")
-_NAMED = "classes"
-_KNOWN = (*INPUTS, *_BESIDE, _NAMED, "public")
+_NAMED, _COLUMNS = "classes", "columns"
+_KNOWN = (*INPUTS, *_BESIDE, _NAMED, _COLUMNS, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -42,6 +42,7 @@ def load(argument: str, folder: Path) -> LabelledDataset:
             classes, which are numbered in sorted order. A class without samples is allowed.
         clients: optional: whose each sample is, integers or text, N.
         classes: optional: the names of the classes in the order of their numbers, text, K.
+        columns: optional: the names of the features, for the reader of the file; not read.
         test: optional, beside clients: which samples they are tested on, true or false or 0 and 1, N.
         public: optional: see `included`.
 

@@ -28,6 +28,12 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     if (total := experiment.private_samples(len(samples))) != len(samples):
         samples = _draw(samples, total)
     given = _shaped(experiment, samples.inputs)
+    if given.dim() == 2 and given.shape[1] > len(given):
+        logger.warning(
+            f"{source}: samples have {given.shape[1]:,} features, more than there are samples ({len(given):,}). A"
+            " column of ids, of free text, or of numbers with a text for missing values becomes one feature per value:"
+            " drop such columns, or name what is missing; `ktpfl convert csv` shows what each column became."
+        )
     native = None if reading.size and sized(source) else tuple(given.shape[1:])
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
@@ -91,7 +97,8 @@ def _reading(experiment: Experiment) -> Any:
 
     if (image := experiment.image) is None:
         return Reading()
-    return Reading(image.shape[1:], image.window and (image.window[0], image.window[1]), image.unreadable == "skip")
+    window = None if image.window is None else (image.window[0], image.window[1])
+    return Reading(image.shape[1:], window, image.unreadable == "skip")
 
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:

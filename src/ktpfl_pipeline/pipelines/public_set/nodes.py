@@ -1,8 +1,11 @@
 """Nodes that make the public set."""
 
+import logging
 from typing import Any
 
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
+
+logger = logging.getLogger(__name__)
 
 
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
@@ -11,10 +14,18 @@ def sample_public_set(experiment: Experiment, private: Any, public_images: Any) 
 
     from ktpfl_pipeline.data import public
     from ktpfl_pipeline.data.federated import PublicSet
+    from ktpfl_pipeline.data.partition import NATURAL
 
     if experiment.public.source == NO_PUBLIC:
         return PublicSet(public_images, dict.fromkeys(experiment.seeds, torch.arange(0)))
     if experiment.public.source == OPEN_PART:
+        if experiment.partition.scheme == NATURAL:
+            logger.warning(
+                "public.source is open_part, which shares %.0f %% of the clients' own samples with all clients: that is"
+                " for simulation only. In a real federation take public inputs of another origin, which belong to no"
+                " client (public.source: npz:<file>, folder:<folder> or included).",
+                100 * experiment.public.share,
+            )
         indices = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
     else:
         public_images = public.without_overlap(public_images, private.inputs)

@@ -1,0 +1,199 @@
+"""A CSV file of features, with a column of labels and perhaps one of clients: `ktpfl convert csv`.
+
+Columns of numbers are features as they are, and columns of text become one feature per value, 0 or 1. A column with a
+new text in almost every row (an id, a name, free text) is refused instead, since it would become one feature per row.
+"""
+
+import csv
+import difflib
+import math
+from collections.abc import Sequence
+from itertools import compress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, gib, readable
+
+MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", "")
+"""Texts that stand for a value that is missing, besides those that the caller names."""
+MAX_VALUES = 50  # of a column of text: more become so many features that it is hardly what was meant
+PARSED = 100  # bytes of memory that one byte of a CSV file may take as a Python text in a table
+Arrays = dict[str, "np.ndarray[Any, Any]"]
+Cells = list[str | None]
+Table = dict[str, Cells]
+
+
+class Settings(NamedTuple):
+    """How a table is read.
+
+    Attributes:
+        label: the column with the class.
+        client: the column that says whose each row is; None for none.
+        drop: columns that are left out, such as ids.
+        missing: more texts that stand for a missing value.
+        drop_rows: whether rows with a missing value are left out; else a missing number becomes the median of its
+            column, and a missing text a value of its own.
+        decimal: what separates the decimals of a number.
+    """
+
+    label: str
+    client: str | None = None
+    drop: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    drop_rows: bool = False
+    decimal: str = "."
+
+
+class Converted(NamedTuple):
+    """The arrays of a table, and a line on what became of each of its columns."""
+
+    arrays: Arrays
+    columns: list[str]
+
+
+def convert(file: Path, settings: Settings) -> Converted:
+    """Return a table's features, labels and clients, with the names of classes and of features.
+
+    Raises:
+        InputError: if the file cannot be read as a table, lacks a column, or has a column that cannot be a feature.
+    """
+    table = _read(file, settings)
+    _check_columns(file, list(table), settings)
+    said = [f"{name}: left out" for name in settings.drop]
+    table = {name: cells for name, cells in table.items() if name not in settings.drop}
+    needed = [settings.label, *([settings.client] if settings.client else [])]
+    rows = zip(*(table[name] for name in (table if settings.drop_rows else needed)), strict=True)
+    kept = [None not in row for row in rows]
+    if lost := kept.count(False):
+        what = "a value" if settings.drop_rows else " or ".join(needed)
+        said.append(f"{lost:,} of {len(kept):,} rows without {what}: left out")
+    table = {name: list(compress(cells, kept)) for name, cells in table.items()}
+    if not any(kept):
+        raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
+    names, labels = _numbered(table[settings.label])
+    said.append(f"{settings.label}: the label, {len(names)} classes ({_listed(names)})")
+    arrays: Arrays = {"labels": labels, "classes": np.array(names)}
+    if settings.client:
+        arrays["clients"] = np.array(table[settings.client], dtype=str)
+        said.append(f"{settings.client}: the client, {len(np.unique(arrays['clients']))} of them")
+    parts = [_feature(file, name, cells, settings) for name, cells in table.items() if name not in needed]
+    if not parts:
+        raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")
+    arrays["features"] = np.concatenate([part.values for part in parts], axis=1)
+    arrays["columns"] = np.array([name for part in parts for name in part.names])
+    return Converted(arrays, [*said, *(part.said for part in parts)])
+
+
+def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
+    """Return the columns of a CSV file by name, as texts without spaces around them, None for what is missing.
+
+    The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted.
+
+    Raises:
+        InputError: if the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
+    """
+    if not file.is_file():
+        raise InputError(f"there is no file {file}: correct the path of the table.")
+    if (size := file.stat().st_size) > MAX_FILE:
+        raise InputError(f"{file} has {size:,} bytes, more than the {gib(MAX_FILE)} allowed: take a part of it.")
+    check_claim(file, size * PARSED, "take a part of it")
+    unknown = {"", *missing}
+    with (
+        readable(file, "is not a table in UTF-8", "save it as CSV in UTF-8, with a line of column names"),
+        file.open(encoding="utf-8-sig", newline="") as text,
+    ):
+        first = text.readline()
+        separator = max(",;\t|", key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
+        text.seek(0)
+        rows = [[cell.strip() for cell in row] for row in csv.reader(text, delimiter=separator, strict=True) if row]
+        names, cells = rows[0], rows[1:]
+        if odd := next((place for place, row in enumerate(cells, 2) if len(row) != len(names)), None):
+            raise ValueError(f"row {odd} has {len(cells[odd - 2])} cells and the first row has {len(names)}")
+        if len(set(names)) < len(names):
+            raise ValueError("two columns have one name")
+    return {name: [None if row[n] in unknown else row[n] for row in cells] for n, name in enumerate(names)}
+
+
+def _read(file: Path, settings: Settings) -> Table:
+    return read(file, (*MISSING, *settings.missing))
+
+
+def _check_columns(file: Path, names: list[str], settings: Settings) -> None:
+    dropped = [("drop", name) for name in settings.drop]
+    for option, wanted in (("label", settings.label), ("client", settings.client), *dropped):
+        if wanted is not None and wanted not in names:
+            near = "".join(f" (did you mean {name!r}?)" for name in difflib.get_close_matches(wanted, names, n=1))
+            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {_listed(names)}.")
+
+
+class _Feature(NamedTuple):
+    """What one column became: (N, F) float32, the names of the F features, and a line on it."""
+
+    values: "np.ndarray[Any, Any]"
+    names: list[str]
+    said: str
+
+
+def _feature(file: Path, name: str, cells: Cells, settings: Settings) -> _Feature:
+    absent = cells.count(None)
+    if absent == len(cells):
+        raise InputError(f"column {name!r} of {file} has no value: leave it out with --drop {name!r}.")
+    numbers = _as_numbers(cells, settings.decimal)
+    if numbers is None:
+        return _one_hot(file, name, cells, absent)
+    said = f"{name}: numbers"
+    if absent:
+        middle = float(np.nanmedian(numbers))
+        numbers = np.where(np.isnan(numbers), middle, numbers)
+        said += f", {absent:,} missing, which are now the median {middle:g}"
+    elif len(numbers) > 2 and (np.diff(numbers) == 1).all():
+        said += f" that count the rows, which no model should learn from: leave them out with --drop {name!r}"
+    return _Feature(numbers[:, None].astype(np.float32), [name], said)
+
+
+def _as_numbers(cells: Cells, decimal: str) -> "np.ndarray[Any, Any] | None":
+    """Return numbers, (N,) float64 with NaN for what is missing; None where a value is not a number."""
+    try:
+        return np.array([math.nan if cell is None else float(cell.replace(decimal, ".")) for cell in cells])
+    except ValueError:
+        return None
+
+
+def _one_hot(file: Path, name: str, cells: Cells, absent: int) -> _Feature:
+    texts = ["missing" if cell is None else cell for cell in cells]
+    values = sorted(set(texts))
+    if len(values) > MAX_VALUES:
+        others = [text for text in values if not _is_number(text) and text != "missing"]
+        hint = ""
+        if len(others) < len(values) / 2:
+            hint = f", or, if {others[0]!r} stands for a missing number, write --missing {others[0]!r}"
+        raise InputError(
+            f"column {name!r} of {file} has {len(values):,} different texts in {len(texts):,} rows, which would be as"
+            f" many features: leave it out with --drop {name!r}{hint}."
+        )
+    one_hot = (np.array(texts)[:, None] == np.array(values)).astype(np.float32)
+    said = f"{name}: {len(values)} features, one per value ({_listed(values)})"
+    return _Feature(one_hot, [f"{name}={value}" for value in values], said + f", {absent:,} missing" * (absent > 0))
+
+
+def _numbered(cells: Cells) -> tuple[list[str], "np.ndarray[Any, Any]"]:
+    """Return the names of classes, sorted as numbers where all are numbers, and each row's class, (N,) int64."""
+    names = sorted({str(cell) for cell in cells})
+    if all(map(_is_number, names)):
+        names.sort(key=float)
+    numbers = {name: number for number, name in enumerate(names)}
+    return names, np.array([numbers[str(cell)] for cell in cells], dtype=np.int64)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + f" and {len(names) - 10:,} more" * (len(names) > 10)

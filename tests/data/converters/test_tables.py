@@ -1,0 +1,102 @@
+"""`ktpfl convert csv`: tables as spreadsheets and hospitals write them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ktpfl_pipeline.convert import convert
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.converters import tables
+from ktpfl_pipeline.data.converters.tables import Settings
+from ktpfl_pipeline.data.sources import load
+
+PATIENTS = """\ufeffid,age,sex,chol,"site, city",diagnosis
+p1,50,m,200,"Zürich, CH",sick
+p2,60,f,?,Basel,well
+p3,70,m,300,Basel,sick
+p4,80,f,310,"Zürich, CH",
+"""
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    (tmp_path / "patients.csv").write_text(PATIENTS, encoding="utf-8")
+    return tmp_path / "patients.csv"
+
+
+def features(file: Path, **settings: Any) -> list[list[float]]:
+    found = tables.convert(file, Settings("diagnosis", "site, city", ("id",), **settings)).arrays["features"]
+    return [[float(value) for value in row] for row in found]
+
+
+def test_the_command_writes_what_a_source_reads(patients: Path) -> None:
+    out = patients.with_name("mine.npz")
+    given = ["csv", str(patients), str(out), "--label", "diagnosis", "--client", "site, city", "--drop", "id"]
+    done = CliRunner().invoke(convert, given)
+    assert done.exit_code == 0, done.output
+    samples: Any = load("npz:mine.npz", patients.parent)
+    assert samples.class_names == ("sick", "well")
+    assert samples.labels.tolist() == [0, 1, 0]
+    assert samples.names == ("Basel", "Zürich, CH")
+    assert samples.inputs.tolist() == [[50, 0, 1, 200], [60, 1, 0, 250], [70, 0, 1, 300]]
+    assert np.load(out)["columns"].tolist() == ["age", "sex=f", "sex=m", "chol"]
+    for line in (
+        "id: left out",
+        "1 of 4 rows without diagnosis",
+        "sex: 2 features, one per value (f, m)",
+        "median 250",
+    ):
+        assert line in done.output
+
+
+def test_rows_with_a_missing_value_may_be_left_out(patients: Path) -> None:
+    assert features(patients, drop_rows=True) == [[50, 1, 200], [70, 1, 300]]
+
+
+def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("dose;label\n1,5;b\n2,5;a\n", encoding="utf-8")
+    made = tables.convert(tmp_path / "mine.csv", Settings("label", decimal=",")).arrays
+    assert made["features"].tolist() == [[1.5], [2.5]]
+    assert made["labels"].tolist() == [1, 0]
+    assert "clients" not in made
+
+
+def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,label\n1,10\n2,2\n4,2\n", encoding="utf-8")
+    made = tables.convert(tmp_path / "mine.csv", Settings("label")).arrays
+    assert made["classes"].tolist() == ["2", "10"]
+    assert made["labels"].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "words"),
+    [
+        ("name,label\n" + "".join(f"n{i},a\n" for i in range(60)), {}, r"60 different texts in 60 rows.*--drop 'name'"),
+        ("x,label\nunknown,a\n" + "".join(f"{i},b\n" for i in range(60)), {}, r"write --missing 'unknown'"),
+        ("x,labels\n1,a\n", {}, r"--label is 'label'.*did you mean 'labels'"),
+        ("x,label\n1,a\n", {"client": "site"}, "--client is 'site'"),
+        ("x,label\n1,\n", {}, "no row with all that is needed"),
+        ("label\na\n", {}, "no column besides label"),
+        ("x,y,label\n,1,a\n,2,b\n", {}, "column 'x' .* has no value"),
+        ("", {}, "is not a table in UTF-8"),
+    ],
+)
+def test_what_cannot_be_features_is_refused(rows: str, settings: dict[str, Any], words: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(rows, encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        tables.convert(tmp_path / "mine.csv", Settings("label", **settings))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_bytes(b"x,label\n\xff\xfe,a\n")
+    with pytest.raises(InputError, match="is not a table in UTF-8"):
+        tables.convert(tmp_path / "mine.csv", Settings("label"))
+
+
+def test_a_column_that_counts_the_rows_is_pointed_out(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("row,label\n1,a\n2,b\n3,a\n", encoding="utf-8")
+    said = tables.convert(tmp_path / "mine.csv", Settings("label")).columns
+    assert any("count the rows" in line and "--drop 'row'" in line for line in said)
