@@ -4,7 +4,6 @@ Columns of numbers are features as they are, and columns of text become one feat
 new text in almost every row (an id, a name, free text) is refused instead, since it would become one feature per row.
 """
 
-import csv
 import difflib
 import math
 from collections.abc import Sequence
@@ -15,15 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, gib, readable
+from ktpfl_pipeline.data.sources.labels import is_number, numbered
+from ktpfl_pipeline.data.sources.table import MISSING, Cells, Table, read
 
-MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", "")
-"""Texts that stand for a value that is missing, besides those that the caller names."""
 MAX_VALUES = 50  # of a column of text: more become so many features that it is hardly what was meant
-PARSED = 100  # bytes of memory that one byte of a CSV file may take as a Python text in a table
 Arrays = dict[str, "np.ndarray[Any, Any]"]
-Cells = list[str | None]
-Table = dict[str, Cells]
 
 
 class Settings(NamedTuple):
@@ -60,7 +55,7 @@ def convert(file: Path, settings: Settings) -> Converted:
     Raises:
         InputError: if the file cannot be read as a table, lacks a column, or has a column that cannot be a feature.
     """
-    table = _read(file, settings)
+    table: Table = read(file, (*MISSING, *settings.missing))
     _check_columns(file, list(table), settings)
     said = [f"{name}: left out" for name in settings.drop]
     table = {name: cells for name, cells in table.items() if name not in settings.drop}
@@ -73,7 +68,7 @@ def convert(file: Path, settings: Settings) -> Converted:
     table = {name: list(compress(cells, kept)) for name, cells in table.items()}
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
-    names, labels = _numbered(table[settings.label])
+    names, labels = numbered(table[settings.label])
     said.append(f"{settings.label}: the label, {len(names)} classes ({_listed(names)})")
     arrays: Arrays = {"labels": labels, "classes": np.array(names)}
     if settings.client:
@@ -85,40 +80,6 @@ def convert(file: Path, settings: Settings) -> Converted:
     arrays["features"] = np.concatenate([part.values for part in parts], axis=1)
     arrays["columns"] = np.array([name for part in parts for name in part.names])
     return Converted(arrays, [*said, *(part.said for part in parts)])
-
-
-def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
-    """Return the columns of a CSV file by name, as texts without spaces around them, None for what is missing.
-
-    The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted.
-
-    Raises:
-        InputError: if the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
-    """
-    if not file.is_file():
-        raise InputError(f"there is no file {file}: correct the path of the table.")
-    if (size := file.stat().st_size) > MAX_FILE:
-        raise InputError(f"{file} has {size:,} bytes, more than the {gib(MAX_FILE)} allowed: take a part of it.")
-    check_claim(file, size * PARSED, "take a part of it")
-    unknown = {"", *missing}
-    with (
-        readable(file, "is not a table in UTF-8", "save it as CSV in UTF-8, with a line of column names"),
-        file.open(encoding="utf-8-sig", newline="") as text,
-    ):
-        first = text.readline()
-        separator = max(",;\t|", key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
-        text.seek(0)
-        rows = [[cell.strip() for cell in row] for row in csv.reader(text, delimiter=separator, strict=True) if row]
-        names, cells = rows[0], rows[1:]
-        if odd := next((place for place, row in enumerate(cells, 2) if len(row) != len(names)), None):
-            raise ValueError(f"row {odd} has {len(cells[odd - 2])} cells and the first row has {len(names)}")
-        if len(set(names)) < len(names):
-            raise ValueError("two columns have one name")
-    return {name: [None if row[n] in unknown else row[n] for row in cells] for n, name in enumerate(names)}
-
-
-def _read(file: Path, settings: Settings) -> Table:
-    return read(file, (*MISSING, *settings.missing))
 
 
 def _check_columns(file: Path, names: list[str], settings: Settings) -> None:
@@ -166,7 +127,7 @@ def _one_hot(file: Path, name: str, cells: Cells, absent: int) -> _Feature:
     texts = ["missing" if cell is None else cell for cell in cells]
     values = sorted(set(texts))
     if len(values) > MAX_VALUES:
-        others = [text for text in values if not _is_number(text) and text != "missing"]
+        others = [text for text in values if not is_number(text) and text != "missing"]
         hint = ""
         if len(others) < len(values) / 2:
             hint = f", or, if {others[0]!r} stands for a missing number, write --missing {others[0]!r}"
@@ -177,22 +138,6 @@ def _one_hot(file: Path, name: str, cells: Cells, absent: int) -> _Feature:
     one_hot = (np.array(texts)[:, None] == np.array(values)).astype(np.float32)
     said = f"{name}: {len(values)} features, one per value ({_listed(values)})"
     return _Feature(one_hot, [f"{name}={value}" for value in values], said + f", {absent:,} missing" * (absent > 0))
-
-
-def _numbered(cells: Cells) -> tuple[list[str], "np.ndarray[Any, Any]"]:
-    """Return the names of classes, sorted as numbers where all are numbers, and each row's class, (N,) int64."""
-    names = sorted({str(cell) for cell in cells})
-    if all(map(_is_number, names)):
-        names.sort(key=float)
-    numbers = {name: number for number, name in enumerate(names)}
-    return names, np.array([numbers[str(cell)] for cell in cells], dtype=np.int64)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz
+from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table
 from ktpfl_pipeline.data.sources.adaptation import adapt
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.returned import check_returned
@@ -42,12 +42,17 @@ SOURCES: dict[str, Source] = {
     "folder": folder.load,  # folder:<path>
     "clients": clients.load,  # clients:<path>
     "leaf": leaf.load,  # leaf:<path>
+    "table": table.load,  # table:<path>
 }
 INCLUDED: dict[str, Callable[..., Tensor]] = {"npz": npz.included, "clients": clients.included}
 """Sources that may bring public inputs with the private ones: what ``public.source: included`` reads."""
-UNLABELLED: dict[str, Callable[..., Tensor]] = {"npz": npz.unlabelled, "folder": folder.unlabelled}
+UNLABELLED: dict[str, Callable[..., Tensor]] = {
+    "npz": npz.unlabelled,
+    "folder": folder.unlabelled,
+    "table": table.unlabelled,
+}
 """Sources whose inputs need no labels where they are public."""
-SIZED = (folder.load, folder.unlabelled, clients.load, clients.included)
+SIZED = (folder.load, folder.unlabelled, clients.load, clients.included, table.load, table.unlabelled)
 """What reads image files, and is told how: see `photographs.Reading`."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)

@@ -1,5 +1,7 @@
 """Labels as sources have them: class numbers, as integers or as whole numbers in floats, or names of classes."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,3 +32,20 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
             f" from 0 to {MAX_CLASSES - 1}; number the classes."
         )
     return labels.astype(np.int64)
+
+
+def numbered(texts: Sequence[object]) -> tuple[list[str], "np.ndarray[Any, Any]"]:
+    """Return the names of classes, sorted as numbers where all are numbers, and each sample's class, (M,) int64."""
+    names = sorted({str(text) for text in texts})
+    if all(map(is_number, names)):
+        names.sort(key=float)
+    numbers = {name: number for number, name in enumerate(names)}
+    return names, np.array([numbers[str(text)] for text in texts], dtype=np.int64)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

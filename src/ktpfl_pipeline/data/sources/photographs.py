@@ -91,7 +91,9 @@ class _Unreadable:
         return ", ".join(str(file) for file in list(self.errors)[:NAMED]) + more
 
 
-def photographs(where: Path, files: list[Path], reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Tensor]:
+def photographs(
+    where: Path, files: list[Path], reading: Reading = AS_THEY_ARE, listed: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return image files as they are seen, (M', C, H, W) uint8, and which of the M files these are, (M,) bool.
 
     Photographs are turned upright by their EXIF orientation. Gray images stay gray if all of them are; otherwise all
@@ -103,12 +105,14 @@ def photographs(where: Path, files: list[Path], reading: Reading = AS_THEY_ARE) 
         where: the folder that they are in, for messages.
         files: one or more.
         reading: their size, their scaling, and what becomes of unreadable files.
+        listed: whether a table lists the files, so that others next to them are none of its images.
 
     Raises:
         InputError: if files cannot be read (all of them are named in one message) and are not skipped, or have several
             sizes where no size is given, or more than 8 bits where no window is given.
     """
-    _warn_of_skipped(where, files)
+    if not listed:
+        _warn_of_skipped(where, files)
     lost = _Unreadable()
     headers: dict[Path, _Header] = {}
     for file in files:
@@ -127,7 +131,7 @@ def photographs(where: Path, files: list[Path], reading: Reading = AS_THEY_ARE) 
             pixels = np.asarray(_sized(_eight_bits(image, header, reading), mode, (width, height)))
             images[row] = pixels.reshape(height, width, channels)
             row += 1
-    late.settle(where, len(files), reading.skip)
+    late.settle(where, len(headers), reading.skip)
     kept = torch.tensor([file in headers and file not in late.errors for file in files])
     return torch.from_numpy(images[:row]).permute(0, 3, 1, 2).contiguous(), kept
 

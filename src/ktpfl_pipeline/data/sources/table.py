@@ -1,0 +1,152 @@
+"""A table of image files, `table:photos.csv`: a row per image, with its path, its label, and perhaps its client."""
+
+import csv
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
+from ktpfl_pipeline.data.sources.arguments import no_such, path_in
+from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
+from ktpfl_pipeline.data.sources.labels import numbered
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, gib, readable
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, NAMED, Reading, photographs
+
+logger = logging.getLogger(__name__)
+Cells = list[str | None]
+Table = dict[str, Cells]
+"""The cells of each column by its name; None for a value that is missing."""
+
+MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", "")
+"""Texts that usually stand for a value that is missing."""
+PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
+
+
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabelledDataset:
+    """Return the images that a table lists; an `OwnedDataset` where it has a column `client`.
+
+    Its columns, named in the first line, in any order; others are passed over:
+        path: of the image file, relative to the table's folder and within it.
+        label: the class, a name or a number. Names are sorted, as numbers where all are numbers.
+        client: optional: whose the image is.
+        split: optional: train, val or test. Clients are tested on images of test only; images of val count as training
+            images, from which each client draws its validation images.
+
+    Raises:
+        InputError: if a column, a cell or a file is missing (all files that are missing are named in one message), or
+            an image cannot be read.
+    """
+    place, table = _table(argument, folder, ("path", "label"))
+    names, numbers = numbered(table["label"])
+    images, kept = _images(place, table, reading)
+    labels = torch.from_numpy(numbers)[kept]
+    test = _tested(place, table["split"])[kept] if "split" in table else None
+    called = class_names(names, torch.from_numpy(numbers), place)
+    if "client" not in table:
+        return LabelledDataset(images, labels, class_names=called, test=test)
+    clients, owners = np.unique([str(name) for name in table["client"]], return_inverse=True)
+    mine = torch.from_numpy(owners.astype(np.int64))[kept]
+    return OwnedDataset(images, labels, mine, client_names(clients, place), class_names=called, test=test)
+
+
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
+    """Return the images that a table lists, (N, C, H, W) uint8; it needs only the column `path`."""
+    place, table = _table(argument, folder, ("path",))
+    return _images(place, table, reading)[0]
+
+
+def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
+    """Return the columns of a CSV file by name, as texts without spaces around them, None for what is missing.
+
+    The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted.
+
+    Raises:
+        InputError: if the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
+    """
+    if not file.is_file():
+        raise InputError(f"there is no file {file}: correct the path of the table.")
+    if (size := file.stat().st_size) > MAX_FILE:
+        raise InputError(f"{file} has {size:,} bytes, more than the {gib(MAX_FILE)} allowed: take a part of it.")
+    check_claim(file, size * PARSED, "take a part of it")
+    unknown = {"", *missing}
+    with (
+        readable(file, "is not a table in UTF-8", "save it as CSV in UTF-8, with a line of column names"),
+        file.open(encoding="utf-8-sig", newline="") as text,
+    ):
+        first = text.readline()
+        separator = max(",;\t|", key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
+        text.seek(0)
+        rows = [[cell.strip() for cell in row] for row in csv.reader(text, delimiter=separator, strict=True) if row]
+        names, cells = rows[0], rows[1:]
+        if odd := next((place for place, row in enumerate(cells, 2) if len(row) != len(names)), None):
+            raise ValueError(f"row {odd} has {len(cells[odd - 2])} cells and the first row has {len(names)}")
+        if len(set(names)) < len(names):
+            raise ValueError("two columns have one name")
+    return {name: [None if row[n] in unknown else row[n] for row in cells] for n, name in enumerate(names)}
+
+
+def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
+    """Return the path of a table and its columns by their names in lower case, having checked that no cell is empty."""
+    place = path_in("table", argument, folder, "table:photos.csv")
+    if not os.path.isfile(place):
+        raise no_such("file", place, folder)
+    found = {name.lower(): cells for name, cells in read(place, ()).items()}
+    if lacking := [name for name in needed if name not in found]:
+        raise InputError(
+            f"{place} has no column {' and no column '.join(map(repr, lacking))}, only {', '.join(found)}: name the"
+            " columns path, label and, if it is known, client and split, in the first line."
+        )
+    for name in (*needed, "client", "split"):
+        if None in found.get(name, ()):
+            row = found[name].index(None) + 2
+            raise InputError(f"{place} has no {name} in row {row}: fill it in, or leave the row out.")
+    if not found["path"]:
+        raise InputError(f"{place} lists no image: add a row for each.")
+    return place, found
+
+
+def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor]:
+    """Return the images that are there, (M', C, H, W) uint8, and which of the M rows these are, (M,) bool."""
+    paths = [str(path) for path in table["path"]]
+    (path, times), *_ = Counter(map(os.path.normpath, paths)).most_common(1)
+    if times > 1:
+        raise InputError(f"{place} lists {path} {times} times: list each image once.")
+    if outside := [path for path in paths if os.path.isabs(path) or os.path.normpath(path).startswith("..")]:
+        raise InputError(
+            f"{place} lists {outside[0]}, which is outside its folder: put the table next to the images, and write"
+            " paths relative to it."
+        )
+    files = [place.parent / path for path in paths]
+    there = [os.path.lexists(file) for file in files]
+    if not all(there):
+        lost = [path for path, found in zip(paths, there, strict=True) if not found]
+        named = ", ".join(lost[:NAMED]) + f" and {len(lost) - NAMED:,} more" * (len(lost) > NAMED)
+        told = f"{place} lists {len(files):,} images, and {len(lost):,} of them are not there: {named}"
+        if not reading.skip or not any(there):
+            raise InputError(
+                f"{told}. Correct the paths, which start at the folder of the table, or set image.unreadable to skip."
+            )
+        logger.warning("%s. They are skipped.", told)
+    for file in compress(files, there):
+        check_file(file, place.parent)
+    images, read_ = photographs(place, list(compress(files, there)), reading, listed=True)
+    kept = torch.tensor(there)
+    kept[kept.clone()] = read_
+    return images, kept
+
+
+def _tested(place: Path, split: Cells) -> Tensor:
+    """Return which rows are to test on, (M,) bool."""
+    names = [str(name).lower() for name in split]
+    if wrong := next((name for name in names if name not in TRAIN | VALIDATION | TEST), None):
+        raise InputError(f"{place} has the split {wrong!r}: write train, val or test.")
+    return torch.tensor([name in TEST for name in names])
