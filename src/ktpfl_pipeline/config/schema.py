@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from ktpfl_pipeline.config.augmentations import Changes
 from ktpfl_pipeline.config.values import (
     Chance,
+    Clients,
     Count,
     Epochs,
     LearningRate,
@@ -259,7 +260,7 @@ class Experiment(Settings):
     evaluate_last: Count = 1
     evaluation: Evaluation = Evaluation()
     theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
-    clients: Count | None = 20  # None: all of the source
+    clients: Clients | None = 20  # None: all of the source
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     on_divergence: Literal["stop", "skip", "restore"] = "stop"
     adversaries: Adversaries = Adversaries()

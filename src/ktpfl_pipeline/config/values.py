@@ -11,6 +11,8 @@ LearningRate = Annotated[float, Field(ge=0, le=1e6)]
 Chance = Annotated[float, Field(ge=0, le=1)]
 Epochs = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Clients = Annotated[int, Field(ge=1, le=100_000)]
+"""More clients than fit in one process; the bound is checked before anything is made for each of them."""
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 

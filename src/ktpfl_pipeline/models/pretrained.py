@@ -1,6 +1,7 @@
 """Pretrained weights from a file of the user's own: read without running anything, and taken where they fit."""
 
 import hashlib
+import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.weights import Params, tied_names
 
+TOO_LARGE = "give weights of the architecture that is trained"
 LIGHTNING = "model."
 """What Lightning puts before the names of a network that its module calls `model`."""
 
@@ -26,6 +29,7 @@ def read(file: Path) -> dict[str, Tensor]:
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}: correct the path of the pretrained weights.")
+    _check_size(file)
     try:
         safetensors = file.suffix == ".safetensors"
         found: Any = _safetensors(file) if safetensors else torch.load(file, map_location="cpu", weights_only=True)
@@ -42,7 +46,17 @@ def read(file: Path) -> dict[str, Tensor]:
             found = found[key]
     if not isinstance(found, Mapping) or not all(map(_plain, found.values())):
         raise InputError(f"{file} holds no weights: it must be a mapping of names to tensors, as state_dict() returns.")
+    claimed = sum(tensor.numel() * tensor.element_size() for tensor in found.values())  # strides of 0 claim more
+    resources.check_claim(file, claimed, "weights", TOO_LARGE)
     return {str(name).removeprefix("module."): tensor.detach().contiguous() for name, tensor in found.items()}
+
+
+def _check_size(file: Path) -> None:
+    """Check that the parts of a zip archive, as torch writes, are not too large once they are unpacked."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+        resources.check_claim(file, unpacked, "weights", TOO_LARGE)
 
 
 def _plain(value: Any) -> bool:

@@ -14,8 +14,9 @@ from input_errors import input_error
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.sources import limits, load, load_public, npz
+from ktpfl_pipeline.data.sources import load, load_public, npz
 
 
 def save(path: Path, **arrays):
@@ -210,10 +211,10 @@ def test_a_zip_bomb_is_refused_before_it_is_read(tmp_path, monkeypatch):
 def test_more_than_half_of_the_free_memory_is_an_input_error(tmp_path, monkeypatch):
     """A machine of 8 GiB has none of the 16 that are allowed."""
     save(tmp_path / "mine.npz", images=np.zeros((64, 256, 256), np.uint8), labels=np.zeros(64, int))
-    monkeypatch.setattr(limits, "free_memory", lambda: 10 * 2**20)
+    monkeypatch.setattr(resources, "free_memory", lambda: 10 * 2**20)
     monkeypatch.setattr(sys, "platform", "linux")
     assert len(load("npz:mine.npz", tmp_path)) == 64
-    monkeypatch.setattr(limits, "free_memory", lambda: 6 * 2**20)
+    monkeypatch.setattr(resources, "free_memory", lambda: 6 * 2**20)
     with input_error("mine.npz claims 4 MiB of data, more than half of the free memory (3 MiB)", "fewer or smaller"):
         load("npz:mine.npz", tmp_path)
     monkeypatch.setattr(sys, "platform", "darwin")  # where it is not known

@@ -2,11 +2,16 @@
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 
 import torch
 
+from ktpfl_pipeline.core.errors import InputError
+
 CGROUP = Path("/sys/fs/cgroup")
+MAX_BYTES = 16 * 2**30
+"""Of what is read of a source or a file of weights: a zip of a few megabytes may claim petabytes."""
 PER_WORKER = 1_500_000_000
 """Bytes that a worker may need: torch's own, one model of each architecture, and the activations of a batch."""
 
@@ -45,6 +50,34 @@ def free_memory(root: Path = CGROUP) -> int:
     free = int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else PER_WORKER
     limit, used = _read(root / "memory.max"), _read(root / "memory.current")
     return min(free, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else free
+
+
+def room() -> int:
+    """Return how many bytes may be read: they are copied once, so half of the free memory, and at most `MAX_BYTES`."""
+    return min(MAX_BYTES, free_memory() // 2) if sys.platform == "linux" else MAX_BYTES
+
+
+def gib(size: int) -> str:
+    """Return a number of bytes in GiB or MiB."""
+    return f"{size // 2**30:,} GiB" if size >= 2**30 else f"{size // 2**20:,} MiB"
+
+
+def check_claim(path: Path, claimed: int, what: str, fix: str) -> None:
+    """Check that a file does not claim more than may be read, before anything is allocated.
+
+    Args:
+        path: the file.
+        claimed: bytes of what it holds, and of what is made of it.
+        what: they are, for the message: ``"data"``, ``"weights"``.
+        fix: what to do where they are too many.
+
+    Raises:
+        InputError: if they are.
+    """
+    if claimed > (free := room()):
+        half = f"half of the free memory ({gib(free)})"
+        limit = f"the {gib(MAX_BYTES)} allowed" if claimed > MAX_BYTES else half
+        raise InputError(f"{path} claims {gib(claimed)} of {what}, more than {limit}: {fix}.")
 
 
 def keep_freed_memory() -> None:

@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources.limits import gib, room
+from ktpfl_pipeline.core.machine.resources import gib, room
 
 _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
 

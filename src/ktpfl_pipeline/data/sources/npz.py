@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.resources import MAX_BYTES
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.labels import class_numbers
-from ktpfl_pipeline.data.sources.limits import MAX_BYTES, MAX_HEADER, MAX_READ, check_claim, readable
+from ktpfl_pipeline.data.sources.limits import MAX_HEADER, MAX_READ, check_claim, readable
 
 Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 Headers = dict[str, Header]

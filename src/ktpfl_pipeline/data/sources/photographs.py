@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, gib, readable
+from ktpfl_pipeline.core.machine.resources import gib
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, readable
 
 logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width

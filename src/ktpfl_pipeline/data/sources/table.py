@@ -14,11 +14,12 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.resources import gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
 from ktpfl_pipeline.data.sources.labels import numbered
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, gib, readable
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, NAMED, Reading, photographs
 
 logger = logging.getLogger(__name__)

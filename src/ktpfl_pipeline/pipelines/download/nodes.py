@@ -14,6 +14,13 @@ logger = logging.getLogger(__name__)
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
+    from ktpfl_pipeline.core.machine.memory import used_up_by
+
+    with used_up_by("Reading the private samples"):
+        return _load_private(experiment, raw_folder)
+
+
+def _load_private(experiment: Experiment, raw_folder: Path) -> Any:
     from ktpfl_pipeline.data.owned import OwnedDataset
     from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.data.sources import load, sized
@@ -43,6 +50,13 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
 
     They are the private ones themselves for an open part, and none for ``none``.
     """
+    from ktpfl_pipeline.core.machine.memory import used_up_by
+
+    with used_up_by("Reading the public samples"):
+        return _load_public(experiment, raw_folder, private)
+
+
+def _load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     from ktpfl_pipeline.core import kinds
     from ktpfl_pipeline.data import sources
 

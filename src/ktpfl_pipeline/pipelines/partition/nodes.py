@@ -14,6 +14,13 @@ def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> 
 
     With the scheme ``natural`` there is one more, owner: what the source calls the client.
     """
+    from ktpfl_pipeline.core.machine.memory import used_up_by
+
+    with used_up_by("Partitioning the samples"):
+        return _partition_clients(experiment, private, public_set)
+
+
+def _partition_clients(experiment: Experiment, private: Any, public_set: Any) -> Any:
     from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.pipelines.partition.table import owners, partitions_of, to_table
 
@@ -37,6 +44,20 @@ def join(
         InputError: if the partition that was saved is not what these settings draw, or if a method cannot use the
             clients' models.
     """
+    from ktpfl_pipeline.core.machine.memory import used_up_by
+
+    with used_up_by("Preparing the data of the runs"):
+        return _join(experiment, private, public_set, partition, raw_folder, methods)
+
+
+def _join(
+    experiment: Experiment,
+    private: Any,
+    public_set: Any,
+    partition: Any,
+    raw_folder: Path,
+    methods: tuple[str, ...],
+) -> Any:
     from ktpfl_pipeline.core.errors import InputError
     from ktpfl_pipeline.pipelines.partition.table import to_table
 

@@ -10,6 +10,13 @@ logger = logging.getLogger(__name__)
 
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
     """Return the `PublicSet`: an open part of the private data, the other dataset less what is private, or nothing."""
+    from ktpfl_pipeline.core.machine.memory import used_up_by
+
+    with used_up_by("Making the public set"):
+        return _sample_public_set(experiment, private, public_images)
+
+
+def _sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
     import torch
 
     from ktpfl_pipeline.data import public

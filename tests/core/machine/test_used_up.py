@@ -1,0 +1,53 @@
+"""Memory that data or weights would use up: claims are checked first, and what an allocator says becomes a sentence."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine import memory, resources
+from ktpfl_pipeline.models import pretrained
+
+ALLOCATOR = "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried 9 bytes"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError(ALLOCATOR)])
+def test_what_an_allocator_says_becomes_a_sentence(error: Exception) -> None:
+    with (
+        pytest.raises(InputError, match=r"^Reading used up the memory of this machine \(.+\): choose a smaller image.size"),
+        memory.used_up_by("Reading"),
+    ):
+        raise error
+
+
+def test_other_errors_stay() -> None:
+    with pytest.raises(RuntimeError, match="shape"), memory.used_up_by("Reading"):
+        raise RuntimeError("shape '[3]' is invalid")
+
+
+def test_weights_of_strides_zero_are_refused_by_what_they_claim(tmp_path: Path) -> None:
+    torch.save({"layer.weight": torch.zeros(1).expand(10**10)}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match=r"w.pt claims 37 GiB of weights, more than .*: give weights of the arch"):
+        pretrained.read(tmp_path / "w.pt")
+
+
+def test_weights_that_expand_are_refused_before_they_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({"weight": torch.zeros(2**20)}, tmp_path / "w.pt")
+    with zipfile.ZipFile(tmp_path / "w.pt") as whole, zipfile.ZipFile(tmp_path / "small.pt", "w", 8) as packed:
+        for part in whole.infolist():
+            packed.writestr(part.filename, whole.read(part))
+    monkeypatch.setattr(resources, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was unpacked"))
+    assert (tmp_path / "small.pt").stat().st_size < 50_000
+    with pytest.raises(InputError, match=r"small.pt claims 4 MiB of weights, more than the 1 MiB allowed"):
+        pretrained.read(tmp_path / "small.pt")
+
+
+def test_a_number_of_clients_is_bounded_before_anything_is_made() -> None:
+    with pytest.raises(InputError, match=r"clients is 1000000000.*100000"):
+        parsing.parse("mine", {"like": "base", "clients": 10**9})
