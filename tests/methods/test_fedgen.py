@@ -101,7 +101,7 @@ def test_classes_are_drawn_as_the_cohort_has_them() -> None:
 
 def test_the_head_goes_up_and_the_generator_comes_down_with_it() -> None:
     fed = toy.federation()
-    _, report = FedGen().round(FedGen().init(fed), [7, 20], 1, fed)
+    _, report = FedGen(dimension=64).round(FedGen(dimension=64).init(fed), [7, 20], 1, fed)
     head, generator = 65 * 3, (32 + 3 + 1) * 256 + 257 * 64
     expected = Traffic(parameters_up=4 * head, parameters_down=4 * (head + generator))
     assert report.traffic == dict.fromkeys([7, 20], expected)

@@ -131,7 +131,7 @@ class TestEncoding:
 def test_a_mentee_of_the_own_weights_is_twice_the_same_student() -> None:
     """Equal models without dropout and W^h = 1: nothing to learn from each other but the labels."""
     fed = toy.federation(1, architectures=("linear",), dtype="float64")
-    state, report = FedKD(end=1.0, start=1.0).round(FedKD().init(fed), [3], 1, fed)
+    state, report = FedKD(dimension=64, end=1.0, start=1.0).round(FedKD(dimension=64).init(fed), [3], 1, fed)
     alone = fed.train(fed.initial_models(), 1)
     assert toy.distance(report.after_local, alone) < 1e-13
     assert by_hand.differ(state.common, alone[3]) < 1e-13

@@ -44,7 +44,7 @@ class TestPrototypes:
     def test_are_averages_of_class_means_over_owners(self) -> None:
         """By hand: client 3 has no class 1, and client 7 is the only one with class 2. Each owner counts once."""
         fed = federation({3: (0,), 7: (0, 1, 2), 11: (0, 1)})
-        after, _ = FedProto().round(FedProto().init(fed), [3, 7, 11], 1, fed)
+        after, _ = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), [3, 7, 11], 1, fed)
         owners = {0: (3, 7, 11), 1: (7, 11), 2: (7,)}
         for label, clients in owners.items():
             expected = sum(mean_image(fed, n, label) for n in clients) / len(clients)
@@ -54,15 +54,15 @@ class TestPrototypes:
 
     def test_of_a_class_that_nobody_has_are_zeros_and_unknown(self) -> None:
         fed = federation(dict.fromkeys(EVERYONE, (0, 2)))
-        after, _ = FedProto().round(FedProto().init(fed), EVERYONE, 1, fed)
+        after, _ = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), EVERYONE, 1, fed)
         assert after.known.tolist() == [True, False, True]
         assert after.prototypes[1].tolist() == [0.0] * 64
 
     def test_of_a_class_outside_the_cohort_stay_as_they_were(self) -> None:
         fed = federation({3: (0, 1), 7: (0,), 11: (0,)})
-        first, _ = FedProto().round(FedProto().init(fed), [3, 7], 1, fed)
+        first, _ = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), [3, 7], 1, fed)
         assert first.known.tolist() == [True, True, False]
-        second, _ = FedProto().round(first, [7, 11], 2, fed)
+        second, _ = FedProto(dimension=64).round(first, [7, 11], 2, fed)
         assert second.known.tolist() == [True, True, False]
         assert torch.equal(second.prototypes[1], first.prototypes[1])
         expected = (mean_image(fed, 7, 0) + mean_image(fed, 11, 0)) / 2  # of this cohort alone
@@ -167,15 +167,15 @@ class TestTraffic:
     def test_a_class_that_nobody_has_comes_down_too(self) -> None:
         """The table of prototypes has one size: three classes of 64 numbers."""
         fed = federation(dict.fromkeys(EVERYONE, (0, 2)))
-        _, report = FedProto().round(FedProto().init(fed), EVERYONE, 1, fed)
+        _, report = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), EVERYONE, 1, fed)
         assert report.traffic == dict.fromkeys(EVERYONE, Traffic(prototypes_up=2 * 256, prototypes_down=3 * 256))
 
     def test_is_counted_in_whole_bytes(self) -> None:
         fed = federation()
-        _, report = FedProto().round(FedProto().init(fed), [3], 1, fed)
+        _, report = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), [3], 1, fed)
         assert type(report.traffic[3].knowledge_up) is int
 
 
 def test_defaults_and_limits() -> None:
-    assert create("fedproto") == FedProto(weight=1.0, dimension=64)
+    assert create("fedproto") == FedProto(weight=1.0, dimension=512)
     create("fedproto", {"weight": 0.0, "dimension": 1})

@@ -11,6 +11,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.weights import Params, average, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
@@ -165,3 +166,14 @@ def test_bytes_are_those_of_both_halves_and_of_the_choice() -> None:
         once = plain.traffic[n]
         twice = {"predictions_up": 2 * once.predictions_up, "predictions_down": 2 * once.predictions_down}
         assert traffic == replace(once, **beside, **twice)
+
+
+def test_clients_step_with_equal_weights_too_where_validation_agrees() -> None:
+    """`confidence` is of the teachers and not of the choice: a client stays with KT-pFL's model where mixing loses."""
+    fed = toy.alike("linear", training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1))
+    joint, plain = (
+        engine.run(method, toy.again(fed), Schedule(rounds=4)).state for method in (KTpFLJoint(confidence=0.0), KTpFL())
+    )
+    assert (joint.tally[..., 0].sum(dim=0) > joint.tally[..., 1].sum(dim=0)).all()
+    assert min(stepping.choose(joint.tally, 0.25)) > 0.0
+    assert toy.distance(joint.models, plain.models) > 1e-3

@@ -53,7 +53,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
     private_data = "its own training rule"
     needs_head = "linear"
 
-    dimension: Annotated[int, Ge(1)] = 64
+    dimension: Annotated[int, Ge(1)] = 512
 
     def init(self, fed: Federation) -> FedMRLState:
         """Start from the common initial models, with a projector for each architecture."""
