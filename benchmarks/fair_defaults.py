@@ -43,6 +43,11 @@ GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         for name in ("lg_fedavg", "fedgh", "fedgen", "fedproto")
         for dimension in DIMENSIONS
     },
+    "dimension of two models": {
+        f"{name}, {dimension}": (name, {"dimension": dimension})
+        for name in ("fedtgp", "fedkd", "fedmrl")
+        for dimension in (64, 512)
+    },
     "fedkd": {
         "fedkd, summed KL": ("fedkd", {"divergence_weight": 1.0}),
         "fedkd, mean KL": ("fedkd", {"divergence_weight": None}),
