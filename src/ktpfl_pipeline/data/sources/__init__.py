@@ -81,7 +81,11 @@ def find(source: str) -> tuple[Source, str]:
 
 
 def load(
-    source: str, folder: Path, classes: Sequence[int] | None = None, reading: Reading = AS_THEY_ARE
+    source: str,
+    folder: Path,
+    classes: Sequence[int] | None = None,
+    reading: Reading = AS_THEY_ARE,
+    size: tuple[int, int] | None = None,
 ) -> LabelledDataset:
     """Return all samples of a source with their labels, and with their owners where it knows them.
 
@@ -91,6 +95,7 @@ def load(
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
         classes: keep only the samples of these classes and renumber them 0, 1, ... in the order given; None keeps all.
         reading: how image files are read: their size, their scaling, and what becomes of unreadable ones.
+        size: height and width that image files are brought to, in place of `reading.size`.
 
     Returns:
         inputs (M, ...), images in the source's own channels and size, and labels (M,).
@@ -103,6 +108,7 @@ def load(
         The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
     """
     function, argument = find(source)
+    reading = reading if size is None else reading._replace(size=size)
     samples: LabelledDataset
     if own := PATH.fullmatch(source):
         samples = check_returned(_called(own["path"], function, argument, folder, reading), source)
