@@ -196,6 +196,17 @@ def test_more_features_than_samples_are_warned_of(series: Path, caplog: pytest.L
     assert "ktpfl convert csv" in caplog.text
 
 
+def test_a_column_that_became_a_feature_per_value_is_warned_of(series: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A column of 100 values in 200 samples is warned of, and one of three values is not."""
+    for values, warned in ((3, False), (100, True)):
+        caplog.clear()
+        one_hot = np.arange(200)[:, None] % values == np.arange(values)
+        np.savez(series / "wide.npz", features=np.c_[np.arange(200.0), one_hot], labels=[0, 1] * 100)
+        wide = {**EXPERIMENT, "image": None, "private": {"source": "npz:wide.npz"}}
+        load_private(parsing.parse("mine", wide), series)
+        assert ("one feature per value" in caplog.text) == warned
+
+
 @pytest.mark.parametrize(("scheme", "clients", "warned"), [("natural", None, True), ("iid", 2, False)])
 def test_an_open_part_of_natural_clients_is_warned_of(
     scheme: str, clients: int | None, warned: bool, series: Path, caplog: pytest.LogCaptureFixture

@@ -86,7 +86,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "nothing put aside": (b"\x80\x04h\x07.", "not a whole pickle of arrays"),
     "a mark that is missing": (b"\x80\x04t.", "not a whole pickle of arrays"),
     "a text of 4 GiB": (b"\x80\x04X" + struct.pack("<I", 2**32 - 1) + b"a.", "not a whole pickle of arrays"),
-    "a million marks": (b"(" * 1_000_001, "not a whole pickle of arrays"),
+    "a million marks": (b"(" * 1_000_001, "more than 1,000,000 instructions"),
     "a number": (pickle.dumps(7), "has no arrays 'x' and 'y'"),
     "x alone": (pickle.dumps({"x": np.zeros((1, 2))}, 4), "has no arrays 'x' and 'y'"),
     "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "or of text"),

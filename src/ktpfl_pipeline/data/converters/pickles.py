@@ -10,9 +10,11 @@ import math
 import pickle
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+
+MAX_INSTRUCTIONS = 1_000_000  # a file of PFLlib has a hundred
 
 _TYPE = re.compile(r"[biuf][1248]|O8")
 _ARRAY_TYPE = object()  # what `numpy.ndarray` stands for: it is passed on, and cannot be called
@@ -80,8 +82,26 @@ class _Refused(ValueError):
     """A name that is not one of the five."""
 
 
+def _counted(step: Callable[[Any], None]) -> Callable[[Any], None]:
+    def counted(machine: Any) -> None:
+        machine.steps += 1
+        if machine.steps > MAX_INSTRUCTIONS:
+            raise ValueError(f"it has more than {MAX_INSTRUCTIONS:,} instructions")
+        step(machine)
+
+    return counted
+
+
 class _Unpickler(pickle._Unpickler):
-    """Python's unpickler, which remembers objects in a dict: the one in C makes room for as many as a file claims."""
+    """Python's unpickler, which remembers objects in a dict: the one in C makes room for as many as a file claims.
+
+    Its instructions are counted, since a byte such as a mark becomes a list in memory.
+    """
+
+    steps = 0
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        code: _counted(step) for code, step in pickle._Unpickler.dispatch.items()
+    }
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what a name stands for here."""

@@ -10,6 +10,8 @@ from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.errors import InputError
 
 logger = logging.getLogger(__name__)
+RARE, MANY = 0.02, 20
+"""Features that are 1 in at most this share of the samples are rare; more than this number of them are warned of."""
 
 
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
@@ -35,12 +37,7 @@ def _load_private(experiment: Experiment, raw_folder: Path) -> Any:
     if (total := experiment.private_samples(len(samples))) != len(samples):
         samples = _draw(samples, total)
     given = _shaped(experiment, samples.inputs)
-    if given.dim() == 2 and given.shape[1] > len(given):
-        logger.warning(
-            f"{source}: samples have {given.shape[1]:,} features, more than there are samples ({len(given):,}). A"
-            " column of ids, of free text, or of numbers with a text for missing values becomes one feature per value:"
-            " drop such columns, or name what is missing; `ktpfl convert csv` shows what each column became."
-        )
+    _warn_of_many_features(given, source)
     native = None if reading.size and sized(source) else tuple(given.shape[1:])
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
@@ -73,6 +70,27 @@ def _load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
             " bring images to one with image: {channels: 3, size: 64}, say."
         )
     return public
+
+
+def _warn_of_many_features(inputs: Any, source: str) -> None:
+    """Warn of vectors, (M, F), that look as if a column of ids or of numbers had become one feature per value."""
+    if inputs.dim() != 2:
+        return
+    samples, features = inputs.shape
+    used = inputs.ne(0)
+    flags = (used.logical_not() | inputs.eq(1)).all(dim=0)
+    rare = int((flags & (used.sum(dim=0) <= RARE * samples)).sum())
+    if features > samples:
+        found = f"{features:,} features, more than there are samples ({samples:,})"
+    elif rare > max(MANY, features / 2):
+        found = f"{features:,} features, and {rare:,} of them are 1 in at most {RARE:.0%} of the samples and else 0"
+    else:
+        return
+    logger.warning(
+        f"{source}: samples have {found}. A column of ids, of free text, or of numbers with a text for missing values"
+        " becomes one feature per value: drop such columns, or name what is missing; `ktpfl convert csv` shows what"
+        " each column became."
+    )
 
 
 def _warn_of_gaps(labels: Any, source: str) -> None:
