@@ -64,7 +64,7 @@ def happened(fault: Fault, found: Outcome) -> str:
 def plain(line: str) -> str:
     """Return what was said without what differs by machine and run."""
     line = re.sub(r"\{[^{}]*'torch'[^{}]*\}", "{...}", line)
-    line = re.sub(r"\b[0-9a-f]{16}\b", "...", line)
+    line = re.sub(r"\b[0-9a-f]{16}\b|(?<=seed-0-)[0-9a-f]{8}\b", "...", line)
     return re.sub(r"\b\d{12,}\b", "...", line).replace("|", "\\|")
 
 

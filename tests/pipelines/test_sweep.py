@@ -69,8 +69,9 @@ class TestFinished:
         assert parent.data.params["values"] == str(VALUES)
         client = swept.client()
         held = {file.path for place in ("", "figures") for file in client.list_artifacts(parent.info.run_id, place)}
-        figure = {"figures/accuracy.png", "figures/accuracy.svg"}
-        assert held == {"report.html", "report.md", "table.tex", "table.txt", "table.csv", "figures"} | figure
+        figure = {f"figures/accuracy.{ending}" for ending in ("pdf", "png", "svg")}
+        table = {f"table.{ending}" for ending in ("csv", "parquet", "tex", "txt")}
+        assert held == {"report.html", "report.md", "figures"} | figure | table
 
     def test_table_and_figure(self, swept: Project) -> None:
         """Each number of the table is the mean over seeds of what the MLflow runs ended with."""
