@@ -50,6 +50,12 @@ class TestPredictions:
         logits = fed.logits(fed.initial_models(), torch.arange(4))[0, :, 0]
         assert logits.tolist() == pytest.approx(expected, abs=1e-15)
 
+    def test_by_default_with_statistics_of_the_public_samples(self) -> None:
+        """The policy that treats architectures with and without BatchNorm most alike (docs/results/batch_norm.md)."""
+        fed = normalized(Distillation().batch_norm)
+        logits = fed.logits(fed.initial_models(), torch.arange(4))[0, :, 0]
+        assert logits.tolist() == pytest.approx([0.5] * 3 + [-1.5], abs=1e-15)
+
     def test_parts_count_alike(self) -> None:
         """x = 1, 1 | 1, -1 in two parts: means 1 and 0, unbiased variances 0 and 2; their means are 1/2 and 1."""
         fed = normalized("domain_specific", size=2)
