@@ -15,7 +15,8 @@ REWRITTEN = (
         "docs/how_to/resume.md",
     ),
     *("docs/how_to/difficult_clients.md", "docs/how_to/compress_predictions.md", "docs/how_to/private_training.md"),
-    *("docs/how_to/common_errors.md", "docs/results/limitations.md", "docs/results/batch_norm.md"),
+    "docs/how_to/common_errors.md",
+    *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md"),
     "docs/reference/compatibility.md",
 )
 """Pages, and folders of pages, without any of the patterns."""

@@ -1,6 +1,6 @@
-"""Writes which paper each method is from into docs/methods.md: ``python docs/generate/papers.py``.
+"""Writes docs/reference/papers.md, which paper each method comes from: ``python docs/generate/papers.py``.
 
-A method's file opens with a sentence on it, and then names its paper: authors, title, where it appeared, link.
+The docstring of a method's file names its paper after the first paragraph: authors, title, venue, link.
 """
 
 import inspect
@@ -10,8 +10,13 @@ from sys import modules
 
 from ktpfl_pipeline.methods import METHODS, find, title
 
-DOCUMENT = Path(__file__).parents[1] / "methods.md"
-BEGIN, END = "<!-- papers: generated -->\n", "<!-- end of papers -->\n"
+DOCUMENT = Path(__file__).parents[1] / "reference" / "papers.md"
+HEAD = """# The papers
+
+The paper of each method. Local-only training has none; KT-pFL (joint) and KT-pFL (likelihood) are ours, based on
+KT-pFL's. `python docs/generate/papers.py` writes this page from the docstrings of the methods.
+
+"""
 KT_PFL = "kt_pfl"
 
 
@@ -34,10 +39,10 @@ def table() -> str:
     return "\n".join(["| method | paper |", "| --- | --- |", *lines, ""])
 
 
-def written(page: str) -> str:
-    """Return the page with the table in its place."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{table()}\n{END}", page, flags=re.S)
+def document() -> str:
+    """Return the page."""
+    return HEAD + table()
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCUMENT.write_text(document(), encoding="utf-8")
