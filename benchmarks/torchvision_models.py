@@ -1,6 +1,6 @@
 """Every classification model of torchvision: built for images of 64 x 64 and trained by one step, or refused.
 
-`nice python benchmarks/torchvision_models.py docs/reference/torchvision_models.md` writes the table, model by model,
+`nice python benchmarks/torchvision_models.py docs/project/torchvision_models.md` writes the table, model by model,
 and goes on where it was left; some minutes on two cores. The largest needs 10 GB of memory.
 """
 
@@ -16,11 +16,16 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.models import build, zoo
 
 SHAPE, CLASSES, IMAGES = (3, 64, 64), 10, 2
-HEAD = f"""# The models of torchvision at 64 pixels
+HEAD = f"""---
+orphan: true
+---
+
+# The models of torchvision at 64 pixels
 
 Each classification model of torchvision {{version}}, built as `torchvision:<name>` for images of 3 × 64 × 64 in
-{CLASSES} classes, takes one step of SGD on {IMAGES} images, after which all its weights are finite; or it is refused,
-with its reason. Made by [`benchmarks/torchvision_models.py`](../../benchmarks/torchvision_models.py).
+{CLASSES} classes, takes one step of SGD on {IMAGES} images, after which all its weights are finite. Otherwise the
+model is refused, with the reason. Written by
+[`benchmarks/torchvision_models.py`](../../benchmarks/torchvision_models.py).
 
 | model | parameters | one training step |
 | --- | ---: | --- |

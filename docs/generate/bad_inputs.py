@@ -1,4 +1,4 @@
-"""Writes docs/bad_inputs.md, the tests' bad inputs with their messages: ``python docs/generate/bad_inputs.py``."""
+"""Writes docs/project/bad_inputs.md, the error message for each bad input: ``python docs/generate/bad_inputs.py``."""
 
 import contextlib
 import re
@@ -31,15 +31,20 @@ from ktpfl_pipeline.data.converters import pfllib
 from ktpfl_pipeline.data.sources import load
 from ktpfl_pipeline.hooks import ProjectHooks
 
-DOCUMENT = Path(__file__).parents[1] / "bad_inputs.md"
-INTRODUCTION = """# Bad inputs
+DOCUMENT = Path(__file__).parents[1] / "project" / "bad_inputs.md"
+INTRODUCTION = """---
+orphan: true
+---
 
-The error messages for inputs that cannot be used, {number:,} of them: settings, configuration files, data, files made
-to do harm, and checkpoints. Each error comes before training, in one line, and leaves no half-written file. What is
-allowed is told in [Limits](reference/limits.md).
+# Bad inputs
 
-Tests give each of these inputs. `python docs/generate/bad_inputs.py` writes this page from their tables, and
-`make docs-check` fails where it is out of date.
+The error message for each of {number:,} invalid inputs: settings, configuration files, data, malicious files and
+checkpoints. Each error is one line, comes before training starts, and leaves no half-written file.
+[Limits](../reference/limits.md) states what is allowed, and [Common errors](../how_to/common_errors.md) explains
+the most frequent ones.
+
+The tests try each of these inputs. `python docs/generate/bad_inputs.py` writes this page from their tables, and
+`make docs-check` fails if the page is out of date.
 """
 LENGTH = 400  # characters at most of an input or a message
 RAW = Path("data/01_raw")

@@ -1,4 +1,4 @@
-"""Writes docs/real_faults.md, what became of faults of real clients: ``python docs/generate/real_faults.py``."""
+"""Writes docs/project/real_faults.md, injected faults of real clients: ``python docs/generate/real_faults.py``."""
 
 import re
 import sys
@@ -11,19 +11,23 @@ sys.path.append(str(Path(__file__).parents[2] / "flower" / "src"))
 from client_fault_table import FAULTS, outcome
 from client_faults import Fault, Outcome
 
-DOCUMENT = Path(__file__).parents[1] / "real_faults.md"
-INTRODUCTION = """# Faults of real clients
+DOCUMENT = Path(__file__).parents[1] / "project" / "real_faults.md"
+INTRODUCTION = """---
+orphan: true
+---
 
-{number} faults were injected into runs of [real clients](real_clients.md), each into a run of its own: three clients,
-two rounds, in one process, with messages through bytes. No run was lost; in three a client lost its own model and began
-anew. The test suite injects all of them, and `python docs/generate/real_faults.py` writes this page.
-`python benchmarks/real_clients_killed.py` does four of them to processes over the loopback, with SIGKILL and SIGSTOP
-([what was seen](real_clients.md#what-was-tried)).
+# Faults of real clients
 
-But for these three, a run must end **equal**, bit for bit in history, matrix and models, to one in a single process: to
-the undisturbed one, or, where a client fell out of a round, to the one in which it was not there in that round. *Same
-command* says that the run had ended, by its last sentence or by SIGKILL, and went on from its checkpoint when it was
-begun again, after what the sentence asks for. Client 1 is the one that things befall.
+{number} faults were injected into runs of [real clients](../real_clients.md), one fault per run: three clients and
+two rounds in one process, with messages encoded as bytes. No run was lost; in three runs a client lost its own
+model and restarted from its initial one. The test suite injects all of them, and `python
+docs/generate/real_faults.py` writes this page. `python benchmarks/real_clients_killed.py` injects four of them into
+separate processes over the loopback interface, with SIGKILL and SIGSTOP.
+
+Except for these three, a run must end **equal** to a run in a single process, bit for bit in history, matrix and
+models: equal to the undisturbed run, or, if a client dropped out of a round, to a run in which it was absent in
+that round. *Same command* means that the run had stopped, with its last message or by SIGKILL, and continued from
+its checkpoint when it was started again, after what the message asks for. The faults happen to client 1.
 
 | method | injected | what happened | what was said |
 | --- | --- | --- | --- |
@@ -51,11 +55,11 @@ def happened(fault: Fault, found: Outcome) -> str:
     """Say what became of the run."""
     out = [f"without client {n} in round {r.round}" for r in found.history for n in {*r.absent, *r.late, *r.diverged}]
     equal = f"equal to a run {' and '.join(out)}" if out else "equal to the undisturbed run"
-    parts = [equal if fault.same else "the client goes on with its initial model"]
+    parts = [equal if fault.same else "the client continues with its initial model"]
     for record in found.history:
         if record.stale:
             earlier = any(r.accuracy for r in found.history if r.round < record.round)
-            stands = f"its evaluation of round {record.round - 1} stands for round {record.round}"
+            stands = f"its evaluation of round {record.round - 1} is used for round {record.round}"
             parts.append(stands if earlier else f"round {record.round} is evaluated without it")
     parts += ["same command"] * fault.ends
     return "; ".join(parts)

@@ -17,4 +17,4 @@ def test_nothing_is_lost(place):
 
 
 def test_the_page_has_what_is_said_today():
-    assert DOCUMENT.read_text("utf-8") == document(), "write it anew: python docs/generate/real_faults.py"
+    assert DOCUMENT.read_text("utf-8") == document(), "write it again: python docs/generate/real_faults.py"

@@ -1,4 +1,4 @@
-"""Injects faults into runs and writes docs/faults.md: ``python tests/faults/campaign.py --faults=210 --seed=0``.
+"""Injects faults into runs, writes docs/project/faults.md: ``python tests/faults/campaign.py --faults=210 --seed=0``.
 
 `faults.py` lists the faults, `moments.py` says when they strike and `stage.py` what; `injection.py` lets one strike and
 judges the end, `forked_runs.py` starts the runs, and `page.py` writes the page.

@@ -1,4 +1,4 @@
-"""The page docs/faults.md: how many faults were injected, where, what came of them, and what the errors said."""
+"""The page docs/project/faults.md: faults injected, by kind and place, their outcomes, and the error messages."""
 
 import re
 from collections import Counter
@@ -6,41 +6,45 @@ from pathlib import Path
 
 from faults import AWAY, DAMAGED, FULL, KILLED, LOST, REFUSED, SURVIVED, UNREADABLE, WORKER, Outcome
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "project" / "faults.md"
 KINDS = (KILLED, FULL, AWAY, UNREADABLE, DAMAGED, WORKER)
 VERDICTS = (SURVIVED, REFUSED, LOST)
-INTRODUCTION = """# Fault tolerance
+INTRODUCTION = """---
+orphan: true
+---
 
-What becomes of runs that are disturbed. {number:,} faults were injected, each into a run of its own, drawn with seed
-{seed}; {lost} were lost. `python tests/faults/campaign.py --faults={number} --seed={seed}` repeats the campaign and
-writes this page; it took {minutes}, one run after another. The test suite has a short form of it.
+# Fault tolerance
 
-A run is `kedro run --env=test --pipelines=hetero_digits` with `hetero_digits.rounds=3`: KT-pFL, five clients,
-an MLflow store in SQLite. After a fault its cause is removed as the error message says, and the same command is given
-again. Its end is compared with that of an undisturbed run: models, matrix and settings bit for bit, the history without
-wall times, the result, the partition and its figure, checksums, and in MLflow one finished run for each key, one point
-for each metric and round, and all files.
+{number:,} faults were injected into complete runs, one fault per run, drawn with seed {seed}; {lost} were lost.
+`python tests/faults/campaign.py --faults={number} --seed={seed}` repeats the campaign and writes this page; it took
+{minutes}, one run after another. The test suite contains a short form of it.
 
-- **Survived:** nobody had to do anything; the run went on, or the same command finished it.
-- **Refused:** the run ended with one sentence, without a traceback, and with its MLflow run marked as failed where that
-  could still be written; after the user had done what the sentence says, the same command finished it.
-- **Lost:** all else: another result, a second MLflow run, a point logged twice, a run left `RUNNING`, a traceback,
-  a hang.
+Each run is `kedro run --env=test --pipelines=hetero_digits` with `hetero_digits.rounds=3`: KT-pFL, five clients, and an
+MLflow store in SQLite. After a fault its cause is removed as the error message says, and the same command is given
+again. The result is then compared with an undisturbed run: models, matrix and settings bit for bit, the history without
+wall times, the result, the partition and its figure, and checksums. In MLflow there must be one finished run per key,
+one point per metric and round, and all files.
+
+- **Survived:** no user action was needed. The run continued, or the same command finished it.
+- **Refused:** the run stopped with a one-sentence message and no traceback, and its MLflow run was marked as failed
+  where that could still be written. After the user did what the message says, the same command finished it.
+- **Lost:** anything else: another result, a second MLflow run, a point logged twice, a run left `RUNNING`, a
+  traceback or a hang.
 """
 METHOD = """## How faults are injected
 
 | fault | how |
 | --- | --- |
-| killed with SIGKILL | at the moment, milliseconds later, or by the clock |
-| disk full | the rest of a small disk is filled, where one may be mounted; or the size of files is limited. No room at all, or up to 200 kB |
-| tracking database taken away | deleted, moved away, replaced by a folder, overwritten, or locked by another process for a second or for good |
-| file unreadable | opening it fails, *Permission denied* or *Input/output error*: injected, as permissions mean nothing to root |
-| file damaged | cut short, or one bit flipped: a checkpoint between two runs, a partition or a result between its being written and read, any output before `--only-missing-outputs` |
-| worker killed | one of two (`compute.workers`), or every one that is given a call |
+| killed with SIGKILL | at a chosen moment, milliseconds later, or by the clock |
+| disk full | the rest of a small disk is filled, where one may be mounted; or the size of files is limited. No space, or up to 200 kB |
+| tracking database taken away | deleted, moved away, replaced by a folder, overwritten, or locked by another process for a second or permanently |
+| file unreadable | opening it fails with *Permission denied* or *Input/output error*, injected because permissions do not stop root |
+| file damaged | truncated, or one bit flipped: a checkpoint between two runs, a partition or a result between writing and reading, any output before `--only-missing-outputs` |
+| worker killed | one of two (`compute.workers`), or every one that receives a call |
 
-Moments are the files that a run opens and renames, the statements that its database gets, and its training steps. To be
-cheap, runs are forked from a process that has imported everything, and figures are blank, though written as ever. Power
-cuts, which lose what was written and is not yet on the disk, are not among the faults.
+Moments are the files that a run opens and renames, the statements that its database receives, and its training
+steps. To save time, runs are forked from a process that has imported everything, and figures are blank, although
+they are written. Power cuts, which lose data that is not yet on the disk, are not among the faults.
 """  # noqa: E501 - rows of a table
 
 
