@@ -432,6 +432,10 @@ class TestPaperPresets:
                     assert (each.partition.test_share, each.partition.validation_share) == (0.25, 0)
                     assert (each.rounds, each.training.batch_size, each.distillation.batch_size) == (30, 128, 256)
 
+    def test_distillation_is_the_released_codes(self, columns: dict[str, Any]) -> None:
+        found = {(each.distillation.temperature, each.distillation.batch_norm) for _, _, each in columns["table1"]}
+        assert found == {(10.0, "train")}
+
     def test_table_2_has_all_labels_in_lognormal_amounts_and_no_public_part(self, columns: dict[str, Any]) -> None:
         for part in ("table2", "figure4"):
             for _, _, each in columns[part]:
