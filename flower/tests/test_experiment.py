@@ -80,7 +80,7 @@ def test_the_report_tells_what_is_known_and_what_went_over_the_wire(project: Pro
     (page,) = (project.folder / "data" / "08_reporting" / f"compare_{NAME}").rglob("report.md")
     text = page.read_text()
     assert "Which labels real clients have stays with them." in text and "Theorem 1" not in text
-    assert "On the wire" in text and "Secure aggregation" in text
+    assert "Bytes sent by real clients" in text and "Secure aggregation" in text
     assert min(run["wire"]["received"]) > sum(sum(r["traffic"]["knowledge_up"]) for r in run["history"]) / 2
     assert run["label_counts"] == [[80], [80]]
 
@@ -168,7 +168,7 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
     whole = FinishedRun.from_dict(run)
     results = [summarise([replace(whole, method=name, wire=sent)], {}) for name, sent in FEW.items()]
     (table, _, _, why), (alone,) = wire.blocks(results), wire.blocks(results[1:])
-    assert isinstance(table, Table) and [row[0] for row in table.rows] == ["KT-pFL"]
+    assert isinstance(table, Table) and [row["method"] for row in table.rows] == ["KT-pFL"]
     assert why == alone and isinstance(why, Notes)
     assert why.entries["Not told"].startswith("of FedMD, which went on from a checkpoint")
 

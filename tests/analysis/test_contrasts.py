@@ -32,8 +32,8 @@ class TestTogether:
             {"kt_pfl": 0.02, "fedmd": -0.08}
         )
         assert contrasts.ahead(main, [main, fedmd])["fedmd"].mean == pytest.approx(0.1)
-        assert contrasts.rivals(study) == [main, fedmd]
-        assert contrasts.rivals([local]) == [local]
+        assert contrasts.baselines(study) == [main, fedmd]
+        assert contrasts.baselines([local]) == [local]
 
     def test_what_a_report_states_stands_once(self, study):
         """To local-only with the others that stand beside it, not among the rivals as well."""
@@ -87,13 +87,13 @@ class TestClients:
     def test_harmed_is_any_loss_with_the_same_seed(self, rounds):
         local = rounds("local", [(0.5, 0.6, 0.7)], [(0.7, 0.6, 0.5)])
         fedmd = rounds("fedmd", [(0.5, 0.5, 0.8)], [(0.6, 0.5, 0.5)])
-        assert contrasts.harmed(fedmd, local) == pytest.approx([1 / 3, 2 / 3])
-        assert contrasts.harmed(local, local) == [0, 0]
+        assert contrasts.worse_off(fedmd, local) == pytest.approx([1 / 3, 2 / 3])
+        assert contrasts.worse_off(local, local) == [0, 0]
 
     def test_adversaries_are_not_counted(self, rounds):
         local = rounds("local", [(0.5, 0.6, 0.7)], adversaries=[0])
         fedmd = rounds("fedmd", [(0.4, 0.5, 0.8)], adversaries=[0])
-        assert contrasts.harmed(fedmd, local) == [0.5]
+        assert contrasts.worse_off(fedmd, local) == [0.5]
         assert contrasts.of_clients(fedmd, True) == pytest.approx([0.65])
 
     def test_sampled_and_never(self, run):

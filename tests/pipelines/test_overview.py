@@ -46,7 +46,7 @@ def stand_in(reports: Path, old: str, new: str) -> None:
 
 
 def test_without_comparisons_it_says_what_to_run(untracked: Project) -> None:
-    with pytest.raises(ClickException, match=r"^There is no finished comparison to look over; run one first"):
+    with pytest.raises(ClickException, match=r"^There is no finished comparison to show; run one first"):
         untracked.run("overview")
     assert untracked.written() == []
 

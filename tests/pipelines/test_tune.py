@@ -194,7 +194,7 @@ class TestComparison:
                 name: value for name, value in run.data.params.items() if name.startswith("method.")
             }
         (folder,) = (compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}").glob("*-tuned")
-        assert "Tuned, every method's" in (folder / "report.md").read_text()
+        assert "Tuned for every method" in (folder / "report.md").read_text()
 
     def test_equal_values_are_the_same_runs_wherever_they_are_from(self, compared: Project) -> None:
         before, runs = checkpoints(compared, EXPERIMENT), compared.tracked(EXPERIMENT)

@@ -7,12 +7,14 @@ from dataclasses import replace
 import blank
 import pandas as pd
 import pytest
+from written import keys, row
 
 from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import parse, summarise
 from ktpfl_pipeline.analysis.roles import headline, subject
 from ktpfl_pipeline.reports import classes, comparison, tables
-from ktpfl_pipeline.reports.answer import adapted, leaders, tiles
+from ktpfl_pipeline.reports.data_files import data_files
+from ktpfl_pipeline.reports.headline import adapted, leaders, tiles
 
 AUC = {"kt_pfl": 0.9, "fedmd": 0.7, "local": 0.8}
 CALIBRATION = {"kt_pfl": 0.3, "fedmd": 0.5, "local": 0.1}
@@ -50,9 +52,9 @@ def judged(study):
 def test_accuracy_by_class(judged):
     assert recalls(judged()[0].runs) == [0.75, 0.5, None]
     table = classes.table(judged())
-    assert [str(row[0]) for row in table.rows] == ["benign", "malignant $x$", "other"]
-    assert [str(row[2]) for row in table.rows[:2]] == ["75.0 ± 0.0", "50.0 ± 0.0"]
-    assert table.rows[2][2] is None
+    assert [str(row[0]) for row in table.entries] == ["benign", "malignant $x$", "other"]
+    assert [str(row[2]) for row in table.entries[:2]] == ["75.0 ± 0.0", "50.0 ± 0.0"]
+    assert table.entries[2][2] is None
 
 
 def test_a_client_without_a_measure_counts_in_no_mean(judged):
@@ -70,9 +72,9 @@ class TestMajority:
     def test_stands_in_the_table_with_its_difference_to_local_only(self, judged):
         """60 % with every seed; local-only has 87, 88 and 89: 28 below, ± 4.303 · 1 / √3."""
         table = tables.comparison_table(judged(), {})
-        last = dict(zip(table.columns, map(str, table.rows[-1]), strict=True))
-        assert (last["Method"], last["After transfer (%)"]) == ("Majority class", "60.0 ± 0.0")
-        assert last["Minus local-only (points)"] == "−28.0 [−30.5, −25.5]"
+        last = {key: str(entry) for key, entry in table.rows[-1].items()}
+        assert (last["method"], last["after_transfer"]) == ("Majority class", "60.0 ± 0.0")
+        assert last["minus_local"] == "−28.0 [−30.5, −25.5]"
 
     def test_is_told_next_to_local_only(self, judged):
         (note,) = [tile.note for tile in tiles(judged()) if tile.title == "Local only"]
@@ -81,7 +83,7 @@ class TestMajority:
     def test_is_unknown_where_labels_stay_with_clients(self, study):
         assert classes.majority(study) == {}
         assert classes.blocks(study) == []
-        assert classes.MAJORITY not in [row[0] for row in tables.comparison_table(study, {}).rows]
+        assert classes.MAJORITY not in [row["method"] for row in tables.comparison_table(study, {}).rows]
 
 
 class TestHeadline:
@@ -89,11 +91,12 @@ class TestHeadline:
         results = judged(headline="auc")
         assert headline(results) == "auc"
         assert comparison.summary(results).startswith(
-            "KT-pFL is 10.0 points above local-only in AUC after transfer, 95 % interval [+10.0, +10.0]"
+            "KT-pFL is 10.0 percentage points above local-only training in AUC after transfer, a significant "
+            "difference: 95 % interval [+10.0, +10.0]"
         )
         table = tables.comparison_table(results, {})
-        assert [str(row[0]) for row in table.rows[:3]] == ["KT-pFL", "Local only", "FedMD"]
-        assert table.columns[1] == "AUC (%)"
+        assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local only", "FedMD"]
+        assert keys(table)[1] == "auc"
         assert tiles(results)[0].value == "90.0 ± 0.0 % in AUC"
 
     def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, study):
@@ -105,7 +108,7 @@ class TestSubject:
     def test_is_the_method_that_is_asked_for(self, judged):
         results = judged(subject="fedmd")
         assert subject(results).method == "fedmd"
-        assert comparison.summary(results).startswith("FedMD is 8.0 points below local-only")
+        assert comparison.summary(results).startswith("FedMD is 8.0 percentage points below local-only")
 
     def test_is_kt_pfl_where_it_is_compared(self, judged, result):
         assert subject(judged()[::-1]).method == "kt_pfl"
@@ -117,16 +120,15 @@ def test_calibration_is_tested_against_local_only_and_stands_second(judged):
     with blank.blank_figures():
         made = comparison.build("x", judged(), {})
     table = made.tables["quality"]
-    rows = {str(row[0]): dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows}
-    assert rows["FedMD"]["Calibration error minus local-only (points)"] == "+40.0 [+40.0, +40.0]"
+    assert row(table, "FedMD")["calibration_error_minus_local"] == "**+40.0** [+40.0, +40.0]"
     titles = [section.title for section in made.sections]
-    assert titles.index("Generalisation and calibration") == titles.index("Accuracy") + 1
+    assert titles.index("Other measures and calibration") == titles.index("Accuracy") + 1
     assert "calibration_error" in made.files["differences.csv"]
     assert "malignant" in made.html
 
 
 def test_names_of_classes_are_text_in_every_file(judged):
-    files = tables.data_files(judged())
+    files = data_files(judged())
     found = list(csv.DictReader(files["classes.csv"].splitlines()))
     assert [row["name"] for row in found[:3]] == ["benign", "malignant $x$", "other"]
     assert [row["accuracy"] for row in found[:3]] == ["0.75", "0.5", ""]
@@ -161,4 +163,4 @@ class TestTies:
             made = run(name, 0, rounds)
             history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
             results.append(summarise([replace(made, history=history)], {}))
-        assert adapted(results).endswith("Then KT-pFL, Local only and FedProto have the same highest mean, 90.0 %.")
+        assert adapted(results).endswith(" KT-pFL, Local only and FedProto have the same highest mean, 90.0 %.")

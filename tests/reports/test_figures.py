@@ -15,10 +15,9 @@ from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS, compared
 from ktpfl_pipeline.reports import figures, style, words
-from ktpfl_pipeline.reports.figures.base import apart, saved, svg
+from ktpfl_pipeline.reports.figures.base import apart, saved, svg, svg_file, svg_on_page
 from ktpfl_pipeline.reports.figures.matrix import even_attention
 from ktpfl_pipeline.reports.figures.traffic import frontier
-from ktpfl_pipeline.reports.report import KINDS
 
 
 def texts(figure):
@@ -345,9 +344,9 @@ class TestDifferences:
         results = [result(name, *means) for name, means in names.items()]
         (axes,) = figures.differences(results).axes
         found = texts(axes.figure)
-        assert found[:3] == ["undecided", "+2.0 [−4.2, +8.2]", "KT-pFL"]
-        assert found[3::2] == ["undecided", "FedMD"]
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["undecided (2)"]
+        assert found[:3] == ["not significant", "+2.0 [−4.2, +8.2]", "KT-pFL"]
+        assert found[3::2] == ["not significant", "FedMD"]
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["not significant (2)"]
         assert axes.yaxis_inverted()
         said = [text.get_text() for text in axes.figure.findobj(Text)]
         assert "Difference to local-only, Holm-corrected" in said
@@ -372,7 +371,7 @@ class TestDifferences:
         figure = figures.differences(results)
         assert {"no interval", "+10.0"} <= {*texts(figure)}
         said = [text.get_text().replace("\n", " ") for text in figure.findobj(Text)]
-        assert f"Difference to local-only, with {told}, where an interval needs at least 3" in said
+        assert f"Difference to local-only, {told}, and an interval needs at least 3" in said
 
     def test_without_local_only(self, study):
         with pytest.raises(ValueError, match="need local-only"):
@@ -449,7 +448,7 @@ class TestLabels:
         assert {(0, 30), (30, 10), (0, 20), (20, 20)} <= spans
         assert sorted(texts(figure)) == ["0", "1", "1", "2"]
         assert axes.get_title(loc="left") == "Images"
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["label 0", "1", "2"]
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["class 0", "1", "2"]
         (named,) = figures.labels_per_client([[30, 10, 0], [0, 20, 20]], "Images", ["LeNet 0", "MLP 1"]).axes
         assert [label.get_text() for label in named.get_yticklabels()] == ["LeNet 0", "MLP 1"]
 
@@ -476,7 +475,7 @@ class TestDrawing:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             figure = figures.client_accuracy([summarise([finished], {})])
-            files = [saved(figure, kind) for kind in KINDS]
+            files = [saved(figure, "png"), svg_file(svg(figure, "clients")).encode(), saved(figure, "pdf")]
             saved(figures.coefficient_heatmaps(summarise([finished], {})), "png")
         shown = {label.get_text() for label in figure.axes[0].get_yticklabels()}
         assert any(names[0] in text for text in shown)
@@ -485,7 +484,7 @@ class TestDrawing:
         assert b"/Type42" in files[2] or b"/TrueType" in files[2] or b"/CIDFontType2" in files[2]
 
     def test_svg(self, study, drawn):
-        text = svg(drawn, "accuracy")
+        text = svg_on_page(svg(drawn, "accuracy"))
         assert text.startswith("<svg")
         assert ">Mean accuracy of the clients</text>" in text
         assert "var(--ink)" in text
@@ -497,7 +496,7 @@ class TestDrawing:
         used = re.findall(r'(?:href="#|url\(#)([^")]+)', text)
         assert used
         assert set(used) <= set(ids)
-        assert text == svg(figures.accuracy_curves(study), "accuracy")
+        assert text == svg_on_page(svg(figures.accuracy_curves(study), "accuracy"))
 
 
 def test_bytes_are_split_by_what_they_are(result):

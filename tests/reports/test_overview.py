@@ -7,7 +7,7 @@ import blank
 import pytest
 from cases import case
 from finished_runs import make_settings
-from written import column, row, rows
+from written import column, keys, row, rows
 
 from ktpfl_pipeline.analysis.compared import comparison
 from ktpfl_pipeline.analysis.contrasts import clear_best
@@ -112,11 +112,8 @@ class TestTitles:
 class TestTables:
     def test_accuracy_with_the_papers_beside_it(self, columns, two):
         table = overview.accuracy_table(columns(**two))
-        assert table.columns == [
-            "Method",
-            "Fashion-MNIST, two labels (%)",
-            "Fashion-MNIST, two labels: paper (%)",
-            "digits, all labels (%)",
+        assert keys(table) == [
+            *("method", "Fashion-MNIST, two labels", "Fashion-MNIST, two labels: paper", "digits, all labels"),
         ]
         assert rows(table) == [
             ["KT-pFL", "**90.0** ± 1.0", "75.60", "**90.0** ± 1.0"],
@@ -126,10 +123,10 @@ class TestTables:
 
     def test_who_has_more_than_others_is_marked_and_told(self, columns, content, result):
         found = columns(a=content([result(name, 0.9, 0.9) for name in ("kt_pfl", "pfeddf", "kt_pfl_joint")]))
-        assert column(overview.accuracy_table(found), "Method") == ["KT-pFL", "KT-pFL (joint) †", "pFedDF ‡"]
+        assert column(overview.accuracy_table(found), "method") == ["KT-pFL", "KT-pFL (joint) †", "pFedDF ‡"]
         notes = overview.notes(found)
-        assert notes["†"].endswith("leave alone: KT-pFL (joint).")
-        assert notes["‡"].endswith("compare after equal epochs: pFedDF.")
+        assert notes["†"].endswith("do not use: KT-pFL (joint).")
+        assert notes["‡"].endswith("compare after equal extra epochs: pFedDF.")
 
     def test_a_lead_within_its_interval_is_not_bold(self, columns, content, result):
         """Differences 1 and 3: their mean exceeds their standard deviation, but not half of a t interval."""
@@ -140,9 +137,9 @@ class TestTables:
         pair = content([result("sim_pfl", 0.8, 0.8), result("local", 0.7, 0.7)], private={"source": "digits"})
         found = columns(a=content(), b=pair)
         table = overview.accuracy_table(found)
-        assert row(table, "Sim-pFL")["Fashion-MNIST, two labels (%)"] == "–"
-        assert row(table, "KT-pFL")["digits, two labels (%)"] == "–"
-        assert column(overview.difference_table(found), "Minus local-only") == [
+        assert row(table, "Sim-pFL")["Fashion-MNIST, two labels"] == "–"
+        assert row(table, "KT-pFL")["digits, two labels"] == "–"
+        assert column(overview.difference_table(found), "pair") == [
             "KT-pFL",
             "Sim-pFL",
             "FedMD",
@@ -159,7 +156,7 @@ class TestTables:
 
     def test_another_setting_puts_the_papers_numbers_into_a_table_of_their_own(self, columns, content):
         found = columns(a=content(clients=8))
-        assert overview.accuracy_table(found).columns == ["Method", "Fashion-MNIST, two labels (%)"]
+        assert keys(overview.accuracy_table(found)) == ["method", "Fashion-MNIST, two labels"]
         table = overview.paper_table(found)
         assert [row for row in rows(table) if row[0] in ("FedMD", "KT-pFL")] == [
             ["KT-pFL", "75.60"],
@@ -218,10 +215,13 @@ class TestRanks:
         level = [result(name, 0.8, 0.9) for name in ("kt_pfl", "fedmd", "local")]
         many = {f"c{n}": content(level, private={"source": f"npz:{n}.npz"}) for n in range(4)}
         (picture,) = overview.ranks(columns(**many))
-        assert "is not rejected by Friedman's test (p = 1), so that no bar's end decides anything" in picture.caption
+        assert (
+            "is not rejected by Friedman's test (p = 1), so no difference between ranks is significant"
+            in picture.caption
+        )
 
     def test_with_too_few_a_sentence_says_why(self, columns, two, content, study):
-        told = "Ranks take 3 comparisons with 3 methods in common at least; there are"
+        told = "Ranks need at least 3 comparisons with 3 methods in common; there are"
         assert overview.ranks(columns(**two))[0].text == f"{told} 2 comparisons with 3 methods in common."
         pair = content(study[:2], private={"source": "cifar10"})
         assert overview.ranks(columns(**two, c=pair))[0].text == f"{told} 3 comparisons with 2 methods in common."
@@ -267,17 +267,17 @@ class TestOneArchitecture:
 
     def test_the_papers_numbers_are_of_table_2_and_another_setting(self, columns, both):
         table = overview.paper_table(columns(**both))
-        assert {"CIFAR-10, 20 clients (%)", "CIFAR-10, 100 clients (%)"} < set(table.columns)
-        both_columns = ["CIFAR-10, 20 clients (%)", "CIFAR-10, 100 clients (%)"]
+        assert {"CIFAR-10, 20 clients", "CIFAR-10, 100 clients"} < set(keys(table))
+        both_columns = ["CIFAR-10, 20 clients", "CIFAR-10, 100 clients"]
         assert [row(table, "FedAvg-Local FT")[name] for name in both_columns] == ["42.88", "50.91"]
         assert [row(table, "FedAvg")[name] for name in both_columns] == ["51.94", "43.56"]
-        shown = overview.accuracy_table(columns(**both)).columns
+        shown = keys(overview.accuracy_table(columns(**both)))
         assert not [name for name in shown if re.search("CIFAR.*paper", name)]
 
     def test_the_summary_speaks_of_both(self, columns, both):
         said = overview.summary(columns(**both))
-        assert said.startswith("KT-pFL is above local-only in 1 of 1 comparison,")
-        assert "KT-pFL (parameters) is above local-only in 0 of 2 comparisons" in said
+        assert said.startswith("KT-pFL is significantly above local-only in 1 of 1 comparison,")
+        assert "KT-pFL (parameters) is significantly above local-only in 0 of 2 comparisons" in said
         assert "above FedAvg in 0 of 2 comparisons" in said
 
     def test_without_the_others(self, both):
@@ -296,19 +296,20 @@ class TestSummary:
         level = [result(name, *means) for name, means in LEVEL.items()]
         found = columns(a=content(), b=content(level, private={"source": "digits"}))
         assert overview.summary(found) == (
-            "KT-pFL is above local-only in 1 of 2 comparisons, below it in 0, undecided in 1; above Sim-pFL in 0 of 1 "
-            "comparison, below it in 0, undecided in 1: by 95 % intervals over the seeds."
+            "KT-pFL is significantly above local-only in 1 of 2 comparisons, below it in 0, neither in 1; "
+            "significantly above Sim-pFL in 0 of 1 comparison, below it in 0, neither in 1 (95 % intervals over the "
+            "seeds)."
         )
 
     def test_two_seeds_decide_nothing(self, columns, content, result):
         found = columns(a=content([result("kt_pfl", 0.9, 0.9), result("local", 0.8, 0.8)]))
-        assert "above local-only in 0 of 1 comparison, below it in 0, undecided in 1 (1 with fewer than 3 seeds)" in (
+        assert "above local-only in 0 of 1 comparison, below it in 0, neither in 1 (1 with fewer than 3 seeds)" in (
             overview.summary(found)
         )
 
     def test_without_the_two(self, columns, content, result):
         found = columns(a=content([result("fedmd", 0.8), result("local", 0.8)]))
-        assert overview.summary(found) == "No comparison holds both KT-pFL and local-only training."
+        assert overview.summary(found) == "No comparison has both KT-pFL and local-only training."
 
 
 @pytest.mark.usefixtures("blank_figures")

@@ -20,11 +20,11 @@ def test_picture_sentence_and_table():
     assert "partition two labels, the same for every seed" in picture.caption
     assert isinstance(text, Text)
     assert text.text == (
-        "How skewed the clients are: a client's labels are worth 1.5 equally frequent classes of 3, mean over 2 "
-        "seeds. Clients have 40 to 60 samples."
+        "Label skew: a client's samples are as diverse as 1.5 equally frequent classes of 3, mean over 2 seeds. "
+        "Clients have 40 to 60 samples."
     )
     assert isinstance(table, Table)
-    assert [str(row[1]) for row in table.rows] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]
+    assert [str(row[1]) for row in table.entries] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]
 
 
 @pytest.mark.usefixtures("blank_figures")

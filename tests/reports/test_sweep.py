@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cases import case
 from matplotlib.figure import Figure
-from written import column, rows
+from written import column, keys, rows
 
 from ktpfl_pipeline.analysis.results import MethodResult, summarise
 from ktpfl_pipeline.analysis.sweeps import Point, chosen, touched
@@ -101,8 +101,8 @@ class TestChoice:
         assert chosen(blind, "local") is None
         assert "test accuracy must not choose" in sweep.summary(blind, "E")
         shown = sweep.table(sweep.table_rows(blind), "E")
-        assert "Validation (%)" not in shown.columns
-        assert "Chosen" not in shown.columns
+        assert "validation" not in keys(shown)
+        assert "chosen" not in keys(shown)
 
     @pytest.mark.parametrize(
         ("group", "values"),
@@ -118,7 +118,7 @@ class TestChoice:
             for value, test in zip(values, (0.5, 0.6), strict=True)
         ]
         assert chosen(given, "local") is None
-        assert "nobody chooses" in sweep.summary(given, group)
+        assert "cannot be chosen" in sweep.summary(given, group)
 
     def test_one_value_is_no_choice(self, points: list[Point]) -> None:
         assert chosen(points[:1], "kt_pfl") is None
@@ -155,12 +155,12 @@ class TestChoice:
         runs = [replace(run, label_counts=apart) for run in result.runs]
         points[0] = replace(points[0], methods={"local": replace(result, runs=runs)})
         rows = sweep.table_rows(points)
-        first, second = column(sweep.table(rows, "α"), "Jensen–Shannon")
+        first, second = column(sweep.table(rows, "α"), "skew")
         assert first == "1.00"
         assert 0 < float(second) < 1
-        assert "Jensen–Shannon" in sweep.notes(rows, "α")
+        assert "Jensen–Shannon" in sweep.table(rows, "α").meanings
         alike = sweep.table_rows([points[1], replace(points[1], value=2.0)])
-        assert "Jensen–Shannon" not in sweep.table(alike, "α").columns
+        assert "skew" not in keys(sweep.table(alike, "α"))
 
     def test_a_choice_at_the_end_of_the_values(self, made: Make) -> None:
         for best, said in ((0, "0.1 is the smallest"), (1, ""), (2, "0.7 is the largest")):
@@ -178,9 +178,9 @@ class TestTable:
     def test_by_hand(self, points: list[Point]) -> None:
         """At 0.3 the differences are 2, 3 and 4 points: 3 ± t(2) · 1 / √3 = 3 ± 2.48."""
         shown = sweep.table(sweep.table_rows(points), "ρ")
-        assert shown.columns == [
-            *("Method", "ρ", "After transfer (%)", "Validation (%)"),
-            *("Minus local-only (points)", "Chosen"),
+        assert keys(shown) == [
+            *("method", "value", "after_transfer", "validation"),
+            *("minus_local", "chosen"),
         ]
         assert rows(shown) == [
             ["KT-pFL", "0.1", "80.0 ± 0.0", "70.0 ± 0.0", "−1.0 [−3.5, +1.5]", ""],
@@ -197,7 +197,7 @@ class TestTable:
         shown = rows(sweep.table(sweep.table_rows(points), "E"))
         assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
         assert sweep.summary(points, "E").endswith(
-            "With 1 seed, where an interval needs at least 3, this decides nothing."
+            "With 1 seed, and an interval needs at least 3, so these may be chance."
         )
 
     def test_without_local_only(self, points: list[Point]) -> None:
@@ -206,12 +206,12 @@ class TestTable:
         assert sweep.summary(alone, RHO) == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after transfer."
         )
-        assert "Minus local-only" not in sweep.notes(sweep.table_rows(alone), RHO)
+        assert "minus_local" not in keys(sweep.table(sweep.table_rows(alone), RHO))
 
     def test_the_summary_reports_the_chosen_value(self, points: list[Point]) -> None:
         assert sweep.summary(points, RHO) == (
-            "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after transfer, +3.0 [+0.5, +5.5] points "
-            "against local-only at the same value."
+            "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after transfer, +3.0 [+0.5, +5.5] percentage "
+            "points to local-only at this value."
         )
 
     def test_the_csv_holds_numbers(self, built: Report) -> None:
@@ -333,7 +333,7 @@ class TestFigure:
         named = [Point(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
         text = sweep.build("sweep_public", "public.source", named).markdown
         assert (
-            "Mean test accuracy over the clients at the end of the round, by value of Public data; the bar is the "
+            "Mean test accuracy over the clients at the end of the round, by value of Public set; the bar is the "
             "standard deviation over 2 seeds."
         ) in text
         assert not {"Rings mark", "A dashed line"} & set(text.splitlines())
@@ -387,11 +387,11 @@ def test_adversaries(made: Make) -> None:
         points.append(Point(share, settings, {"kt_pfl": lied}))
     found = sweep.table_rows(points)
     assert not any(row.chosen for row in found)
-    assert "nobody chooses" in sweep.summary(points, "share")
+    assert "cannot be chosen" in sweep.summary(points, "share")
     shown = sweep.table(found, "share")
-    assert column(shown, sweep.TRUST) == ["–", "0.60 [0.35, 0.85]"]  # 0.6 ± 4.303 · 0.1 / √3
-    assert {"Adversaries", sweep.TRUST} <= sweep.notes(found, "share").keys()
-    assert sweep.TRUST not in sweep.table(found[:1], "share").columns
+    assert column(shown, "trust") == ["–", "0.60 [0.35, 0.85]"]  # 0.6 ± 4.303 · 0.1 / √3
+    assert {"Malicious clients", "Weight on malicious clients"} <= sweep.notes(shown, found).keys()
+    assert "trust" not in keys(sweep.table(found[:1], "share"))
     first, second = csv.DictReader(sweep.build("sweep", "adversaries.share", points).files["table.csv"].splitlines())
     assert first["trust"] == first["trust_low"] == ""
     assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
@@ -412,9 +412,9 @@ class TestKnowledge:
 
     def test_the_table_has_the_bytes(self, lean: list[Point]) -> None:
         shown = sweep.table(sweep.table_rows(lean), "Knowledge")
-        assert column(shown, "Knowledge") == ["float32", "top_k k=1"]
-        assert column(shown, "Predictions (MB)") == ["0.08", "0.01"]
-        assert "Predictions (MB)" in sweep.notes(sweep.table_rows(lean), "Knowledge")
+        assert column(shown, "value") == ["float32", "top_k k=1"]
+        assert column(shown, "predictions") == ["0.08", "0.01"]
+        assert "Predictions" in shown.meanings
 
     def test_the_figure_is_of_bytes(self, lean: list[Point]) -> None:
         built = sweep.build("sweep_knowledge", "knowledge", lean)
@@ -426,4 +426,4 @@ class TestKnowledge:
         assert (first["predictions_bytes"], second["predictions_bytes"]) == ("80000.0", "10000.0")
 
     def test_another_sweep_has_no_such_column(self, points: list[Point]) -> None:
-        assert "Predictions (MB)" not in sweep.table(sweep.table_rows(points), "ρ").columns
+        assert "predictions" not in keys(sweep.table(sweep.table_rows(points), "ρ"))

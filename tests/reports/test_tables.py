@@ -5,16 +5,18 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from cases import case
-from written import column, records, row, rows
+from written import column, keys, notes_of, records, row, rows
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.reports import comparison, numbers, tables
+from ktpfl_pipeline.reports import comparison, notes, numbers, tables
+from ktpfl_pipeline.reports.columns import Column
+from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.model import Section, Table
 from ktpfl_pipeline.reports.numbers import percent, points
 from ktpfl_pipeline.reports.render import latex, markdown, terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.words import CORRECTED, aggregates
+from ktpfl_pipeline.reports.words import INTERVALS, aggregates
 
 
 def on_a_page(table):
@@ -27,31 +29,35 @@ class TestComparison:
     def test_cells(self, study, paper_settings):
         table = tables.comparison_table(study, paper_settings)
         assert row(table, "KT-pFL") == {
-            "After transfer (%)": "**90.0** ± 1.0",
-            "After local training (%)": "**91.0** ± 1.0",
-            "Minus local-only (points)": "**+2.0** [+2.0, +2.0]",
-            "Traffic (MB)": "2.00",
-            "Time": "3.5 s",
-            "Paper (%)": "75.60",
+            "after_transfer": "**90.0** ± 1.0",
+            "after_local": "**91.0** ± 1.0",
+            "minus_local": "**+2.0** [+2.0, +2.0]",
+            "traffic": "2.00",
+            "seconds": "3.5 s",
+            "paper": "75.60",
         }
-        assert row(table, "FedMD")["Minus local-only (points)"] == "**−8.0** [−10.5, −5.5]"
-        assert row(table, "FedMD")["Paper (%)"] == "66.10"
+        assert row(table, "FedMD")["minus_local"] == "**−8.0** [−10.5, −5.5]"
+        assert row(table, "FedMD")["paper"] == "66.10"
         local = row(table, "Local only")
-        assert (local["Minus local-only (points)"], local["Paper (%)"], local["Traffic (MB)"]) == ("–", "–", "0")
+        assert (local["minus_local"], local["paper"], local["traffic"]) == ("–", "–", "0")
 
     @pytest.mark.usefixtures("blank_figures")
     def test_the_papers_numbers_only_in_its_setting(self, study, result, paper_settings):
         fedmd = study[1:2]
         table = tables.comparison_table(study, {**paper_settings, "clients": 8})
-        assert "Paper (%)" not in table.columns
+        assert "paper" not in keys(table)
         for shown, changed, why in (
             (fedmd, {"clients": 8}, "clients 8 instead of 20"),
-            ([result("ds_fl", 0.8)], {"partition": {"scheme": "all_labels"}}, "cite"),  # the paper has no DS-FL
+            (
+                [result("ds_fl", 0.8)],
+                {"partition": {"scheme": "all_labels"}},
+                "has no number",
+            ),  # the paper has no DS-FL
         ):
             built = comparison.build("x", shown, {**paper_settings, **changed})
             (appendix,) = (section for section in built.sections if section.title.startswith("Appendix"))
             assert why in appendix.blocks[0].entries["Paper"]
-        assert "landmark" in comparison.build("x", fedmd, paper_settings).markdown
+        assert "rough guide" in comparison.build("x", fedmd, paper_settings).markdown
 
     def test_one_seed_shows_no_spread_and_no_bold(self, result, paper_settings):
         results = [result("kt_pfl", 0.9), result("local", 0.1)]
@@ -59,12 +65,12 @@ class TestComparison:
         assert "±" not in text
         assert "**" not in text
         assert "+80.0" in text
-        assert "Bold" not in comparison.notes(results, paper_settings)
+        assert "Bold" not in notes_of(results, paper_settings)
 
     def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):
             table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
-            return [row(table, title)["After transfer (%)"].startswith("**") for title in ("KT-pFL", "Local only")]
+            return [row(table, title)["after_transfer"].startswith("**") for title in ("KT-pFL", "Local only")]
 
         assert best((0.9, 0.9), (0.8, 0.8)) == [False, False]  # two seeds have no interval
         assert best((0.9, 0.7, 0.8), (0.89, 0.69, 0.79)) == [True, False]  # ahead by the same with each seed
@@ -78,27 +84,27 @@ class TestComparison:
         behind = summarise([run("fedmd", seed, [(0.6,)]) for seed in (1, 2)], {})  # better with both common seeds
         assert ahead.final["after_transfer"].mean > behind.final["after_transfer"].mean
         table = tables.comparison_table([ahead, behind], paper_settings)
-        assert not any("**" in cell for cell in column(table, "After transfer (%)"))
+        assert not any("**" in cell for cell in column(table, "after_transfer"))
 
     def test_without_local_only(self, study, paper_settings):
         table = tables.comparison_table(study[:2], paper_settings)
-        assert set(column(table, "Minus local-only (points)")) == {"–"}
-        assert "no local-only run" in comparison.notes(study[:2], paper_settings)["Minus local-only"]
+        assert set(column(table, "minus_local")) == {"–"}
+        assert "no local-only training" in notes_of(study[:2], paper_settings)["Minus local-only"]
 
     def test_one_method(self, study, paper_settings):
         table = tables.comparison_table(study[:1], paper_settings)
-        assert column(table, "After transfer (%)") == ["90.0 ± 1.0"]
+        assert column(table, "after_transfer") == ["90.0 ± 1.0"]
 
     def test_a_point_that_was_not_evaluated(self, study, run, paper_settings):
         finished = run("fedmd").to_dict()
         finished["history"][0]["accuracy"].pop("after_local")
         partial = summarise([type(run()).from_dict(finished)], {})
-        assert row(tables.comparison_table([partial], paper_settings), "FedMD")["After local training (%)"] == "–"
+        assert row(tables.comparison_table([partial], paper_settings), "FedMD")["after_local"] == "–"
 
     def test_the_best_is_first_and_two_rows_are_set_off(self, result, paper_settings):
         results = [result("fedmd", 0.7), result("local", 0.8), result("kt_pfl", 0.9)]
         table = tables.comparison_table(results, paper_settings)
-        assert column(table, "Method") == ["KT-pFL", "Local only", "FedMD"]
+        assert column(table, "method") == ["KT-pFL", "Local only", "FedMD"]
         assert table.tinted == ["KT-pFL", "Local only"]
 
     def test_how_knowledge_comes_back(self, run):
@@ -113,29 +119,27 @@ class TestComparison:
     def test_methods_whose_two_points_are_one_are_named(self, study, run, paper_settings):
         once = summarise([run("fedamp")], {})
         twice = summarise([run("fedavg", after_transfer=[(0.5, 0.7)], after_local=[(0.6, 0.7)])], {})
-        (note,) = [
-            text for column, text in comparison.notes([once, twice], paper_settings).items() if "local tr" in column
-        ]
-        assert note.endswith("They are one where knowledge comes back only before training: FedAMP.")
-        assert "They are one" not in str(comparison.notes(study[:1], paper_settings))
+        (note,) = [text for column, text in notes_of([once, twice], paper_settings).items() if "local tr" in column]
+        assert note.endswith("The two are the same where knowledge comes back only before training: FedAMP.")
+        assert "The two are the same" not in str(notes_of(study[:1], paper_settings))
         alone = [summarise([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
-        assert "They are one" not in str(comparison.notes(alone, paper_settings)), "nothing comes back at all"
+        assert "The two are the same" not in str(notes_of(alone, paper_settings)), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
-        assert comparison.inequalities(study) == []
-        (seeds,) = comparison.inequalities([study[0], result("local", 0.8)])
+        assert notes.inequalities(study) == []
+        (seeds,) = notes.inequalities([study[0], result("local", 0.8)])
         assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local only: 0)"
         other = summarise([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
-        flagged = comparison.inequalities([summarise([run()], {}), other])
+        flagged = notes.inequalities([summarise([run()], {}), other])
         assert flagged == [
             "rounds differ (KT-pFL: 1; Local only: 2)",
             "the clients' data or models differ between methods",
         ]
         records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]
         waits = summarise([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
-        (late,) = comparison.inequalities([waits, other])
-        assert late == "late clients sat rounds out with FedAvg, and trained in them with the others"
-        assert next(iter(comparison.notes([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
+        (late,) = notes.inequalities([waits, other])
+        assert late == "late clients skipped rounds with FedAvg, and trained in them with other methods"
+        assert next(iter(notes_of([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
 
 
 class TestDifferences:
@@ -144,7 +148,7 @@ class TestDifferences:
         assert rows(tables.difference_table(study)) == [
             ["FedMD", "**+10.0** [+7.5, +12.5]", "1.0", "**+4.0** [+1.5, +6.5]", "3"],
         ]
-        assert tables.difference_table(study).columns[0] == "KT-pFL minus"
+        assert tables.difference_table(study).headings[0] == "KT-pFL minus"
 
     def test_an_interval_with_zero_is_not_bold(self, result):
         table = tables.difference_table([result("kt_pfl", 0.9, 0.9, 0.9), result("fedmd", 0.89, 0.87, 0.85)])
@@ -160,7 +164,7 @@ class TestDifferences:
         others = [result("fedmd", 0.78, 0.80, 0.82), result("ds_fl", 0.87, 0.89, 0.91)]
         found = rows(tables.difference_table([result("kt_pfl", 0.89, 0.90, 0.91), *others]))
         assert [row[1] for row in found] == ["**+10.0** [+6.4, +13.6]", "+1.0 [−1.5, +3.5]"]
-        assert "those of 95 % or wider" in CORRECTED
+        assert "a level of 95 % or more" in INTERVALS
 
     def test_alone(self, study):
         assert not tables.difference_table(study[:1]).rows
@@ -178,21 +182,21 @@ class TestTheorem:
         # Learned is 1: above 0.25, level with 1 in the first seed, below both 2 and 1.5 in the second.
         assert list(row(table, "Learned").values())[-2:] == ["2 of 4", "2 of 4"]
         assert list(row(table, "Own").values())[-2:] == ["–", "–"]
-        assert column(table, "Mixture") == ["Fitted", "Own", "Average", "Learned"]
+        assert column(table, "mixture") == ["Fitted", "Own", "Average", "Learned"]
 
     def test_a_violation_beyond_the_certificate_is_counted(self, whole):
         check = whole.runs[0].theorem
         worse = replace(check, fit={**check.fit, "fitted": [0.2501, 0.75]})
         result = replace(whole, runs=[replace(whole.runs[0], theorem=worse)])
-        assert column(tables.theorem_table(result), "No worse, fitted half (clients)")[0] == "1 of 2"
+        assert column(tables.theorem_table(result), "fit_no_worse")[0] == "1 of 2"
         covered = replace(result, runs=[replace(whole.runs[0], theorem=replace(worse, certificate=[0.001, 0.0]))])
-        assert column(tables.theorem_table(covered), "No worse, fitted half (clients)")[0] == "2 of 2"
+        assert column(tables.theorem_table(covered), "fit_no_worse")[0] == "2 of 2"
 
     def test_adversaries_do_not_count(self, whole):
         liars = replace(whole, runs=[replace(run, adversaries=[1]) for run in whole.runs])
         found, first = tables.theorem_table(liars), whole.runs[0].theorem
-        assert row(found, "Own")["Loss, fitted half (nats)"] == f"{first.fit['own'][0]:.3f} ± 0.000"
-        assert row(found, "Fitted")["No worse, fitted half (clients)"] == "2 of 2"
+        assert row(found, "Own")["fit_loss"] == f"{first.fit['own'][0]:.3f} ± 0.000"
+        assert row(found, "Fitted")["fit_no_worse"] == "2 of 2"
 
     def test_without_learned_coefficients_or_check(self, whole, study):
         check = whole.runs[0].theorem
@@ -203,13 +207,13 @@ class TestTheorem:
         ]
         run = replace(whole.runs[0], theorem=replace(check, fit=fewer[0], test=fewer[1], accuracy=fewer[2]))
         table = tables.theorem_table(replace(whole, runs=[run]))
-        assert column(table, "Mixture") == ["Fitted", "Own", "Average"]
+        assert column(table, "mixture") == ["Fitted", "Own", "Average"]
         assert not tables.theorem_table(study[0]).rows
 
 
 class TestDataFiles:
     def read(self, results):
-        return {name: pd.read_csv(io.StringIO(text)) for name, text in tables.data_files(results).items()}
+        return {name: pd.read_csv(io.StringIO(text)) for name, text in data_files(results).items()}
 
     def test_runs(self, study):
         runs = self.read(study)["runs.csv"]
@@ -257,54 +261,57 @@ class TestDataFiles:
 
 
 def run_table(results):
-    return tables.runs([({"Method": result.title}, result) for result in results]).blocks[0]
+    return tables.runs([({"method": result.title}, result) for result in results], [Column("method", "Method")]).blocks[
+        0
+    ]
 
 
 class TestOtherTables:
     def test_communication(self, study):
         assert row(tables.communication_table(study), "KT-pFL") == {
-            "Knowledge up (MB)": "2.00",
-            "Knowledge down (MB)": "0",
-            "Parameters up (MB)": "0",
-            "Parameters down (MB)": "0",
-            "Public data down (MB)": "0",
-            "Total (MB)": "2.00",
-            "Per client and round (kB)": "1,000",
+            "knowledge_up_bytes": "2.00",
+            "knowledge_down_bytes": "0",
+            "parameters_up_bytes": "0",
+            "parameters_down_bytes": "0",
+            "public_down_bytes": "0",
+            "traffic": "2.00",
+            "per_turn": "1,000",
         }
 
     def test_phases(self, study):
         assert row(tables.phase_table(study), "FedMD") == {
-            "Train": "2.0 s",
-            "Distill": "1.0 s",
-            "Whole rounds": "3.5 s",
+            "seconds_train": "2.0 s",
+            "seconds_distill": "1.0 s",
+            "seconds": "3.5 s",
         }
 
     def test_a_phase_that_a_method_does_not_have(self, study):
         fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
         table = tables.phase_table([study[0], fine_tuned])
-        assert (column(table, "Distill"), column(table, "Fine tune")) == (["1.0 s", "–"], ["–", "0 s"])
+        assert (column(table, "seconds_distill"), column(table, "seconds_fine_tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
         runs = run_table(study)
-        assert column(runs, "Seed") == ["0", "1", "2"] * 3
+        assert column(runs, "seed") == ["0", "1", "2"] * 3
         assert records(runs)[1] == {
-            "Method": "KT-pFL",
-            "Seed": "1",
-            "After transfer (%)": "90.0",
-            "After local training (%)": "91.0",
-            "MLflow run": "01-kt_pfl",
-            "Settings key": "key-kt_pfl-1",
+            "method": "KT-pFL",
+            "seed": "1",
+            "after_transfer": "90.0",
+            "after_local": "91.0",
+            "run_id": "01-kt_pfl",
+            "key": "key-kt_pfl-1",
         }
 
     def test_an_untracked_run(self, run):
-        assert column(run_table([summarise([run()], {})]), "MLflow run") == ["–"]
+        assert column(run_table([summarise([run()], {})]), "run_id") == ["–"]
 
 
 class TestRenderings:
     @pytest.fixture
     def table(self):
-        rows = [["A|B <i> & 5% of_x", percent(0.969, 0.003, bold=True), points(-0.01)], ["C", "1.0", None]]
-        return Table("x", ["Method", "After x (%)", "Minus y (points)"], rows)
+        shown = [Column("name", "Method"), Column("x", "After x", "%"), Column("y", "Minus y", "points")]
+        first = {"name": "A|B <i> & 5% of_x", "x": percent(0.969, 0.003, bold=True), "y": points(-0.01)}
+        return Table("x", shown, [first, {"name": "C", "x": "1.0"}])
 
     def test_markdown(self, table):
         assert markdown.table(table).splitlines() == [
@@ -351,7 +358,8 @@ class TestRenderings:
 
     def test_html_aligns_words_at_the_left_and_numbers_at_the_right(self):
         rows = [{"Method": "a", "Chosen": "rho=1", "Seeds": "3", "Agrees": "yes"}, {"Method": "b", "Seeds": "−1"}]
-        text = on_a_page(tables.Table.of("x", [{**row, "Meaning": "many words " * 8} for row in rows]))
+        shown = [Column(name, name) for name in ("Method", "Chosen", "Seeds", "Agrees", "Meaning")]
+        text = on_a_page(Table("x", shown, [{**row, "Meaning": "many words " * 8} for row in rows]))
         heads = re.findall(r'<th scope="col"([^>]*)>(\w+)', text)
         assert {name: "text" in given for given, name in heads} == {
             "Method": True,
@@ -378,7 +386,13 @@ class TestRenderings:
         assert '<td data-by="3.5">3.5 s</td>' in on_a_page(tables.comparison_table(study, paper_settings))
 
     def test_html_escapes_titles_and_names_of_columns(self):
-        text = on_a_page(Table("x", ["<a>", "<b> (<c>)"], [["<d>", "<e>"], ["<d>", "<f>"]]))
+        text = on_a_page(
+            Table(
+                "x",
+                [Column("a", "<a>"), Column("b", "<b>", "<c>")],
+                [{"a": "<d>", "b": "<e>"}, {"a": "<d>", "b": "<f>"}],
+            )
+        )
         assert not {"<a>", "<b>", "<c>", "<d>", "<e>", "<f>"} & set(re.findall("<.>", text))
         assert text.count("&lt;d&gt;") == 2
 
@@ -394,22 +408,22 @@ class TestRenderings:
     def test_the_terminals_table_fits_it(self, study, paper_settings):
         """Columns are left out before names are shortened, and named below."""
         long = [replace(study[0], title="word " * 12), *study[1:]]
-        shown = tables.comparison_table(long, paper_settings).without(*comparison.TERMINAL)
-        assert "Paper (%)" not in shown.columns
+        shown = tables.comparison_table(long, paper_settings).without("paper")
         for width in (60, 80, 100, 120):
             with case(width):
                 text = terminal.table(shown, width)
                 assert max(map(len, text.splitlines())) <= width
                 assert "90.0 ± 1.0" in text
-                assert ("In the report as well: " in text) is ("Time" not in text.partition("In the")[0])
+                assert ("Further columns" in text) is ("Time" not in text.partition("Further")[0])
 
     def test_names_are_never_squeezed_out(self):
         """Columns go before the first is cut below eight characters."""
-        wide = Table.of("wide", [{"Method": "A method", **{f"column {n}": "1" * 19 for n in range(3)}}])
+        shown = [Column("method", "Method"), *(Column(f"{n}", f"column {n}") for n in range(3))]
+        wide = Table("wide", shown, [{"method": "A method", **{f"{n}": "1" * 19 for n in range(3)}}])
         text = terminal.table(wide, 60)
         assert max(map(len, text.splitlines())) <= 60
         assert "A method" in text
-        assert "In the report as well: column 2." in text
+        assert "Further columns of the report: column 2." in text
 
     @pytest.mark.usefixtures("blank_figures")
     def test_the_table_that_is_kept_is_the_same_whatever_the_terminal(self, study, paper_settings, monkeypatch):
@@ -475,5 +489,17 @@ class TestNumbers:
         assert str(percent(1)) == "100.0"
 
 
-def test_columns_that_the_terminal_leaves_out_exist(study, paper_settings):
-    assert set(comparison.TERMINAL) <= set(tables.comparison_table(study, paper_settings).columns)
+@pytest.mark.usefixtures("blank_figures")
+def test_the_terminal_does_not_show_the_papers_numbers(study, paper_settings):
+    built = comparison.build("x", study, paper_settings)
+    assert "paper" in keys(built.tables["table"])
+    assert "paper" not in keys(built.brief[0])
+
+
+def test_the_title_of_a_column_is_written_by_renderers_only(study, paper_settings):
+    """Another title changes headings and nothing else: rows, notes and files have keys."""
+    table = tables.comparison_table(study, paper_settings)
+    renamed = replace(table, columns=[column.but(title=f"x{column.title}") for column in table.columns])
+    assert rows(renamed) == rows(table)
+    assert renamed.without("traffic").filled().headings == [f"x{each}" for each in table.without("traffic").headings]
+    assert {f"x{term}" for term in table.meanings} == set(renamed.meanings)

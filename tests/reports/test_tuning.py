@@ -70,34 +70,34 @@ class TestTable:
     def test_a_row_a_method(self, tuning: Tuning) -> None:
         rows = records(report.table(tuning))
         assert rows[0] == {
-            "Method": "Ditto",
-            "Chosen": "coupling=2.0",
-            "Validation (%)": "75.0 ± 7.1",
-            "Configured": "coupling=0.1",
-            "Configured: validation (%)": "60.0 ± 14.1",
-            "Gain (points)": "+15.0",
-            "Candidates": "3",
+            "method": "Ditto",
+            "chosen": "coupling=2.0",
+            "validation": "75.0 ± 7.1",
+            "configured": "coupling=0.1",
+            "configured_validation": "60.0 ± 14.1",
+            "gain": "+15.0",
+            "candidates": "3",
         }
-        assert [row["Gain (points)"] for row in rows] == ["+15.0", "0.0", "–"]
+        assert [row["gain"] for row in rows] == ["+15.0", "0.0", "–"]
 
     def test_a_row_a_trial(self, tuning: Tuning) -> None:
         table = report.trial_table(tuning)
-        assert column(table, "Chosen") == ["", "chosen", "", "chosen", "", "", "chosen"]
-        assert column(table, "Validation (%)")[:3] == ["60.0 ± 14.1", "75.0 ± 7.1", "diverged"]
-        assert column(table, "MLflow runs")[1] == "coupling-2.0-0, coupling-2.0-1"
+        assert column(table, "chosen") == ["", "chosen", "", "chosen", "", "", "chosen"]
+        assert column(table, "validation")[:3] == ["60.0 ± 14.1", "75.0 ± 7.1", "diverged"]
+        assert column(table, "run_ids")[1] == "coupling-2.0-0, coupling-2.0-1"
 
     def test_configured_values_that_diverged(self, tuning: Tuning) -> None:
         first, second, diverged = tuning.methods["ditto"]
         made = replace(tuning, methods={"ditto": [diverged, first, second]})
         (row,) = records(report.table(made))
-        assert (row["Configured: validation (%)"], row["Gain (points)"]) == ("diverged", "–")
+        assert (row["configured_validation"], row["gain"]) == ("diverged", "–")
 
 
 class TestSummary:
     def test_what_moved_and_what_lies_at_an_end(self, tuning: Tuning) -> None:
         text = report.summary(tuning)
         assert "for 1 of 2 methods with hyperparameters to choose, among at most 3 candidates each." in text
-        assert "better ones may lie beyond: Ditto's coupling=2.0." in text
+        assert "better values may lie beyond: Ditto's coupling=2.0." in text
         assert "With one seed" not in text
 
     def test_of_two_values_none_lies_at_an_end(self, tuning: Tuning) -> None:
@@ -106,11 +106,13 @@ class TestSummary:
             return report.summary(replace(tuning, tune=tune, methods={"topk_pfl": tuning.methods["topk_pfl"]}))
 
         assert "k=2" not in told(2, 5)
-        assert "better ones may lie beyond: TopK-pFL's k=2." in told(2, 5, 7)
+        assert "better values may lie beyond: TopK-pFL's k=2." in told(2, 5, 7)
 
     def test_one_seed(self, tuning: Tuning) -> None:
         one = report.summary(replace(tuning, tune={**tuning.tune, "seeds": [100]}))
-        assert one.endswith("With 1 seed, where an interval needs at least 3, neighbours are often not different.")
+        assert one.endswith(
+            "With 1 seed, and an interval needs at least 3, so close candidates may not differ significantly."
+        )
 
 
 class TestReport:

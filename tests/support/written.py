@@ -1,22 +1,37 @@
-"""Tables as they are written, to compare with: ``**90.0** ± 1.0`` is bold."""
+"""Entries of tables as they are written, by the keys of their columns: ``**90.0** ± 1.0`` is bold."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.reports import notes, tables
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render.markdown import entry
 
 
+def keys(table: Table) -> list[str]:
+    return [column.key for column in table.columns]
+
+
 def rows(table: Table) -> list[list[str]]:
-    return [[entry(each) for each in row] for row in table.rows]
+    return [[entry(each) for each in row] for row in table.entries]
 
 
 def records(table: Table) -> list[dict[str, str]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in rows(table)]
+    return [dict(zip(keys(table), row, strict=True)) for row in rows(table)]
 
 
-def column(table: Table, name: str) -> list[str]:
-    return [record[name] for record in records(table)]
+def column(table: Table, key: str) -> list[str]:
+    return [record[key] for record in records(table)]
 
 
-def row(table: Table, title: str) -> dict[str, str]:
-    """Return the other columns of the row whose first entry is `title`."""
-    (found,) = [record for record in records(table) if record[table.columns[0]] == title]
-    return {name: text for name, text in found.items() if name != table.columns[0]}
+def row(table: Table, name: str) -> dict[str, str]:
+    """Return the other columns of the row whose first entry is `name`."""
+    first = keys(table)[0]
+    (found,) = [record for record in records(table) if record[first] == name]
+    return {key: text for key, text in found.items() if key != first}
+
+
+def notes_of(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
+    """Return the notes on the main table of a comparison."""
+    return notes.of_table(tables.comparison_table(results, settings), results)

@@ -1,6 +1,7 @@
-"""How the methods of a comparison stand to one another: seed by seed, client by client, and for the work they take.
+"""Differences between the methods of a comparison: by seed, by client, and in the work that they take.
 
-Every value is taken in each seed and then told over the seeds. Accuracies are in 0..1; adversaries count in none.
+Every value is taken for each seed and then summarized over the seeds. Accuracies are in 0..1; no value counts malicious
+clients.
 """
 
 import math
@@ -80,8 +81,8 @@ def ahead(main: MethodResult, results: Sequence[MethodResult], point: str = HEAD
     return holm({each.method: paired_difference(main, each, point) for each in results if each is not main})
 
 
-def rivals(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods but local-only, unless that is what the results are about."""
+def baselines(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the report's subject and the methods that it is compared with; local-only only where it is the subject."""
     main = subject(results)
     return [result for result in results if result is main or result is not local_only(results)]
 
@@ -89,9 +90,9 @@ def rivals(results: Sequence[MethodResult]) -> list[MethodResult]:
 def stated(
     results: Sequence[MethodResult], point: str = HEADLINE
 ) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
-    """Yield what a report states at a point: its subject minus each rival, and each method minus local-only."""
+    """Yield (a, b, a - b) at a point: the report's subject minus each baseline, and each method minus local-only."""
     main, local, known = subject(results), local_only(results), {result.method: result for result in results}
-    pairs = [(main, known[name], found) for name, found in ahead(main, rivals(results), point).items()]
+    pairs = [(main, known[name], found) for name, found in ahead(main, baselines(results), point).items()]
     if local:
         pairs += [(known[name], local, found) for name, found in against(local, results, point).items()]
     return ((one, other, found) for one, other, found in pairs if found)
@@ -109,7 +110,7 @@ def means(result: MethodResult, measure: str) -> list[float]:
     return [fmean(values) for values in found if values]
 
 
-def harmed(result: MethodResult, local: MethodResult) -> list[float]:
+def worse_off(result: MethodResult, local: MethodResult) -> list[float]:
     """Return by common seed the share of the clients whose final accuracy is below theirs with local-only."""
     found = []
     for run, alone in _common(result, local):
@@ -132,8 +133,8 @@ def of_clients(result: MethodResult, sampled: bool) -> list[float]:
     """
     found = []
     for run in result.runs:
-        seen, everybody = {*run.sampled}, set(range(len(run.architectures)))
-        others = everybody - seen if sampled else seen
+        seen, clients = {*run.sampled}, set(range(len(run.architectures)))
+        others = clients - seen if sampled else seen
         found.append(benign(run.final(HEADLINE), {*run.adversaries, *others}))
     return [fmean(values) for values in found if values]
 

@@ -194,6 +194,11 @@ class FinishedRun(Kept):
         return {name: mean_by_place(r.measures[name] for r in self.counted if name in r.measures) for name in names}
 
     @property
+    def metrics(self) -> dict[str, float]:
+        """Numbers that the method reports of itself (`RoundReport.metrics`): the last value of each."""
+        return {name: value for record in self.history for name, value in getattr(record, "metrics", {}).items()}
+
+    @property
     def classes(self) -> list[str]:
         """The classes' names, or their numbers; empty where only the clients know their labels."""
         return self.class_names or [str(label) for label in range(len(self.label_counts[0]))] * self.labels_known

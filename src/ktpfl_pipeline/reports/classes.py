@@ -1,6 +1,7 @@
-"""What a comparison says class by class: accuracy per class, confusion matrices, and the majority-class baseline."""
+"""A comparison by class: accuracy per class, confusion matrices, and the majority-class baseline."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline.analysis.classes import recalls
@@ -8,6 +9,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.roles import local_only
 from ktpfl_pipeline.analysis.statistics import mean_over_clients, paired
 from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.figures.accuracy import chief
 from ktpfl_pipeline.reports.model import Block, Picture, Table
 from ktpfl_pipeline.reports.numbers import Entry, Number, interval, mean, percent
@@ -16,7 +18,7 @@ from ktpfl_pipeline.reports.words import over_seeds, plural
 MAJORITY = "Majority class"
 """Name of the baseline that predicts the most frequent class of a client's training samples."""
 MOST = 50
-"""Classes that the table shows; of more, those that the report's subject recognises worst."""
+"""Classes that the table shows at most: those that the report's subject recognizes worst."""
 
 
 def known(results: Sequence[MethodResult]) -> bool:
@@ -27,7 +29,7 @@ def known(results: Sequence[MethodResult]) -> bool:
 def majority(results: Sequence[MethodResult]) -> dict[int, float]:
     """Return the majority-class baseline by seed, mean over clients, in 0..1; empty where it is not known.
 
-    It depends on the data alone, so any method's run with a seed has it.
+    It depends on the data only, so the runs of all methods with a seed have the same.
     """
     runs = {run.seed: run for result in results for run in result.runs}
     if not all(run.majority for run in runs.values()):
@@ -35,18 +37,24 @@ def majority(results: Sequence[MethodResult]) -> dict[int, float]:
     return {seed: mean_over_clients(run.majority, run.adversaries) for seed, run in sorted(runs.items())}
 
 
-def majority_row(results: Sequence[MethodResult], column: str, difference: str) -> dict[str, Entry]:
-    """Return the baseline's row of the main table: its accuracy and its difference to local-only; empty if unknown."""
+def majority_row(results: Sequence[MethodResult], accuracy: str, difference: str) -> list[dict[str, Entry]]:
+    """Return the baseline's row of the main table, or no row where it is not known.
+
+    Args:
+        results: the methods.
+        accuracy: key of the column of its accuracy.
+        difference: key of the column of its difference to local-only.
+    """
     found, local = majority(results), local_only(results)
     if not found:
-        return {}
+        return []
     runs = local.runs if local else []
     theirs = {run.seed: mean_over_clients(run.final(HEADLINE), run.adversaries) for run in runs}
-    return {"Method": MAJORITY, column: mean([*found.values()]), difference: interval(paired(found, theirs))}
+    return [{"method": MAJORITY, accuracy: mean([*found.values()]), difference: interval(paired(found, theirs))}]
 
 
 def blocks(results: Sequence[MethodResult]) -> list[Block]:
-    """Return the table of accuracies by class and the confusion matrices; nothing where labels stay with clients."""
+    """Return accuracies by class and the confusion matrices; nothing where only clients know their labels."""
     if not known(results):
         return []
     runs, seeds = results[0].runs, max(len(result.seeds) for result in results)
@@ -55,36 +63,42 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     fewer = f" Shown are the {MOST} of {classes} classes that {first} recognizes worst." if classes > MOST else ""
     caption = (
         "Accuracy on the test samples of each class, of all clients together, with the models after the last round"
-        f"{over_seeds(seeds)}. A client that has no sample of a class does not count in it.{fewer}"
+        f"{over_seeds(seeds)}. A client without samples of a class does not count in it.{fewer}"
     )
     matrices = (
-        f"Confusion matrices: of all clients' test samples of a true class (row), the share taken for each class "
+        f"Confusion matrices: of all clients' test samples of a true class (row), the share predicted as each class "
         f"(column), with the models after the last round, {plural(seeds, 'seed')} together."
     )
     return [*table(results).captioned(caption), Picture("confusion", figures.confusion_matrices(results), matrices)]
 
 
 def table(results: Sequence[MethodResult]) -> Table:
-    """Return one row a class: its test samples, and the accuracy on them with each of the report's chief methods."""
+    """Return one row per class: its test samples, and the accuracy on them with each of the report's chief methods."""
     shown = chief(results)
     names, main = shown[0].runs[0].classes, recalls(shown[0].runs)
     order = sorted(range(len(names)), key=lambda label: (main[label] is None, main[label] or 0.0))[:MOST]
-    columns = {result.title: [recalls([run]) for run in result.runs] for result in shown}
 
-    def row(label: int) -> dict[str, Entry]:
-        samples = [sum(run.confusion[label]) for run in shown[0].runs]
-        found = {title: [by[label] for by in by_seed if by[label] is not None] for title, by_seed in columns.items()}
-        return {
-            "Class": names[label],
-            "Test samples": Number(sum(samples) / len(samples), "{:,.0f}".format),
-            **{f"{title} (%)": mean([value for value in each if value is not None]) for title, each in found.items()},
-        }
+    def of(result: MethodResult) -> Column:
+        by_seed = [recalls([run]) for run in result.runs]
 
-    return Table.of("classes", [row(label) for label in sorted(order)])
+        def value(label: int) -> Entry:
+            return mean([share for shares in by_seed if (share := shares[label]) is not None])
+
+        return Column(result.method, result.title, "%", value=value)
+
+    def samples(label: int) -> Entry:
+        return Number(fmean(sum(run.confusion[label]) for run in shown[0].runs), "{:,.0f}".format)
+
+    columns = [
+        Column("class", "Class", value=lambda label: names[label]),
+        Column("test_samples", "Test samples", value=samples),
+        *map(of, shown),
+    ]
+    return Table.of("classes", columns, sorted(order))
 
 
 def rows_by_class(run: FinishedRun, ids: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row a class: its test samples, and the share of these that is recognised (empty without samples)."""
+    """Return one row per class: its test samples, and the share of them that is recognized (empty without samples)."""
     if not run.confusion:
         return []
     found = zip(run.classes, recalls([run]), run.confusion, strict=True)
@@ -95,7 +109,7 @@ def rows_by_class(run: FinishedRun, ids: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def rows_of_confusion(run: FinishedRun, ids: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row a pair of classes of which samples were mistaken, or recognised: their number."""
+    """Return one row per true and predicted class that any test sample has: the number of these samples."""
     return [
         {**ids, "true": run.classes[true], "predicted": run.classes[said], "samples": count}
         for true, counts in enumerate(run.confusion)
@@ -104,7 +118,7 @@ def rows_of_confusion(run: FinishedRun, ids: dict[str, Any]) -> list[dict[str, A
     ]
 
 
-def beside(results: Sequence[MethodResult]) -> str:
-    """Return what a tile says of the baseline: ``always predicting the most frequent class: 52.3 %``."""
+def majority_note(results: Sequence[MethodResult]) -> str:
+    """Return the baseline's accuracy in words: ``always predicting the most frequent class: 52.3 %``."""
     found = [*majority(results).values()]
     return f"always predicting the most frequent class: {percent(sum(found) / len(found))} %" if found else ""

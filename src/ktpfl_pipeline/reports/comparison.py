@@ -13,25 +13,34 @@ from ktpfl_pipeline.analysis.compared import comparison
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.matrix import ALIKE
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import brought
-from ktpfl_pipeline.reports import classes, figures, measures, newcomers, paper, skew, tables, wire, words
-from ktpfl_pipeline.reports.answer import ALONE, adapted, advice, summary, tiles
+from ktpfl_pipeline.reports import (
+    classes,
+    columns,
+    figures,
+    measures,
+    newcomers,
+    notes,
+    paper,
+    skew,
+    tables,
+    wire,
+    words,
+)
+from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
-from ktpfl_pipeline.reports.model import ALERT, Block, Notes, Picture, Section, Settings, Text
+from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
+from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import architecture_title, look
 from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
-TERMINAL = ("Paper (%)",)
-"""Columns that the terminal does not show."""
-PARTICIPATION, LENGTH = "Participation", "Length of training"
-MAJORITY = "the accuracy of a client that always predicts the most frequent class of its own training samples."
 SOURCES = {
     **paper.DATASETS,
     "real_clients": "real clients",
@@ -61,15 +70,15 @@ def build(
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
     first = subject(results).runs[0]
-    told, facts, said = summary(results), _facts(results, settings), notes(results, settings)
-    caption = f"{told} Setting: {'; '.join(facts)}. Accuracy: {said['Final values']} Bold: {words.BOLD}"
+    outcome, facts, warnings = summary(results), _facts(results, settings), notes.alerts(results)
+    caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(results)} Bold: {words.BOLD}"
+    cited = notes.papers_numbers(results, settings)
     main = tables.comparison_table(results, settings, caption)
-    beside = {"Paper": _paper(results, settings)}
-    shown = "Paper (%)" in main.columns
+    shown = main.shows(columns.PAPER.key)
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
-        Section("Accuracy", [main, Notes({**said, **(beside if shown else {})})], files=["runs.csv"]),
-        Section("Generalisation and calibration", measures.quality(results), files=["clients.csv"]),
+        Section("Accuracy", [main, Notes(notes.of_table(main, results))], files=["runs.csv"]),
+        Section("Other measures and calibration", measures.quality(results), files=["clients.csv"]),
         Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
         Section("Accuracy by class", classes.blocks(results), files=["classes.csv", "confusion.csv"]),
         Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
@@ -77,8 +86,8 @@ def build(
         *_sections(results),
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results, settings), folded=True),
-        Section("Appendix: the paper's numbers", [] if shown else [Notes(beside)], folded=True),
-        tables.runs([({"Method": result.title}, result) for result in results]),
+        Section("Appendix: the paper's numbers", [] if shown else [Notes({"Paper": cited})], folded=True),
+        tables.runs([({"method": result.title}, result) for result in results], [columns.METHOD.but(value=None)]),
     ]
     source = str(settings.get("private", {}).get("source", ""))
     return Report(
@@ -87,18 +96,18 @@ def build(
         title=f"{plural(len(results), 'method')} on {data_title(source) or name}",
         made={"Report": identity(results), **(made.told() if made else {})},
         tiles=tiles(results),
-        summary=told,
+        summary=outcome,
         facts=facts,
         sections=[section for section in sections if section],
         brief=[
-            main.without(*TERMINAL),
-            *(Text(f"{term}: {said[term]}") for term in (ALERT, PARTICIPATION, LENGTH) if term in said),
+            main.without(columns.PAPER.key),
+            *(Text(f"{term}: {text}") for term, text in warnings.items()),
             *map(Text, filter(None, [adapted(results)])),
         ],
         variant=variant(settings, first.native, first.shape),
         data={
             "comparison.json": json.dumps(comparison(name, results, settings), indent=1) + "\n",
-            **tables.data_files(results),
+            **data_files(results),
         },
     )
 
@@ -120,16 +129,16 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     models = Counter(map(architecture_title, main.runs[0].architectures))
     present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
     diverged = {r.title: sum(len(t.diverged) for run in r.runs for t in run.history) for r in results}
-    told = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
+    listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
         SOURCES[source] if source == "real_clients" else paper.DATASETS.get(source.partition(":")[0], source),
         brought(main.runs[0].native, main.runs[0].shape) if main.runs[0].shape else "",
         f"partition {plain(' '.join(asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
-        f"{present} of them in a round" if present < main.clients else "",
+        f"{present} of them per round" if present < main.clients else "",
         plural(main.rounds, "round") if main.runs[0].patience is None else _stopping(results),
         words.listed_seeds(sorted({seed for result in results for seed in result.seeds})),
-        f"{100 * share:g} % of the clients are adversaries and upload {kind} predictions; means are over the others"
+        f"{100 * share:g} % of the clients are malicious and upload {kind} predictions; means are over the others"
         if share
         else "",
         *words.unreliable(settings),
@@ -137,14 +146,14 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         words.private(
             settings, [each for result in results for run in result.runs for each in run.history[-1].epsilon]
         ),
-        f"training diverged and a client was skipped or restored: {told}" if told else "",
+        f"training diverged and a client was skipped or restored: {listed}" if listed else "",
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
     ]
     return [fact for fact in facts if fact]
 
 
 def _stopping(results: Sequence[MethodResult]) -> str:
-    """Return by what rule runs stopped early, and after how many rounds each method did."""
+    """Return the rule by which runs stopped early, and the rounds of each method's runs."""
     patience = subject(results).runs[0].patience or 0
     taken = [f"{each.title} {', '.join(str(len(run.history)) for run in each.runs)}" for each in results]
     return (
@@ -153,71 +162,8 @@ def _stopping(results: Sequence[MethodResult]) -> str:
     )
 
 
-def notes(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
-    """Return what the columns of the main table mean, by column; and first whatever makes the rows unequal."""
-    seeds, unequal, local = len(results[0].seeds), inequalities(results), local_only(results)
-    covered = min(run.covered for result in results for run in result.runs)
-    few = (
-        f"only {100 * covered:.0f} % of the clients were in any round's cohort, so the means count models that were "
-        "never trained: compare sampled clients, below, run more rounds, or set evaluation.closing_round to true."
-    )
-    alike = ", ".join(result.title for result in results if _one_point(result))
-    one = f" They are one where knowledge comes back only before training: {alike}." if alike else ""
-    found = {
-        ALERT: f"{'; '.join(unequal)}." if unequal else "",
-        PARTICIPATION: few if covered < COVERED else "",
-        LENGTH: words.gaining(local) if local else "",
-        "After transfer": f"{words.HEADLINE} once knowledge has come back, by distillation or aggregation, in the "
-        "round's cohort or not. The headline.",
-        "After local training": "the same clients before any knowledge came back in that round. The two points can be "
-        f"far apart: compare methods at one of them.{one}",
-        "Final values": f"{words.averaged(seeds, results)} The best round is recorded with the results and never the "
-        "headline.",
-        "Bold": words.BOLD if len(results) > 1 and not words.too_few(seeds) else "",
-        "Minus local-only": ALONE if local is None else f"after transfer, {words.CORRECTED}",
-        **({classes.MAJORITY: MAJORITY} if classes.majority(results) else {}),
-        **tables.signs(results),
-        "Traffic, time": "all clients and rounds, up and down, 1 MB = 10⁶ bytes; wall time with the evaluations"
-        f"{over_seeds(seeds)}.",
-    }
-    return {column: text for column, text in found.items() if text}
-
-
-def _one_point(result: MethodResult) -> bool:
-    """Say whether what comes back does so before a method's training, so that both evaluation points are one."""
-    records = [record.accuracy for run in result.runs for record in run.evaluated]
-    both = any(result.traffic.values()) and "after_local" in result.final
-    return both and all(record["after_local"] == record[HEADLINE] for record in records)
-
-
-def _paper(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
-    if other := "; ".join(paper.differences(settings)):
-        return f"no number of the paper stands beside ours, because the setting is another: {other}."
-    known = any(paper.number(settings, result.method) is not None for result in results)
-    return words.LANDMARK if known else "we have no number of the paper for this setting that we can cite."
-
-
-def inequalities(results: Sequence[MethodResult]) -> list[str]:
-    """Return in what the methods of a comparison were not treated alike, in words; empty in nothing."""
-    found = []
-    stopped = any(run.patience is not None for result in results for run in result.runs)  # by one rule for all
-    for what in ("seeds",) if stopped else ("seeds", "rounds"):
-        given = {result.title: words.setting(getattr(result, what)) for result in results}
-        if len(set(given.values())) > 1:
-            found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")
-    data: dict[int, set[str]] = {}
-    for run in (run for result in results for run in result.runs):
-        data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
-    if any(len(kinds) > 1 for kinds in data.values()):
-        found.append("the clients' data or models differ between methods")
-    waited = [r.title for r in results if any({*t.late} - {*t.cohort} for run in r.runs for t in run.history)]
-    if 0 < len(waited) < len(results):
-        found.append(f"late clients sat rounds out with {', '.join(waited)}, and trained in them with the others")
-    return found
-
-
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
-    """Return the differences to local-only as a figure, where there are some, and what follows from them."""
+    """Return the differences to local-only as a figure, where there are some, and the advice."""
     lead = headline(results)
     what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead]
     caption = f"Mean {what} after transfer minus that of local-only, {words.CORRECTED}"
@@ -230,31 +176,31 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
     """Return everything between the main table and the settings; a section without data is empty."""
     main, seeds = subject(results), max(len(result.seeds) for result in results)
     mean, run = over_seeds(seeds), main.runs[0]
-    one_deal = len({str(each.label_counts) for each in main.runs}) == 1
+    same_data = len({str(each.label_counts) for each in main.runs}) == 1
     thick, present = " and ".join(result.title for result in chief(results)), len(run.history[0].sampled)
     curves = (
         f"Mean test accuracy over the clients by round{mean}. Solid: at the end of the round, after transfer. Dashed: "
-        f"after local training, before that. Bands: the range over seeds; differences are tested paired by seed, so "
-        f"methods whose bands overlap may differ. Thick: {thick}"
-        + ("; only these have colours, dashed lines and bands." if len(results) > FEW else ".")
+        f"after local training, before transfer. Bands: the range over seeds. Differences are tested paired by seed: "
+        f"methods whose bands overlap can differ significantly. Thick: {thick}"
+        + ("; only these have colors, dashed lines and bands." if len(results) > FEW else ".")
     )
     if present < main.clients:
-        curves += f" {present} of {main.clients} clients are in a round; the others are evaluated as they are."
+        curves += f" {present} of {main.clients} clients are in a round; the others are evaluated without training."
     clients = f"Each client's final accuracy after transfer{mean}."
     if local_only(results) not in (None, main):
-        clients += f" Sorted by what {main.title} gains over local-only, in points at the right."
-    if not one_deal:
+        clients += f" Sorted by the gain of {main.title} over local-only, in percentage points at the right."
+    if not same_data:
         clients += (
-            " With every seed other samples of a client are private, so a row averages over several sets."
+            " Each seed draws other private samples of a client, so a row averages over several sets."
             if run.names
-            else " Every seed deals other data to a client, so a row averages over several."
+            else " Each seed gives a client other data, so a row averages over several sets."
         )
-    honest = ", without adversaries" if run.adversaries else ""
+    honest = ", without malicious clients" if run.adversaries else ""
     spread = (
-        f"Test accuracy after transfer by round, one panel a method. Thin: clients{mean}; the band is their middle "
-        f"half, the thick line their mean{honest}. All panels have one axis, which need not begin at 0."
+        f"Test accuracy after transfer by round, one panel per method. Thin: clients{mean}; the band is their middle "
+        f"half, the thick line their mean{honest}. All panels have the same axis, which may not start at 0."
     )
-    gained = f"{main.title} minus each rival, after transfer and after local training, {words.CORRECTED}"
+    gained = f"{main.title} minus each baseline, after transfer and after local training, {words.CORRECTED}"
     time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
     return [
         Section(
@@ -265,12 +211,13 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         Section(
             "Accuracy by client", [Picture("clients", figures.client_accuracy(results), clients)], files=["clients.csv"]
         ),
-        Section("Newcomers", newcomers.blocks(results)),
+        Section("New clients", newcomers.blocks(results)),
         Section("Who learns from whom", _matrix(results)),
+        Section("Numbers of the methods", measures.of_methods_own(results), files=["rounds.csv"]),
         Section("Work and traffic", [*measures.work(results), *_communication(results, mean)], files=["runs.csv"]),
-        Section("On the wire", wire.blocks(results)),
+        Section("Bytes sent by real clients", wire.blocks(results)),
         Section(
-            f"{main.title} minus each rival",
+            f"{main.title} minus each baseline",
             tables.difference_table(results).captioned(gained),
             folded=True,
             files=["differences.csv"],
@@ -285,7 +232,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
 
 
 def _lines(results: Sequence[MethodResult]) -> list[tuple[str, str, list[str]]]:
-    """Return title, colour and the accuracies by round of each method's curve, for a page that answers."""
+    """Return title, color and the accuracies by round of each method's curve, for an interactive page."""
     found = []
     for result in results if len(results) > 1 else ():
         curve, title = result.curve[HEADLINE], result.title
@@ -303,7 +250,8 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     for first in sorted(found, key=lambda result: result is not main)[:1]:
         caption = (
             f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}; "
-            "right, how alike the clients' label distributions are. Clients stand by their two most frequent labels."
+            "right, the similarity of the clients' label distributions. Clients are ordered by their two most frequent "
+            "classes."
             if first.runs[0].labels_known
             else f"The weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}."
         )
@@ -314,8 +262,8 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     if main in found and main.runs[0].matrices:
         equal = "plain average" if aggregates(main) else "consensus of FedMD"
         caption = (
-            f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row puts on the "
-            f"client itself, on clients alike (cosine similarity of the label distributions above {ALIKE}) and on "
+            f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row gives to the "
+            f"client itself, to similar clients (cosine similarity of the label distributions above {ALIKE}) and to "
             f"others, mean over students and seeds, with the range over seeds. Dotted: weights of 1/N, the {equal}."
             if all(run.attention for run in main.runs)
             else f"The weights of {main.title} after a few rounds, {seed}."
@@ -330,19 +278,19 @@ def _theorem(main: MethodResult) -> list[Block]:
         return []
     figure = (
         f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of its own model "
-        "and of the average of all predictions; upward, that of the mixture that fits best (filled) and of the learned "
-        "coefficients (open): no worse than both on the line and below it."
+        "and of the average of all predictions; upward, the loss of the mixture that fits best (filled) and of the "
+        "learned coefficients (open). A mixture on or below the line is no worse than both."
     )
     if aggregates(main):
-        figure += " The method learned them for models; here they weigh predictions, as the theorem has it."
+        figure += " The method learned them for models; here they weigh predictions, as in the theorem."
     largest = max(value for check in checks for value in check.certificate)
     fit, test = (f"{fmean(n[half] for check in checks for n in check.samples):.0f}" for half in (0, 1))
     caption = (
         "Theorem 1: some mixture of the clients' models is, for each client, no worse than its own model and than "
         f"their average. The best one is fitted by maximum likelihood to half of each client's test samples ({fit} on "
-        f"average). There the theorem must hold; it promises nothing on the other half ({test}), nor for the learned "
+        f"average). There the theorem must hold; it states nothing about the other half ({test}) and about the learned "
         f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No worse: by "
-        f"at most {tables.TOLERANCE:.0e} nats, on the fitted half beyond the certificate. Means over clients, ± the "
+        f"at most {tables.TOLERANCE:.0e} nats, plus the certificate on the fitted half. Means over clients, ± the "
         "standard deviation over seeds."
     )
     return [Picture("theorem", figures.theorem(main), figure), *tables.theorem_table(main).captioned(caption)]
@@ -353,17 +301,19 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
     sent = f"all clients over all rounds{mean}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
     if any(result.sent for result in results):
         caption = (
-            f"Final accuracy against the bytes of {sent}. Beside a name stands its traffic in MB; the line joins the "
-            "methods of which no other is as accurate with less. Marks that would cover each other are moved sideways."
+            f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. The line joins the "
+            "methods that no other method equals in accuracy with less traffic. Overlapping marks are moved sideways."
         )
         blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
-    traffic = f"Sums over {sent}. Knowledge is soft predictions or class means, parameters are models."
+    traffic = (
+        f"Sums over {sent}. Predictions are soft predictions, class means and coefficients; parameters are models."
+    )
     if aggregates(main) and len(set(main.runs[0].architectures)) == 1 and main.runs[0].labels_known:
-        size, classes = main.traffic["parameters_up"] / main.turns, len(main.runs[0].label_counts[0])
+        size, k = main.traffic["parameters_up"] / main.turns, len(main.runs[0].label_counts[0])
         traffic += (
-            f" A model ({architecture_title(main.runs[0].architectures[0])}) is {size / 1e3:,.0f} kB. Soft predictions "
-            f"are 4 bytes a sample and class: with {classes} classes, those of {size / 4 / classes:,.0f} public "
-            "samples take as much each way, plus the inputs."
+            f" A model ({architecture_title(main.runs[0].architectures[0])}) has {size / 1e3:,.0f} kB. "
+            f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
+            "public samples have as many bytes each way, plus the inputs."
         )
     return [*blocks, *tables.communication_table(results).captioned(traffic)]
 
@@ -377,11 +327,11 @@ def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[Block]:
-    """Say where they are from, of all methods alike, and list them, those left at their defaults too."""
+    """State the origin of the hyperparameters, and list all of them, also those left at their defaults."""
     origins = {
-        "configured": "Configured, every method's: as they stand under conf/, not chosen for this comparison.",
-        "tuned": "Tuned, every method's: chosen for this experiment on validation data, from at most as many "
-        "candidates for each method.",
+        "configured": "Configured for every method: the values of conf/, not chosen for this comparison.",
+        "tuned": "Tuned for every method: chosen for this experiment on validation data, from at most the same number "
+        "of candidates for each method.",
     }
     values: dict[str, dict[str, str]] = {}
     for result in results:

@@ -1,4 +1,4 @@
-"""Figures for a web page that answers: kedro-viz shows them."""
+"""Interactive figures, which kedro-viz shows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +28,11 @@ def labels_per_client(table: "pd.DataFrame") -> go.Figure:
             name=str(label),
             orientation="h",
             marker_color=colour,
-            hovertemplate=f"client %{{y}}, label {label}: %{{x}} samples<extra></extra>",
+            hovertemplate=f"client %{{y}}, class {label}: %{{x}} samples<extra></extra>",
         )
     clients = table["client"].unique().tolist()
     axis: dict[str, Any] = {"autorange": "reversed", "dtick": 1 if len(clients) <= NAMED else None}
     if isinstance(clients[0], str):  # numbers as names would else be places, and others stand as they first appear
         axis |= {"type": "category", "categoryorder": "array", "categoryarray": clients}
-    figure.update_layout(barmode="stack", legend_title_text="Label", yaxis=axis)
+    figure.update_layout(barmode="stack", legend_title_text="Class", yaxis=axis)
     return figure

@@ -1,9 +1,11 @@
 """What a report is made of: sections of text, tables and figures. How they are written is `render`'s."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.numbers import Entry
 
 if TYPE_CHECKING:
@@ -56,35 +58,80 @@ class Table:
     """A table of numbers and texts; the first column names the rows.
 
     Attributes:
-        name: tells it apart in its report; ``table`` is the main one.
-        columns: their titles.
-        rows: one entry a column.
-        latex: its caption in LaTeX; without one it is left out there.
-        tinted: names of the rows that a page sets off.
+        name: unique in the report; ``table`` is the main one.
+        columns: what the table shows, in order.
+        rows: entries by the key of their column.
+        latex: the caption in LaTeX; without one, the table is left out there.
+        tinted: names of the rows that a page highlights.
     """
 
     name: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Entry]]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Entry]]
     latex: str = ""
     tinted: Sequence[str] = ()
 
     @classmethod
-    def of(cls, name: str, rows: Sequence[Mapping[str, Entry]], latex: str = "", tinted: Sequence[str] = ()) -> "Table":
-        """Return a table from one mapping a row, from column to entry; what a row does not name is left empty."""
-        columns = list(dict.fromkeys(column for row in rows for column in row))
-        return cls(name, columns, [[row.get(column) for column in columns] for row in rows], latex, tinted)
+    def of(
+        cls,
+        name: str,
+        columns: Sequence[Column],
+        rows: Iterable[Any],
+        *shared: Any,
+        latex: str = "",
+        tinted: Sequence[str] = (),
+    ) -> "Table":
+        """Return a table of what the columns make of each row.
 
-    def without(self, *columns: str) -> "Table":
+        Args:
+            name: of the table.
+            columns: of the table.
+            rows: what each row is about: the arguments of `Column.entry`, several as a tuple.
+            shared: further arguments, equal for all rows.
+            latex: see the class.
+            tinted: see the class.
+        """
+        given = [row if isinstance(row, tuple) else (row,) for row in rows]
+        entries = [{column.key: column.entry(*row, *shared) for column in columns} for row in given]
+        return cls(name, columns, entries, latex, tinted)
+
+    @property
+    def entries(self) -> list[list[Entry]]:
+        """The entries by row, in the order of the columns."""
+        return [[row.get(column.key) for column in self.columns] for row in self.rows]
+
+    @property
+    def headings(self) -> list[str]:
+        """The titles of the columns, with their units."""
+        return [column.heading for column in self.columns]
+
+    def shows(self, key: str) -> bool:
+        """Say whether the table has a column."""
+        return any(column.key == key for column in self.columns)
+
+    def without(self, *keys: str) -> "Table":
         """Return the table without some columns."""
-        kept = [place for place, column in enumerate(self.columns) if column not in columns]
-        rows = [[row[place] for place in kept] for row in self.rows]
-        return replace(self, columns=[self.columns[place] for place in kept], rows=rows)
+        return replace(self, columns=[column for column in self.columns if column.key not in keys])
 
     def filled(self) -> "Table":
-        """Return the table without the columns in which no row has anything."""
-        empty = zip(self.columns, zip(*self.rows, strict=True), strict=bool(self.rows))
-        return self.without(*(column for column, entries in empty if all(each is None for each in entries)))
+        """Return the table without the columns that have no entry in any row."""
+        known = {key for row in self.rows for key, entry in row.items() if entry is not None}
+        return self.without(*(column.key for column in self.columns if self.rows and column.key not in known))
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """The meanings of the columns, by title; columns with one meaning share the first's."""
+        by_meaning: dict[str, str] = {}
+        for column in self.columns:
+            by_meaning.setdefault(column.meaning, column.title)
+        return {title: meaning for meaning, title in by_meaning.items() if meaning}
+
+    def explained(self, **more: str) -> "list[Block]":
+        """Return the table with the meanings of its columns and further notes; nothing where it only names rows."""
+        notes = {**self.meanings, **{title: text for title, text in more.items() if text}}
+        if not self.rows or len(self.columns) < 2:
+            return []
+        return [self, *([Notes(notes)] if notes else [])]
 
     def captioned(self, caption: str) -> "list[Block]":
         """Return the table with a caption below it and in LaTeX; nothing where it has no rows."""
@@ -112,6 +159,13 @@ class Picture:
     def alternative(self) -> str:
         """What stands for the figure where it cannot be seen."""
         return self.caption.partition(". ")[0].rstrip(".") + "."
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as an ``svg`` element, drawn once for the page and for its file."""
+        from ktpfl_pipeline.reports.figures.base import svg  # matplotlib is imported when something is drawn
+
+        return svg(self.figure, self.name)
 
     @property
     def inches(self) -> float:

@@ -1,8 +1,8 @@
 """All finished comparisons side by side: tables in the form of the paper's, the differences, curves and traffic.
 
-What a comparison leaves beside its report is all that is read here. A column is a comparison: it has settings of its
-own, and they are stated. Comparisons with one architecture, the paper's Table 2, have tables of their own beside those
-with several, its Table 1: but for local-only they run other methods.
+The overview reads only the ``comparison.json`` of each report. A column is a comparison with its own settings, which
+are listed. Comparisons with one architecture, as in the paper's Table 2, have tables of their own: except for
+local-only, they run other methods than those with several architectures.
 """
 
 from collections import Counter
@@ -12,34 +12,39 @@ from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.compared import compared
-from ktpfl_pipeline.analysis.contrasts import against, ahead, clear_best, rivals
+from ktpfl_pipeline.analysis.contrasts import against, ahead, baselines
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
-from ktpfl_pipeline.reports import figures, paper, words
+from ktpfl_pipeline.reports import columns as shared
+from ktpfl_pipeline.reports import figures, paper, study, words
+from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
+from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import marked, runs, signs
-from ktpfl_pipeline.reports.words import gaining, plain, plural, setting
+from ktpfl_pipeline.reports.study import Setting
+from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
 ONE = ", one architecture"
 """What headings and titles of comparisons with one architecture end with."""
 
-# Pairs of which every column states the difference, after each method's to local-only: KT-pFL and its simplest rival.
-_RIVALS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
+# Pairs of which every column states the difference, after those to local-only: KT-pFL and its simplest baseline.
+_PAIRS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
 
 ACCURACY = "Mean test accuracy over the clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
-DIFFERENCES = f"{words.CORRECTED} KT-pFL minus its simplest rival is tested beside its other rivals instead."
+DIFFERENCES = (
+    f"{words.CORRECTED} KT-pFL minus its simplest baseline is tested together with KT-pFL minus its other baselines."
+)
 RISING = (
-    "local-only still gains over the rounds of its final value, so that longer training may change these comparisons:"
+    "local-only still improves over the rounds of its final value, so longer training may change these comparisons:"
 )
 TRAFFIC = (
     "Final accuracy against what all clients sent and received over the whole run, 1 MB = 10⁶ bytes, means over seeds. "
-    "The line joins the methods of which no other is as accurate with less. Scales differ."
+    "The line joins the methods that no other method equals in accuracy with less traffic. Scales differ."
 )
 
 
@@ -50,7 +55,7 @@ class Comparison:
     Attributes:
         place: folder of its report, below that of all reports.
         settings: what its methods share.
-        methods: what came out, by registry name, in the registry's order.
+        methods: the results by registry name, in the registry's order.
     """
 
     place: str
@@ -74,16 +79,17 @@ class Comparison:
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], Difference | None]:
-        """Each method minus local-only, and KT-pFL minus its simplest rival, each corrected as in its own report."""
+        """Each method minus local-only, and KT-pFL minus its simplest baseline, corrected as in its own report."""
         results, found = list(self.methods.values()), dict[tuple[str, str], Difference | None]()
-        for main, rival in _RIVALS:
-            if {main, rival} <= self.methods.keys():
-                found[main, rival] = ahead(self.methods[main], rivals(results))[rival]
+        for main, baseline in _PAIRS:
+            if {main, baseline} <= self.methods.keys():
+                found[main, baseline] = ahead(self.methods[main], baselines(results))[baseline]
         return {(method, "local"): one for method, one in against(self.methods.get("local"), results).items()} | found
 
 
 Columns = Mapping[str, Comparison]
 """Comparisons by title."""
+COMPARISON = Column("comparison", "Comparison")
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
@@ -96,9 +102,9 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     columns = titled([each for each in comparisons if len(each.methods) > 1])
     if not columns:
         example = "`kedro run --pipelines=compare_hetero_digits`"
-        raise InputError(f"There is no finished comparison to look over; run one first, for example {example}.")
+        raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
-    named = [({"Comparison": name, "Method": one.title}, one) for name, each in results.items() for one in each]
+    named = [({"comparison": name, "method": one.title}, one) for name, each in results.items() for one in each]
     hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
     sections = [
         Section("Accuracy", [accuracy_table(hetero)]),
@@ -114,7 +120,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.place}/report.html" for name, each in columns.items()})]),
-        runs(named, [HEADLINE]),
+        runs(named, [COMPARISON, METHOD.but(value=None)], [HEADLINE]),
     ]
     return Report(
         name="overview",
@@ -128,15 +134,15 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
 
 
 def read(place: str, content: Mapping[str, Any]) -> Comparison:
-    """Return what a comparison left in `place`, its ``comparison.json``, with the methods in the registry's order.
+    """Return a comparison from its ``comparison.json`` in `place`, with the methods in the registry's order.
 
     Raises:
-        InputError: if it is not what a comparison leaves now.
+        InputError: if the file does not read as one of this version.
     """
     try:
         results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
         found = Comparison(place, content["settings"], {result.method: result for result in results})
-        for result in results:  # what the tables ask of it is there
+        for result in results:  # the tables need these
             _ = result.final[HEADLINE], result.curve[HEADLINE]
         _ = titled([found]), paper.differences(found.settings)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -148,10 +154,10 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
 
 
 def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
-    """Return the comparisons by what their columns are called, in the order of the paper's tables.
+    """Return the comparisons by the titles of their columns, in the order of the paper's tables.
 
-    A title is dataset and partition, and whether there is one architecture; where several have these, the number of
-    clients, then the public data; and where that leaves some alike, the report's folder.
+    A title is dataset and partition, and whether there is one architecture; where several comparisons have the same,
+    the number of clients, then the public set, and then the report's folder are added.
     """
 
     def order(each: Comparison) -> tuple[Any, ...]:
@@ -174,37 +180,43 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
 
 def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
-    rows: dict[str, dict[str, Entry]] = {method: {"Method": title} for method, title in _titles(columns).items()}
-    for column, each in columns.items():
-        best, cited = clear_best(list(each.methods.values())), not paper.differences(each.settings)
-        numbers = {method: paper.written(each.settings, method) for method in each.methods}
-        for method, row in rows.items():
-            result = each.methods.get(method)
-            row[f"{column} (%)"] = None if result is None else accuracy(result.final[HEADLINE], result is best)
-            if cited and any(numbers.values()):
-                row[f"{column}: paper (%)"] = numbers.get(method)
-    return Table.of(name, list(rows.values()), f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}")
+    settings = [
+        Setting(title, each.methods, _paper_numbers(each) if not paper.differences(each.settings) else {})
+        for title, each in columns.items()
+    ]
+    latex = f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}"
+    return study.accuracy_table(name, _titles(columns), settings, latex=latex)
+
+
+def _paper_numbers(comparison: Comparison) -> dict[str, str | None]:
+    return {method: paper.written(comparison.settings, method) for method in comparison.methods}
 
 
 def difference_table(columns: Columns, name: str = "differences") -> Table:
-    """Return what each method gains over local-only by comparison, in points with its 95 % interval.
+    """Return what each method gains over local-only by comparison, in points with its interval.
 
-    The last row is KT-pFL minus its simplest rival, Sim-pFL or fine-tuned FedAvg, where one comparison has both.
+    The last row is KT-pFL minus its simplest baseline, Sim-pFL or fine-tuned FedAvg, where one comparison has both.
     """
     names = _titles(columns)
-    rows: list[dict[str, Entry]] = [
-        {
-            "Minus local-only": names[a] if b == "local" else f"{names[a]} minus {names[b]}",
-            **{f"{column} (points)": interval(each.differences.get((a, b))) for column, each in columns.items()},
-        }
-        for a, b in [*((method, "local") for method in names if method != "local"), *_RIVALS]
-        if any(each.differences.get((a, b)) for each in columns.values())
-    ]
-    return Table.of(name, rows, f"Accuracy minus that of local-only training, {DIFFERENCES} {summary(columns)}")
+    pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
+    rows = [(a, b) for a, b in pairs if any(each.differences.get((a, b)) for each in columns.values())]
+
+    def of(title: str, comparison: Comparison) -> Column:
+        def value(a: str, b: str) -> Entry:
+            return interval(comparison.differences.get((a, b)))
+
+        return MINUS_LOCAL.but(key=title, title=title, meaning="", value=value)
+
+    def pair(a: str, b: str) -> Entry:
+        return names[a] if b == "local" else f"{names[a]} minus {names[b]}"
+
+    shown = [Column("pair", MINUS_LOCAL.title, value=pair), *(of(title, each) for title, each in columns.items())]
+    latex = f"Accuracy minus that of local-only training, {DIFFERENCES} {summary(columns)}"
+    return Table.of(name, shown, rows, latex=latex)
 
 
 def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
-    """Return the methods' average ranks over the comparisons as a picture, or why there is none."""
+    """Return the methods' average ranks over the comparisons as a picture, or the reason why there is none."""
     if not columns:
         return []
     accuracy = {
@@ -214,15 +226,15 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
     found = ranking(accuracy)
     if found is None:
         alike = plural(len(common(accuracy)), "method")
-        told = f"{plural(len(columns), 'comparison')} with {alike} in common"
-        return [Text(f"Ranks take {FEWEST} comparisons with {FEWEST} methods in common at least; there are {told}.")]
+        known = f"{plural(len(columns), 'comparison')} with {alike} in common"
+        return [Text(f"Ranks need at least {FEWEST} comparisons with {FEWEST} methods in common; there are {known}.")]
     alike = "is rejected" if found.p <= ERROR else "is not rejected"
-    so = "" if found.p <= ERROR else ", so that no bar's end decides anything"
+    so = "" if found.p <= ERROR else ", so no difference between ranks is significant"
     caption = (
-        f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that "
-        f"cannot be told apart: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all "
-        f"pairs). That all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}){so}. Both take the "
-        "settings for independent: with the same data in several of them, differences look more certain than they are."
+        f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that do "
+        f"not differ significantly: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all pairs). "
+        f"The hypothesis that all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}){so}. Both tests "
+        "assume independent settings: with the same data in several settings, they are too optimistic."
     )
     return [Picture(name, figures.critical_differences(found), caption)]
 
@@ -230,21 +242,23 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
 def paper_table(columns: Columns) -> Table:
     """Return the paper's numbers for the data and partitions of comparisons that were made with other settings."""
     rows: dict[str, dict[str, Entry]] = {}
-    others = [each for each in columns.values() if paper.differences(each.settings)]
+    titles = dict[str, str]()
     for method, name in paper.names().items():
-        for each in others:
+        for each in (each for each in columns.values() if paper.differences(each.settings)):
             which = words.clients(each.settings) if each.one_architecture else each.partition
             if number := paper.written(each.settings, method):
-                rows.setdefault(name, {"Method in the paper": name})[f"{each.dataset}, {which} (%)"] = number
-    return Table.of("paper", list(rows.values()))
+                titles[f"{each.dataset}, {which}"] = ""
+                rows.setdefault(name, {"method": name})[f"{each.dataset}, {which}"] = number
+    shown = [Column("method", "Method in the paper"), *(shared.PAPER.but(key=key, title=key) for key in titles)]
+    return Table("paper", shown, list(rows.values()))
 
 
 def settings_table(columns: Columns) -> Table:
-    """Return one row a comparison: the settings in which the comparisons differ; no rows where they do in none."""
+    """Return one row per comparison: the settings in which the comparisons differ; no rows where they do not."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
-    rows = [{"Comparison": name, **{entry: setting(one.get(entry)) for entry in names}} for name, one in given.items()]
-    return Table.of("settings", rows if names else [])
+    rows = [{"comparison": name, **{entry: setting(one.get(entry)) for entry in names}} for name, one in given.items()]
+    return Table("settings", [COMPARISON, *(Column(entry, entry) for entry in names)], rows if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:
@@ -254,25 +268,23 @@ def common_settings(columns: Columns) -> dict[str, str]:
 
 
 def _brief(comparison: Comparison) -> Table:
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": result.title,
-            "After transfer (%)": accuracy(result.final[HEADLINE]),
-            "Minus local-only (points)": interval(comparison.differences.get((method, "local"))),
-        }
-        for method, result in comparison.methods.items()
+    shown = [
+        METHOD.but(value=lambda result: result.title),
+        accuracy_at(HEADLINE),
+        MINUS_LOCAL.but(value=lambda result: interval(comparison.differences.get((result.method, "local")))),
     ]
-    return Table.of("table", rows)
+    return Table.of("table", shown, comparison.methods.values())
 
 
 def summary(columns: Columns) -> str:
-    """Say in how many comparisons KT-pFL is above local-only, and above its simplest rival where that was run."""
+    """Count the comparisons in which KT-pFL is significantly above local-only, and above its simplest baseline."""
     found = []
-    for main, rival in _RIVALS:
-        verdicts = [_verdict(columns, main, "local", "local-only"), _verdict(columns, main, rival, title(rival))]
+    for main, baseline in _PAIRS:
+        pairs = [("local", "local-only"), (baseline, title(baseline))]
+        verdicts = [_verdict(columns, main, method, name) for method, name in pairs]
         if any(verdicts):
-            found.append(f"{title(main)} is {'; '.join(filter(None, verdicts))}: by 95 % intervals over the seeds.")
-    return " ".join(found) or "No comparison holds both KT-pFL and local-only training."
+            found.append(f"{title(main)} is {'; '.join(filter(None, verdicts))} (95 % intervals over the seeds).")
+    return " ".join(found) or "No comparison has both KT-pFL and local-only training."
 
 
 def _verdict(columns: Columns, a: str, b: str, name: str) -> str:
@@ -280,11 +292,13 @@ def _verdict(columns: Columns, a: str, b: str, name: str) -> str:
     signs, of = Counter(one.sign for one in found), plural(len(found), "comparison")
     few = sum(one.ends is None for one in found)
     why = f" ({few} with fewer than {FEWEST_SEEDS} seeds)" if few else ""
-    return f"above {name} in {signs[1]} of {of}, below it in {signs[-1]}, undecided in {signs[0]}{why}" if found else ""
+    if not found:
+        return ""
+    return f"significantly above {name} in {signs[1]} of {of}, below it in {signs[-1]}, neither in {signs[0]}{why}"
 
 
 def notes(columns: Columns) -> dict[str, str]:
-    """Return what the tables' entries mean, by what is explained."""
+    """Return the notes on the tables, by term."""
     differing = {name: why for name, each in columns.items() if (why := paper.differences(each.settings))}
     rising = [name for name, each in columns.items() if "local" in each.methods and gaining(each.methods["local"])]
     every = "all comparisons" if len(differing) == len(columns) else " and ".join(differing)
@@ -293,7 +307,7 @@ def notes(columns: Columns) -> dict[str, str]:
         "Bold": words.BOLD,
         "Differences": DIFFERENCES,
         **signs(result for each in columns.values() for result in each.methods.values()),
-        "Columns": "comparisons may have other settings than each other, see below. Compare methods within a column.",
+        "Columns": "comparisons can differ in their settings, see below. Compare methods within a column.",
         **({"Length of training": f"{RISING} {', '.join(rising)}."} if rising else {}),
         **({"Paper": words.LANDMARK} if len(differing) < len(columns) else {}),
         **({"Not the paper's setting": _list(differing, every)} if differing else {}),
@@ -301,7 +315,7 @@ def notes(columns: Columns) -> dict[str, str]:
 
 
 def _list(differing: Mapping[str, Sequence[str]], every: str) -> str:
-    """Say in what each comparison differs; what they all differ in is said once, of `every`."""
+    """List in what each comparison differs; what all differ in is listed once, for `every`."""
     first, *others = differing.values()
     same = [why for why in first if all(why in other for other in others)] if others else []
     rest = {name: [why for why in own if why not in same] for name, own in differing.items()}
@@ -315,6 +329,6 @@ def _titles(columns: Columns) -> dict[str, str]:
 
 
 def _rank(name: str, known: Iterable[str]) -> int:
-    """Return the place of a name; after all for one that is not among them."""
+    """Return the position of a name among the known ones; unknown names come last."""
     names = list(known)
     return names.index(name) if name in names else len(names)

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ktpfl_pipeline.reports.figures.base import saved
-from ktpfl_pipeline.reports.model import Content
+from ktpfl_pipeline.reports.figures.base import saved, svg_file
+from ktpfl_pipeline.reports.model import Content, Picture
 from ktpfl_pipeline.reports.parquet import to_parquet
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
-
-KINDS = ("png", "svg", "pdf")
 
 
 class Report(Content):
@@ -43,8 +41,12 @@ class Report(Content):
 
     @cached_property
     def pictures(self) -> Mapping[str, bytes]:
-        """Each figure in all `KINDS`, by file name."""
-        return {f"{name}.{kind}": saved(figure, kind) for name, figure in self.figures.items() for kind in KINDS}
+        """Each figure as PNG, SVG and PDF, by file name."""
+        found: dict[str, bytes] = {}
+        for picture in (block for block in self.blocks if isinstance(block, Picture)):
+            found[f"{picture.name}.svg"] = svg_file(picture.svg).encode()
+            found |= {f"{picture.name}.{kind}": saved(picture.figure, kind) for kind in ("png", "pdf")}
+        return found
 
     @cached_property
     def parquet(self) -> Mapping[str, bytes]:

@@ -1,34 +1,54 @@
-"""The KT-pFL paper's tables and figures as far as they were run, cell by cell beside the paper's numbers.
+"""The KT-pFL paper's tables and figures as far as they were run, cell by cell next to the paper's numbers.
 
-A cell is empty until all of its seeds are finished. The list of settings is made from the configuration of each cell
-and from what the paper states (`reports.paper.stated`).
+A cell is empty until all of its seeds are finished. The list of settings comes from the configuration of each cell and
+from the settings that the paper states (`reports.paper.stated`).
 
 Arguments that the functions share: `cells`, all of them, in the order of the configuration.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 
 from ktpfl_pipeline.analysis.cells import Cell, seconds_left
-from ktpfl_pipeline.analysis.contrasts import adaptations, clear_best, paired_difference
+from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core.metrics import ADAPTED
-from ktpfl_pipeline.reports import figures, paper, words
-from ktpfl_pipeline.reports.figures.traffic import by_kind
+from ktpfl_pipeline.reports import columns, figures, paper, study, words
+from ktpfl_pipeline.reports.columns import METHOD, Column
+from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, megabytes, points
 from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import marked, runs, signs
-from ktpfl_pipeline.reports.words import plural, point_title
+from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.words import marked, plural, point_title, signs
 
-AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
+AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
+"""What a `Verdict` can be."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether our result agrees with the paper's.
+
+    Attributes:
+        agrees: `AGREES`, `DIFFERS` or `UNDECIDED`.
+        because: what a table adds; empty for nothing.
+    """
+
+    agrees: str
+    because: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.agrees}{self.because}"
+
+
 DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "bytes": (
@@ -41,29 +61,33 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     ),
 }
 NOTES = {
-    "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; "
-    "why one failed stands under what is done.",
-    "Bold": f"{words.BEST}; a difference, where its own one does. No bold: the seeds do not decide.",
-    "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. It states no seeds and, but for Table 5, no "
-    "spread. FedDF and pFedDF are there as the paper ran them, (soft), and in full: one number is shown next to both.",
+    "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; the "
+    "plan below states why a cell failed.",
+    "Bold": f"{words.BEST}; a difference, where it is significant itself. Nothing in bold: no significant difference.",
+    "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. The paper states no seeds and, except for "
+    "Table 5, no spread. FedDF and pFedDF are shown as the paper ran them, (soft), and in full: one number is next to "
+    "both.",
     "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
-    f"not; how far ours lies from it stands beside. {UNDECIDED}: {words.FEW.lower()}.",
+    f"not; the distance is stated. {UNDECIDED}: {words.FEW.lower()}.",
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
-    f"{DIFFERS}: it lies on the other. {UNDECIDED}: it holds zero. Intervals are not corrected for their number.",
+    f"{DIFFERS}: it lies on the other. {UNDECIDED}: it includes zero. Intervals are not corrected for their number.",
 }
+WHERE = Column("cell", "Cell")
+OURS_MINUS = Column("ours_minus", "Ours minus paper", "points")
 
 
 def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell], made: Provenance) -> Report:
     """Return the report.
 
     Args:
-        scale: what is said of the settings.
-        parts: of each table and figure its title, and how it is shown: as a table, or a name of `DRAWN`.
-        cells: of these.
-        made: when, where and by what it is made.
+        scale: a sentence on the settings.
+        parts: title of each table and figure, and how it is shown: as a table, or a name of `DRAWN`.
+        cells: of the parts.
+        made: time, place and command of the report.
     """
     by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
+    verdicts = [verdict for _, verdicts in (beside, ordered, best) for verdict in verdicts]
     finished = [(_where(cell), cell.result) for cell in _once(cells) if cell.result]
     sections = [
         Section("", [Text(scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
@@ -71,28 +95,28 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
             Section(f"{named(name)}: {title}", _blocks(name, shows, by_part[name]))
             for name, (title, shows) in parts.items()
         ),
-        Section("Cell by cell beside the paper", [beside]),
-        Section("In the paper's order?", [ordered], folded=True),
-        Section("The best setting of the paper's study", [best]),
+        Section("Cell by cell next to the paper", [beside[0]]),
+        Section("In the paper's order?", [ordered[0]], folded=True),
+        Section("The best setting of the paper's study", [best[0]]),
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table(_alike(cells))], folded=True),
-        runs([({"Cell": where}, result) for where, result in finished], [HEADLINE]),
+        runs([({"cell": where}, result) for where, result in finished], [WHERE], [HEADLINE]),
     ]
     return Report(
         name="paper",
         title="The paper's tables and figures",
         kind="Reproduction of KT-pFL (NeurIPS 2021)",
-        summary=summary(cells, [beside, ordered, best]),
+        summary=summary(cells, verdicts),
         facts=[plural(len(parts), "part"), plural(len(cells), "cell"), made.machine],
         made=made.told(),
         sections=[section for section in sections if section],
-        brief=[beside.without("Part") if beside.rows else _by_column(cells)],
+        brief=[beside[0].without("part") if beside[0].rows else _by_column(cells)],
     )
 
 
 def told(cells: Sequence[Cell]) -> str:
-    """Return the plan as plain text: each column, what is done and left, and the hours, on which hardware."""
+    """Return the plan as plain text: each column, the runs done and left, the hours, and the hardware."""
     lines = []
     for part, group in groupby(cells, key=lambda cell: cell.part):
         own = list(group)
@@ -103,7 +127,7 @@ def told(cells: Sequence[Cell]) -> str:
 
 
 def progress(cells: Sequence[Cell]) -> str:
-    """Say how many runs there are, how many are done, and how long the others take."""
+    """State the number of runs, of finished runs, and the time of the others."""
     keys, left = {key for cell in cells for key in cell.keys.values()}, {key for cell in cells for key in cell.left}
     lost = sum(bool(cell.failed) for cell in cells)
     known = seconds_left(cells)
@@ -113,109 +137,121 @@ def progress(cells: Sequence[Cell]) -> str:
 
 
 def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
-    """Return one row for each group of cells of a column: their seeds, the runs done, the time left, how it is known.
+    """Return one row for each group of cells of a column: seeds, runs done, time left and how it is known.
 
-    A run that an earlier row has too is told there.
+    The time of a run that an earlier row has too is counted there.
     """
-    rows, told = list[dict[str, Entry]](), set[str]()
+    rows, counted = list[dict[str, Entry]](), set[str]()
     for group in groups:
-        own = {key: cell for cell in group for key in cell.left if key not in told}
-        shared = any(key in told for cell in group for key in cell.left)
-        told.update(own)
+        own = {key: cell for cell in group for key in cell.left if key not in counted}
+        shared = any(key in counted for cell in group for key in cell.left)
+        counted.update(own)
         known = seconds_left([replace(cell, keys={0: key}) for key, cell in own.items()])
         first, failed = group[0], [cell.failed for cell in group if cell.failed]
         rows.append(
             {
-                "Cells": f"{named(first.part)}: {_column(first)}",
-                "Methods": ", ".join(cell.title for cell in group),
-                "Seeds": ", ".join(map(str, first.seeds)),
-                "Runs done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
-                "Time left": "as above" if shared and not own else Number(known, duration) if own and known else None,
-                "Known by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
-                "Failed": failed[0] if failed else None,
+                "cell": f"{named(first.part)}: {_column(first)}",
+                "method": ", ".join(cell.title for cell in group),
+                "seeds": ", ".join(map(str, first.seeds)),
+                "done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
+                "left": "as above" if shared and not own else Number(known, duration) if own and known else None,
+                "known_by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
+                "failed": failed[0] if failed else None,
             }
         )
-    return Table.of("plan", rows).filled()
+    shown = [
+        *(WHERE.but(title="Cells"), METHOD.but(title="Methods", value=None), Column("seeds", "Seeds")),
+        *(Column("done", "Runs done"), Column("left", "Time left"), Column("known_by", "Known by")),
+        Column("failed", "Failed"),
+    ]
+    return Table("plan", shown, rows).filled()
 
 
 def _by_column(cells: Sequence[Cell]) -> Table:
-    return plan_table(own for _, own in _columns(cells)).without("Methods", "Seeds")
+    return plan_table(own for _, own in _columns(cells)).without("method", "seeds")
 
 
 def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> Table:
-    """Return the methods by column: accuracy in percent where all seeds are finished, and what is known of the paper's.
+    """Return the methods by column: accuracy where all seeds are finished, and the paper's next to the headline.
 
     Args:
         name: the part's.
         cells: of the part.
-        point: evaluation point; the paper's numbers stand beside the headline alone.
+        point: evaluation point.
     """
-    rows: dict[str, dict[str, Entry]] = {}
+    titles: dict[str, str] = {}
     for cell in cells:
-        rows.setdefault(cell.method, {"Method": marked(cell.result) if cell.result else cell.title})
-    for column, own in _columns(cells):
-        finished = [result for cell in own if (result := cell.result)]
-        best = clear_best(finished, point) if finished else None
-        cited = point == HEADLINE and any(_number(cell) is not None for cell in own)
-        for cell in own:
-            result = cell.result
-            lead = best is not None and cell.method == best.method
-            stopped = "failed" if cell.failed else None
-            rows[cell.method][f"{column} (%)"] = accuracy(result.final.get(point), lead) if result else stopped
-            if cited:
-                rows[cell.method][f"{column}: paper (%)"] = _written(cell)
-    return Table.of(name if point == HEADLINE else f"{name}-{point}", list(rows.values()), point_title(point))
+        titles.setdefault(cell.method, marked(cell.result) if cell.result else cell.title)
+    settings = [
+        study.Setting(
+            column,
+            {cell.method: cell.result for cell in own if cell.result},
+            {cell.method: _written(cell) for cell in own} if any(_number(cell) is not None for cell in own) else {},
+            [cell.method for cell in own if cell.failed and not cell.result],
+        )
+        for column, own in _columns(cells)
+    ]
+    full = name if point == HEADLINE else f"{name}-{point}"
+    return study.accuracy_table(full, titles, settings, point, latex=point_title(point))
 
 
-def beside_the_paper(cells: Sequence[Cell]) -> Table:
+Judged = tuple[Table, list[Verdict]]
+"""A table with the verdicts of its rows, as far as they are finished."""
+
+
+def _judged(name: str, shown: Sequence[Column], rows: Sequence[tuple[Mapping[str, Entry], Verdict | None]]) -> Judged:
+    """Return a table of rows with their verdicts in its last column, and these verdicts."""
+    entries = [{**row, columns.AGREES.key: str(verdict) if verdict else None} for row, verdict in rows]
+    return Table(name, [*shown, columns.AGREES], entries), [verdict for _, verdict in rows if verdict]
+
+
+def beside_the_paper(cells: Sequence[Cell]) -> Judged:
     """Return one row for each cell of which the paper's number is known: ours, the paper's, and whether they agree."""
-    rows: list[dict[str, Entry]] = []
+    rows: list[tuple[dict[str, Entry], Verdict | None]] = []
     for cell in cells:
         number = _number(cell)
         if number is None:
             continue
         found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
-        rows.append(
-            {
-                "Part": named(cell.part),
-                "Cell": _column(cell),
-                "Method": cell.title,
-                "Ours (%)": accuracy(cell.final),
-                "Paper (%)": _written(cell),
-                "Ours minus paper (points)": interval(found),
-                "Agrees": verdict(found, 0),
-            }
-        )
-    return Table.of("beside", rows)
+        row = {
+            "part": named(cell.part),
+            "cell": _column(cell),
+            "method": cell.title,
+            "ours": accuracy(cell.final),
+            "paper": _written(cell),
+            "ours_minus": interval(found),
+        }
+        rows.append((row, verdict(found, 0)))
+    first = [Column("part", "Part"), WHERE, METHOD.but(value=None)]
+    return _judged("beside", [*first, Column("ours", "Ours", "%"), columns.PAPER, OURS_MINUS], rows)
 
 
-def orders(cells: Sequence[Cell]) -> Table:
-    """Return one row for two methods of a column whose numbers in the paper are known and differ: who is ahead?"""
-    rows: list[dict[str, Entry]] = []
+def orders(cells: Sequence[Cell]) -> Judged:
+    """Return one row for two methods of a column whose numbers in the paper differ: which one is ahead?"""
+    rows: list[tuple[dict[str, Entry], Verdict | None]] = []
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
             if first == second:  # two readings of one row of the paper's
                 continue
             found = paired_difference(a.result, b.result) if a.result and b.result else None
-            rows.append(
-                {
-                    "Cell": f"{named(a.part)}: {column}",
-                    "Methods": f"{a.title} minus {b.title}",
-                    "Paper (points)": points(first - second),
-                    "Ours (points)": interval(found),
-                    "Agrees": verdict(found, 1 if first > second else -1),
-                }
-            )
-    return Table.of("orders", rows)
+            row: dict[str, Entry] = {
+                "cell": f"{named(a.part)}: {column}",
+                "methods": f"{a.title} minus {b.title}",
+                "paper": points(first - second),
+                "ours": interval(found),
+            }
+            rows.append((row, verdict(found, 1 if first > second else -1)))
+    shown = [WHERE, Column("methods", "Methods"), columns.PAPER.but(unit="points"), Column("ours", "Ours", "points")]
+    return _judged("orders", shown, rows)
 
 
-def findings(cells: Sequence[Cell]) -> Table:
-    """Return one row where the paper says which setting is best for KT-pFL: ours there, against our best of the others.
+def findings(cells: Sequence[Cell]) -> Judged:
+    """Return one row for each best setting of KT-pFL in the paper: our accuracy there, minus our best elsewhere.
 
-    Others are those that the paper compared and that are run here.
+    The other settings are those that the paper compared and that are run here.
     """
-    rows: list[dict[str, Entry]] = []
+    rows: list[tuple[dict[str, Entry], Verdict | None]] = []
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
@@ -227,45 +263,42 @@ def findings(cells: Sequence[Cell]) -> Table:
             found = None
             if ours.result and len(finished) == len(against):
                 found = paired_difference(ours.result, ranked(finished)[0])
-            rows.append(
-                {
-                    "Cell": f"{named(part)}: {paper.dataset(settings)}",
-                    "Best in the paper": best,
-                    "Ours there (%)": accuracy(ours.final),
-                    "Minus our best of the others (points)": interval(found),
-                    "Agrees": verdict(found, 1),
-                }
-            )
-    return Table.of("best", rows)
+            row = {
+                "cell": f"{named(part)}: {paper.dataset(settings)}",
+                "best": best,
+                "ours": accuracy(ours.final),
+                "minus_others": interval(found),
+            }
+            rows.append((row, verdict(found, 1)))
+    minus = Column("minus_others", "Minus our best of the others", "points")
+    return _judged("best", [WHERE, Column("best", "Best in the paper"), Column("ours", "Ours there", "%"), minus], rows)
 
 
-def verdict(found: Difference | None, side: int) -> str | None:
-    """Say whether a difference is as the paper has it: on this `side` of zero, or for side 0, at zero; None of none."""
+def verdict(found: Difference | None, side: int) -> Verdict | None:
+    """Return whether a difference is on the paper's `side` of zero, or for side 0, zero; None without a difference."""
     if found is None:
         return None
     if found.ends is None:
-        return f"{UNDECIDED}, {words.too_few(found.seeds)}"
+        return Verdict(UNDECIDED, f", with {words.too_few(found.seeds)}")
     if side == 0:
-        away = f"{abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
-        return AGREES if found.sign == 0 else f"{DIFFERS}: {away}"
-    return {side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS)
+        away = f": {abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
+        return Verdict(AGREES) if found.sign == 0 else Verdict(DIFFERS, away)
+    return Verdict({side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS))
 
 
-def summary(cells: Sequence[Cell], tables: Iterable[Table]) -> str:
-    """Say how much is finished, and how often that agrees with what is known of the paper."""
-    verdicts = [str(row[-1]) for table in tables for row in table.rows if table.columns[-1] == "Agrees" and row[-1]]
-    full = sum(cell.result is not None for cell in cells)
-    counts = {word: sum(each.startswith(word) for each in verdicts) for word in (AGREES, DIFFERS, UNDECIDED)}
-    known = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    told = f"Of what is known of the paper's numbers, orders and best settings: {known}." if known else ""
-    return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {told}".strip()
+def summary(cells: Sequence[Cell], verdicts: Iterable[Verdict]) -> str:
+    """State how much is finished, and how often it agrees with the paper."""
+    full, counts = sum(cell.result is not None for cell in cells), Counter(verdict.agrees for verdict in verdicts)
+    known = ", ".join(f"{counts[word]} {word}" for word in (AGREES, DIFFERS, UNDECIDED) if counts[word])
+    compared = f"Compared with the paper's numbers, orders and best settings: {known}." if known else ""
+    return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {compared}".strip()
 
 
 def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     """Return the table of a part, or its figure over the columns of which a method is finished."""
     if shows not in DRAWN:
         epochs = max(adaptations([cell.result for cell in cells if cell.result]))
-        further = f"The same after {plural(epochs, 'further epoch')} of local training for the models of every method:"
+        further = f"The same after {plural(epochs, 'extra epoch')} of local training for the models of every method:"
         adapted: list[Block] = [Text(further), accuracy_table(name, cells, f"{ADAPTED}{epochs}")] if epochs else []
         return [accuracy_table(name, cells), *adapted]
     drawn = {column: [cell.result for cell in own if cell.result] for column, own in _columns(cells)}
@@ -277,23 +310,24 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     return [*shown, bytes_table(name, finished)] if shows == "bytes" else shown
 
 
-def bytes_table(name: str, columns: Mapping[str, Sequence[MethodResult]]) -> Table:
-    """Return the MB of each method in each column by what they are: public samples, parameters, soft predictions."""
-    rows: list[dict[str, Entry]] = [
-        {
-            "Column": column,
-            "Method": result.title,
-            **{f"{kind} (MB)": megabytes(count) for kind, count in by_kind(result).items()},
-            "All (MB)": megabytes(result.sent),
-        }
-        for column, results in columns.items()
-        for result in results
+def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Table:
+    """Return the MB of each method in each setting by kind: public samples, parameters, soft predictions."""
+
+    def of(kind: str) -> Column:
+        return Column(kind, kind, "MB", value=lambda _, result: megabytes(by_kind(result)[kind]))
+
+    shown = [
+        Column("column", "Column", value=lambda column, _: column),
+        METHOD.but(value=lambda _, result: result.title),
+        *map(of, KINDS),
+        columns.TRAFFIC.but(title="All", meaning="", value=lambda _, result: megabytes(result.sent)),
     ]
-    return Table.of(f"{name}-bytes", rows)
+    rows = [(column, result) for column, results in settings.items() for result in results]
+    return Table.of(f"{name}-bytes", shown, rows)
 
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
-    """Return the cells by column, with what it is called in its part."""
+    """Return the cells by the title of their column."""
     groups = [list(own) for _, own in groupby(cells, key=lambda cell: (cell.part, cell.experiment, _column(cell)))]
     alike = Counter((own[0].part, _column(own[0])) for own in groups)
     return [
@@ -318,7 +352,7 @@ def _where(cell: Cell) -> str:
 
 
 def _once(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells without those whose runs stand in an earlier part."""
+    """Return the cells without those whose runs are in an earlier part."""
     return list({tuple(cell.keys.values()): cell for cell in reversed(cells)}.values())[::-1]
 
 

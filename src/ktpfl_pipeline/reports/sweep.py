@@ -1,10 +1,10 @@
 """The report on one setting at several values: how each method's accuracy depends on it, and which value is chosen.
 
-A value is chosen by the validation accuracy and by nothing else; the test accuracy at that value is then reported once.
+A value is chosen by validation accuracy only; the test accuracy at that value is then reported once.
 
-Arguments that the functions share: `points`, the sweep at each value, in the order in which they are shown, with the
-same methods at all; `rows`, what `table_rows` makes of them; `parameter`, the path of the swept setting; `title`, what
-that setting is called; `name`, the sweep's; `latex`, a table's caption in LaTeX.
+Arguments that the functions share: `points`, the sweep at each value, in order, with the same methods at all; `rows`,
+the result of `table_rows`; `parameter`, the path of the swept setting; `title`, the name of that setting; `name`, the
+sweep's; `latex`, a table's caption in LaTeX.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,31 +18,30 @@ from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.sweeps import Point
 from ktpfl_pipeline.core.metrics import VALIDATION
-from ktpfl_pipeline.reports import figures, skew, words
+from ktpfl_pipeline.reports import columns, figures, skew, words
+from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
+from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import runs, to_csv
+from ktpfl_pipeline.reports.tables import runs
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 KNOWLEDGE = "knowledge"
-"""The section whose values are told apart by the bytes of predictions."""
+"""The section whose values are compared by the bytes of predictions."""
 TITLES = {
     "training.epochs": "Local epochs E",
     "distillation.epochs": "Distillation steps R",
     "methods.kt_pfl.rho": "ρ",
-    "public.batch": "Public samples a round |D_r|",
-    "public.source": "Public data",
-    "adversaries.share": "Share of adversaries",
+    "public.batch": "Public samples per round |D_r|",
+    "public.source": "Public set",
+    "adversaries.share": "Share of malicious clients",
     "partition.alpha": "Concentration α",
-    KNOWLEDGE: "Knowledge",
+    KNOWLEDGE: "Compression",
 }
-"""What the settings of the paper's tables are called; another is called by its path."""
-TRUST = "Weight on adversaries"
-SKEW = "Jensen–Shannon"
-SIZE = "Predictions (MB)"
+"""Names of the settings of the paper's tables; another setting is named by its path."""
 ANY = "any"
-"""The value of a method that the setting does not touch."""
+"""The value of a method that the setting does not affect."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class Row:
     """One method at one value.
 
     Attributes:
-        value: as it is written under conf/; `ANY` for a method that the setting does not touch.
-        result: what came out.
+        value: as written in conf/; `ANY` for a method that the setting does not affect.
+        result: of the method at this value.
         minus_local: paired difference to local-only at the same value; None for local-only itself and without it.
         chosen: whether this is the method's value with the highest validation accuracy.
     """
@@ -87,8 +86,8 @@ def comparable(
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     """Return the report on a sweep."""
-    title, rows, told = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
-    main, settings, one = table(rows, title, told), points[0].settings, rows[0].result
+    title, rows, outcome = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
+    main, settings, one = table(rows, title, outcome), points[0].settings, rows[0].result
 
     def fixed(path: str) -> bool:
         return not f"{path}.".startswith(f"{parameter}.")
@@ -106,24 +105,28 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         "seeds": words.listed_seeds(one.seeds),
     }
     if not sweeps.same_adversaries(points):
-        facts["adversaries.kind"] = f"adversaries upload {settings['adversaries']['kind']} predictions"
+        facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
     drawn = Picture("accuracy", figure, _bytes_caption(points) if lean else _caption(points, title))
     return Report(
         name=name,
         kind="Sweep",
-        summary=told,
+        summary=outcome,
         facts=[
             f"{parameter}: {', '.join(setting(point.value) for point in points)}",
             *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
-            Section("", [main, Notes(notes(rows, title))]),
+            Section("", [main, Notes(notes(main, rows))]),
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
-            runs([({"Method": row.result.title, title: row.value}, row.result) for row in rows], [HEADLINE]),
+            runs(
+                [({"method": row.result.title, "value": row.value}, row.result) for row in rows],
+                [columns.METHOD.but(value=None), Column("value", title)],
+                [HEADLINE],
+            ),
         ],
         brief=[main],
         data={"table.csv": to_csv([_csv(parameter, row) for row in rows])},
@@ -143,37 +146,61 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 
 
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
-    """Return one row for each method and value; `title` is what the setting is called."""
-    after = point_title(HEADLINE)
-    skewed = len({str(_skew(row)) for row in rows}) > 1  # the setting decides how unlike the clients' labels are
-    sized = _sized(rows)
-    return Table.of(
-        "table",
-        [
-            {
-                "Method": row.result.title,
-                title: row.value,
-                f"{after} (%)": accuracy(row.result.final[HEADLINE]),
-                "Validation (%)": accuracy(row.result.final.get(VALIDATION)),
-                "Minus local-only (points)": interval(row.minus_local),
-                "Chosen": ("chosen" if row.chosen else "") if any(one.chosen for one in rows) else None,
-                TRUST: weight(sweeps.trust(row.result)),
-                SKEW: _skew(row) if skewed else None,
-                SIZE: small_megabytes(row.result.predictions) if sized else None,
-            }
-            for row in rows
-        ],
-        latex,
-    ).filled()
+    """Return one row for each method and value; `title` is the name of the setting."""
+    skewed = len({str(_skew(row)) for row in rows}) > 1  # the setting decides the label skew
+    sized, chosen = _sized(rows), any(row.chosen for row in rows)
+    some = any(row.value == ANY for row in rows)
+    averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])
+    after = accuracy_at(HEADLINE, meaning=f"{words.HEADLINE} {averaged}")
+    shown = [
+        columns.METHOD.but(value=lambda row: row.result.title),
+        Column(
+            "value", title, "", f"{ANY}: the setting makes no difference to the method." * some, lambda row: row.value
+        ),
+        after.but(value=lambda row: accuracy(row.result.final[HEADLINE])),
+        columns.VALIDATION.but(
+            meaning="the same on samples that no client trains or is tested on.",
+            value=lambda row: accuracy(row.result.final.get(VALIDATION)),
+        ),
+        MINUS_LOCAL.but(meaning=f"at the same value, {words.INTERVAL}", value=lambda row: interval(row.minus_local)),
+        columns.CHOSEN.but(
+            meaning="the value of highest validation accuracy. Test accuracy chooses nothing: its maximum is too "
+            "optimistic.",
+            value=lambda row: ("chosen" if row.chosen else "") if chosen else None,
+        ),
+        Column(
+            "trust",
+            "Weight on malicious clients",
+            "",
+            "mean weight that the other clients' rows of the final coefficient matrix give to a malicious client, in "
+            "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 excludes malicious clients.",
+            lambda row: weight(sweeps.trust(row.result)),
+        ),
+        Column(
+            "skew",
+            "Jensen–Shannon",
+            "",
+            "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
+            lambda row: _skew(row) if skewed else None,
+        ),
+        Column(
+            "predictions",
+            "Predictions",
+            "MB",
+            "bytes of all clients over the whole run without public samples, as they were encoded.",
+            lambda row: small_megabytes(row.result.predictions) if sized else None,
+        ),
+    ]
+    return Table.of("table", shown, rows, latex=latex).filled()
 
 
 def _skew(row: Row) -> Number | None:
-    """Return how unlike the clients' labels are, over the seeds."""
+    """Return the label skew over the seeds."""
     return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], skew.HUNDREDTHS)
 
 
 def _sized(rows: Sequence[Row]) -> bool:
-    """Say whether the setting decides how many bytes a method's predictions take, and the batch is the same."""
+    """Say whether the setting decides the bytes of a method's predictions, with the same public batch."""
     batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
     return len(batches) == 1 and any(
         row.result.predictions != other.result.predictions
@@ -184,7 +211,7 @@ def _sized(rows: Sequence[Row]) -> bool:
 
 
 def summary(points: Sequence[Point], parameter: str) -> str:
-    """Say which value the validation data choose for each method, and what it reaches on the test data."""
+    """Say which value validation accuracy chooses for each method, and its test accuracy."""
     rows, title = table_rows(points), TITLES.get(parameter, parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:
@@ -192,56 +219,37 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     how = point_title(HEADLINE).lower()
     sentences = []
     for row in picked:
-        beside = f", {interval(row.minus_local)} points against local-only at the same value" if row.minus_local else ""
-        reached = f"{accuracy(row.result.final[HEADLINE])} % {how}{beside}"
+        gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
+        reached = f"{accuracy(row.result.final[HEADLINE])} % {how}{gain}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
     for end, extreme in {"smallest": min, "largest": max}.items() if sweeps.numeric(points) else ():
         value = setting(extreme(point.value for point in points))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
-            sentences.append(f"{value} is the {end} value tried, so for {names} the best may lie beyond.")
+            sentences.append(f"{value} is the {end} value tried, so a better one for {names} may lie beyond.")
     if few := words.too_few(len(picked[0].result.seeds)):
-        sentences.append(f"{few[0].upper()}{few[1:]}, this decides nothing.")
+        sentences.append(f"With {few}, so these may be chance.")
     return " ".join(sentences)
 
 
 def _unchosen(points: Sequence[Point]) -> str:
-    """Say why no value is chosen for any method."""
+    """Return why no value is chosen for any method."""
     if len(points) == 1:
         return "there is only one"
     if not sweeps.same_samples(points):
-        other = "it decides which samples the clients own, so their validation accuracies are of other samples"
+        other = "it decides which samples the clients own, so validation accuracies are of different samples"
         return f"{other}. Compare by the difference to local-only"
     if not sweeps.same_circumstances(points):
-        return "it says what the federation is like, which nobody chooses. Compare by the difference to local-only"
+        return "it describes the federation, which cannot be chosen. Compare by the difference to local-only"
     if not any(sweeps.touched(points, method) for method in points[0].methods):
         return "it made no difference to any method"
     return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
 
 
-def notes(rows: Sequence[Row], title: str) -> dict[str, str]:
-    """Return what the columns of `table` mean, by column."""
-    after = point_title(HEADLINE)
-    found = {
-        title: f"{ANY} stands where the setting makes no difference to the method.",
-        after: f"{words.HEADLINE} {words.averaged(len(rows[0].result.seeds), [row.result for row in rows])}",
-        "Validation": "the same on samples that no client trains or is tested on.",
-        "Minus local-only": f"at the same value, {words.INTERVAL}",
-        "Chosen": "the value of highest validation accuracy. Test accuracy chooses nothing: its highest is too good.",
-        "Adversaries": "clients that upload false predictions; no mean counts their own accuracy.",
-        TRUST: "mean weight that benign clients' rows of the final coefficient matrix give to an adversary, in "
-        "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 shuts adversaries out.",
-        SKEW: "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
-        SIZE: "what all clients sent and received over the whole run beside public samples, as it was encoded.",
-    }
-    columns = table(rows, title).columns
-    shown = {
-        title: any(row.value == ANY for row in rows),
-        "Adversaries": any(run.adversaries for row in rows for run in row.result.runs),
-        "Validation": "Validation (%)" in columns,
-        "Minus local-only": "Minus local-only (points)" in columns,
-        **{column: column in columns for column in ("Chosen", TRUST, SKEW, SIZE)},
-    }
-    return {column: text for column, text in found.items() if shown.get(column, True)}
+def notes(main: Table, rows: Sequence[Row]) -> dict[str, str]:
+    """Return the meanings of the columns of the sweep's table, and of what its means leave out."""
+    malicious = any(run.adversaries for row in rows for run in row.result.runs)
+    uploads = {"Malicious clients": "upload false predictions; no mean counts their own accuracy."}
+    return {**main.meanings, **(uploads if malicious else {})}
 
 
 def _caption(points: Sequence[Point], title: str) -> str:
@@ -250,7 +258,7 @@ def _caption(points: Sequence[Point], title: str) -> str:
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     caption = f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."
     if any(sweeps.chosen(points, method) for method in methods):
-        caption += " Rings mark the value that the validation samples choose."
+        caption += " Rings mark the value that validation accuracy chooses."
     if numbers and not all(sweeps.touched(points, method) for method in methods):
         caption += " A dashed line does not depend on the setting."
     return caption
@@ -260,8 +268,8 @@ def _bytes_caption(points: Sequence[Point]) -> str:
     seeds = len(next(iter(points[0].methods.values())).seeds)
     spread = f"; the bar is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     return (
-        "Mean test accuracy over the clients at the end of the round, against the bytes of the predictions that "
-        f"travelled, as they were encoded; public samples are not among them{spread}."
+        "Mean test accuracy over the clients at the end of the round, against the bytes of the predictions that were "
+        f"sent, as they were encoded, without public samples{spread}."
     )
 
 

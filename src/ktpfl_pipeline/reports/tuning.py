@@ -1,20 +1,23 @@
-"""The report on a tuning: what was tried for each method, and what the validation data choose.
+"""The report on a tuning: the candidates of each method, and the values that validation accuracy chooses.
 
-Test accuracies of the trials are nowhere: not here, not on the terminal, and not in their MLflow runs.
+Test accuracies of the trials are not shown anywhere: not here, not on the terminal, and not in their MLflow runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ktpfl_pipeline.analysis.statistics import std_over_seeds
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.methods import title
+from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
+from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Notes, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, percent, points
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import to_csv
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
 from ktpfl_pipeline.reports.words import settings as written
+
+TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 
 
 def build(name: str, tuning: Tuning, chosen: str) -> Report:
@@ -23,10 +26,10 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
     Args:
         name: the tuning's.
         tuning: all its trials.
-        chosen: what comparisons read of it.
+        chosen: the chosen values as comparisons read them, JSON.
     """
-    settings, told = tuning.settings, summary(tuning)
-    main = table(tuning, told)
+    settings, outcome = tuning.settings, summary(tuning)
+    main = table(tuning, outcome)
     spaces = {
         title(method): {entry: _tried(tried) for entry, tried in space.items()}
         for method, space in tuning.tune["spaces"].items()
@@ -43,7 +46,7 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
     return Report(
         name=name,
         kind="Tuning",
-        summary=told,
+        summary=outcome,
         facts=[
             f"private {settings['private']['source']}",
             f"{clients(settings)}, {plain(settings['partition']['scheme'])}",
@@ -51,20 +54,22 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
             listed_seeds(tuning.seeds),
         ],
         sections=[
-            Section("", [main, Notes(notes(tuning))]),
+            Section("", [main, Notes(main.meanings)]),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),
             Section(
-                "Trials", [trial_table(tuning), Text("Each trial is one MLflow run a seed, below the tuning's.")], True
+                "Trials",
+                [trial_table(tuning), Text("Each trial is one MLflow run per seed, below the tuning's run.")],
+                True,
             ),
         ],
-        brief=[main.without("Configured", "Configured: validation (%)", "Candidates")],
+        brief=[main.without("configured", "configured_validation", "candidates")],
         data={"trials.csv": to_csv(rows), "hyperparameters.json": chosen},
     )
 
 
 def summary(tuning: Tuning) -> str:
-    """Say for how many methods other than the configured values were chosen, and which choices lie at an edge."""
+    """Count the methods whose chosen values are not the configured ones, and list those at the end of a range."""
     searched = {method: trials for method, trials in tuning.methods.items() if trials[0].changes}
     moved = [method for method, trials in searched.items() if highest(trials) is not trials[0]]
     first = (
@@ -76,14 +81,14 @@ def summary(tuning: Tuning) -> str:
         for method, trials in searched.items()
         if (found := _edges(tuning.tune["spaces"][method], highest(trials).changes))
     ]
-    beyond = f"At the end of what was tried, so that better ones may lie beyond: {'; '.join(edges)}." if edges else ""
+    beyond = f"At the end of the searched range, so better values may lie beyond: {'; '.join(edges)}." if edges else ""
     few = too_few(len(tuning.seeds))
-    few = few and f"{few[0].upper()}{few[1:]}, neighbours are often not different."
+    few = few and f"With {few}, so close candidates may not differ significantly."
     return " ".join(filter(None, (first, beyond, few)))
 
 
 def _edges(space: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
-    """Return the chosen values that are the smallest or largest of three numbers at least, or an end of a range."""
+    """Return the chosen values that are the smallest or largest of at least three numbers, or an end of a range."""
     found = []
     for name, value in chosen.items():
         ranged = isinstance(space[name], Mapping)
@@ -95,49 +100,68 @@ def _edges(space: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
 
 
 def table(tuning: Tuning, latex: str = "") -> Table:
-    """Return one row a method."""
-    rows: list[dict[str, Entry]] = []
-    for method, trials in tuning.methods.items():
+    """Return one row per method: the chosen and the configured values with their validation accuracies."""
+    accuracy_of = (
+        "of each client's own model at the end of the round, on samples that no client is tested on; "
+        f"{averaged(len(tuning.seeds))} The highest of several is too optimistic: compare on test data, with other "
+        "seeds."
+    )
+
+    def gain(_: str, trials: Sequence[Trial]) -> Entry:
         best, first = highest(trials), trials[0]
         known = first.changes and first.validation is not None
-        gain = points((best.validation or 0.0) - (first.validation or 0.0)) if known else None
-        rows.append(
-            {
-                **{"Method": title(method), "Chosen": _changes(best), "Validation (%)": _validation(best)},
-                **{"Configured": _changes(first), "Configured: validation (%)": _validation(first)},
-                **{"Gain (points)": gain, "Candidates": str(len(trials))},
-            }
-        )
-    return Table.of("table", rows, latex)
+        return points((best.validation or 0.0) - (first.validation or 0.0)) if known else None
+
+    shown = [
+        METHOD.but(value=lambda method, _: title(method)),
+        CHOSEN.but(
+            meaning="the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
+            value=lambda _, trials: _changes(highest(trials)),
+        ),
+        VALIDATION.but(meaning=accuracy_of, value=lambda _, trials: _validation(highest(trials))),
+        Column(
+            "configured",
+            "Configured",
+            "",
+            "the values of conf/, which are always the first candidate.",
+            lambda _, trials: _changes(trials[0]),
+        ),
+        VALIDATION.but(
+            key="configured_validation",
+            title="Configured: validation",
+            value=lambda _, trials: _validation(trials[0]),
+        ),
+        Column("gain", "Gain", "points", "", gain),
+        Column(
+            "candidates",
+            "Candidates",
+            "",
+            f"at most {tuning.tune['trials']} per method; one where there is nothing to choose. Diverged: the training "
+            "became NaN or infinite.",
+            lambda _, trials: str(len(trials)),
+        ),
+    ]
+    return Table.of("table", shown, tuning.methods.items(), latex=latex)
 
 
 def trial_table(tuning: Tuning) -> Table:
-    """Return one row a trial: its values, its validation accuracy, and what finds its runs in MLflow."""
-    rows: list[dict[str, Entry]] = [
-        {
-            "Method": title(method),
-            "Trial": str(number),
-            "Values": _changes(trial),
-            "Validation (%)": _validation(trial),
-            "Chosen": "chosen" if trial is highest(trials) else "",
-            "MLflow runs": ", ".join(filter(None, trial.run_ids)) or NONE,
-        }
+    """Return one row per trial: its values, its validation accuracy, and the ids of its runs in MLflow."""
+    rows = [
+        (method, number, trial, trial is highest(trials))
         for method, trials in tuning.methods.items()
         for number, trial in enumerate(trials, 1)
     ]
-    return Table.of("trials", rows)
-
-
-def notes(tuning: Tuning) -> dict[str, str]:
-    """Return what the columns of `table` mean, by column."""
-    return {
-        "Chosen": "the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
-        "Validation": "of each client's own model at the end of the round on samples that no client is tested on; "
-        f"{averaged(len(tuning.seeds))} The highest of several is too good: compare on test data, with other seeds.",
-        "Configured": "what stands under conf/; always the first candidate.",
-        "Candidates": f"at most {tuning.tune['trials']} for each method; one where there is nothing to choose. "
-        "Diverged: training did not stay finite.",
-    }
+    shown = [
+        METHOD.but(value=lambda method, *_: title(method)),
+        Column("trial", "Trial", value=lambda _, number, *__: str(number)),
+        Column("values", "Values", value=lambda _, __, trial, ___: _changes(trial)),
+        VALIDATION.but(value=lambda _, __, trial, ___: _validation(trial)),
+        CHOSEN.but(value=lambda *row: "chosen" if row[3] else ""),
+        Column(
+            "run_ids", "MLflow runs", value=lambda _, __, trial, ___: ", ".join(filter(None, trial.run_ids)) or NONE
+        ),
+    ]
+    return Table.of("trials", shown, rows)
 
 
 def _changes(trial: Trial) -> str | None:
@@ -151,4 +175,4 @@ def _validation(trial: Trial) -> Entry:
 def _tried(tried: Any) -> str:
     if not isinstance(tried, Mapping):
         return setting(tried)
-    return f"{setting(tried['low'])} to {setting(tried['high'])}{', equal by ratio' * bool(tried.get('log'))}"
+    return f"{setting(tried['low'])} to {setting(tried['high'])}{', on a logarithmic scale' * bool(tried.get('log'))}"

@@ -1,4 +1,4 @@
-"""What went over the wire between the server and real clients, beside what a method's ledger counts."""
+"""Bytes that the server and real clients exchanged, next to the traffic that a method counts."""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -6,67 +6,81 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.roles import subject
+from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.model import Block, Notes, Table
 from ktpfl_pipeline.reports.numbers import Entry, small_megabytes
 from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import over_seeds
 
-WAYS = {"Up": ("_up", "received"), "Down": ("_down", "sent")}
-"""Direction, as seen from the clients: what ledgers of it end with, and what the wire calls it at the server."""
-
 RESUMED = (
-    "which went on from a checkpoint with a seed, or had finished before: a server knows the bytes since it was "
-    "started, and not those of the rounds before."
+    "which continued from a checkpoint with a seed, or were finished before: a server knows the bytes since its start, "
+    "and not those of earlier rounds."
 )
+Sum = Callable[[list[int]], int]
+"""From bytes by client, (N,), to the bytes that a row counts."""
 
 
 def blocks(results: Sequence[MethodResult]) -> list[Block]:
-    """Return bytes by ledger and on the wire, by method and by client; nothing where no client was real."""
+    """Return counted traffic and bytes sent, by method and by client; nothing where no client was real."""
     real = [result for result in results if all(run.wire for run in result.runs)]
     others = [result.title for result in results if result not in real and not result.runs[0].labels_known]
-    told: list[Block] = [Notes({"Not told": f"of {', '.join(others)}, {RESUMED}"})] if others else []
+    unknown: list[Block] = [Notes({"Not known": f"for {', '.join(others)}, {RESUMED}"})] if others else []
     if not real:
-        return told
+        return unknown
     main = subject(real)
-    said = {
-        "Ledger": "what the method has to exchange in its rounds, MB of 10⁶ bytes up from the clients and down to "
-        f"them{over_seeds(len(main.seeds))}.",
-        "Wire": "all messages of the run: beside the ledger's the questions themselves, evaluations, and the public "
-        "set, which a ledger counts a batch each round and which travels whole, once for each method and seed. Not in "
-        "it is what Flower adds: a request for each record and array, of some 1.2 kB, and those that ask for messages.",
-        "By client": f"the same of {main.title}'s clients.",
-        "Secure aggregation": "none: it hides uploads in their sum, and a server that weighs each client's predictions "
-        "must see each. Models that are averaged alone would allow it; this does not do it.",
+    notes = {
+        "Counted traffic": "what the method has to exchange in its rounds, up from the clients and down to them"
+        f"{over_seeds(len(main.seeds))}; 1 MB = 10⁶ bytes.",
+        "Bytes sent": "all messages of the run. In addition to the counted traffic these are requests, evaluations, "
+        "and the public set: it is counted one batch per round and is sent whole, once for each method and seed. Not "
+        "included is what Flower adds: a request of about 1.2 kB for each record and array, and the requests for "
+        "messages.",
+        "By client": f"the same for the clients of {main.title}.",
+        "Secure aggregation": "is not used: it hides uploads in their sum, and a server that weighs the predictions of "
+        "each client must see each of them. Where only models are averaged, it would be possible.",
     }
-    return [by_method(real), by_client(main), Notes(said), *told]
+    return [by_method(real), by_client(main), Notes(notes), *unknown]
+
+
+def _columns() -> list[Column]:
+    """Return counted traffic and bytes sent, up and down, mean over seeds; a row is a result and its `Sum`."""
+
+    def both(way: str, ending: str, name: str) -> list[Column]:
+        def counted(result: MethodResult, total: Sum, *_: object) -> Entry:
+            return small_megabytes(fmean(total(ledger(run, ending)) for run in result.runs))
+
+        def sent(result: MethodResult, total: Sum, *_: object) -> Entry:
+            return small_megabytes(fmean(total(run.wire[name]) for run in result.runs))
+
+        return [
+            Column(f"counted{ending}", f"Counted {way}", "MB", value=counted),
+            Column(f"sent{ending}", f"Sent {way}", "MB", value=sent),
+        ]
+
+    return [*both("up", "_up", "received"), *both("down", "_down", "sent")]  # as seen from the clients
 
 
 def by_method(results: Sequence[MethodResult]) -> Table:
-    """Return one row a method: MB by ledger and on the wire, all clients together, mean over seeds."""
-    return Table.of("wire", [{"Method": result.title, **_both_ways(result, sum)} for result in results])
+    """Return one row per method: all clients together."""
+    method = Column("method", "Method", value=lambda result, _: result.title)
+    return Table.of("wire", [method, *_columns()], [(result, sum) for result in results])
 
 
 def by_client(result: MethodResult) -> Table:
-    """Return one row a client of one method: MB by ledger and on the wire, mean over seeds."""
-    first, rows = result.runs[0], list[dict[str, Entry]]()
-    for place, architecture in enumerate(first.architectures):
-        name = (first.names or list(map(str, first.ids or range(result.clients))))[place]
-        own = _both_ways(result, itemgetter(place))
-        rows.append({"Client": name, "Architecture": architecture_title(architecture), **own})
-    return Table.of("wire_by_client", rows)
-
-
-def _both_ways(result: MethodResult, of: Callable[[list[int]], int]) -> dict[str, Entry]:
-    """Return MB by ledger and on the wire, up and down, mean over seeds; `of` takes bytes by client, (N,), to a sum."""
-    row: dict[str, Entry] = {}
-    for way, (ending, name) in WAYS.items():
-        row[f"{way}, ledger (MB)"] = small_megabytes(fmean(of(ledger(run, ending)) for run in result.runs))
-        row[f"{way}, wire (MB)"] = small_megabytes(fmean(of(run.wire[name]) for run in result.runs))
-    return row
+    """Return one row per client of one method."""
+    first = result.runs[0]
+    names = first.names or list(map(str, first.ids or range(result.clients)))
+    rows = [(result, itemgetter(place), names[place], first.architectures[place]) for place in range(result.clients)]
+    columns = [
+        Column("client", "Client", value=lambda _, __, name, ___: name),
+        Column("architecture", "Architecture", value=lambda _, __, ___, name: architecture_title(name)),
+        *_columns(),
+    ]
+    return Table.of("wire_by_client", columns, rows)
 
 
 def ledger(run: FinishedRun, ending: str) -> list[int]:
-    """Return what each client exchanged by the ledgers of one direction, over all rounds, (N,) bytes."""
+    """Return the counted traffic of each client in one direction, ``_up`` or ``_down``, over all rounds, (N,) bytes."""
     places = {n: place for place, n in enumerate(run.ids or range(len(run.architectures)))}
     total = [0] * len(places)
     for record in run.history:

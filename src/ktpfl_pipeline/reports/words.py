@@ -1,35 +1,40 @@
-"""Words that all reports share."""
+"""Phrases that all reports share."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import convergence
 from ktpfl_pipeline.analysis import results as analysis
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.identity import flat
-from ktpfl_pipeline.core.metrics import ADAPTED, LAST
+from ktpfl_pipeline.core.method import FineTuned, Method
+from ktpfl_pipeline.core.metrics import ADAPTED, LAST, VALIDATION
 
 HEADLINE = "each client's own model at the end of the round on that client's test samples,"
-FEW = f"Fewer than {FEWEST_SEEDS} seeds have no interval"
+FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
 INTERVAL = (
-    f"paired by seed, with the 95 % t interval over the seeds; bold where it excludes zero. {FEW}, and intervals are "
-    "not corrected for their number."
+    f"paired by seed, with the 95 % t interval over the seeds; significant, in bold, where it excludes zero. {FEW}, "
+    "and intervals are not corrected for their number."
 )
 CORRECTED = (
-    "paired by seed, with its t interval over the seeds. The differences of a column are tested together, at 95 % for "
-    "all of them by Holm's step-down, so that their intervals are those of 95 % or wider; bold where one excludes "
-    f"zero. {FEW}."
+    "paired by seed, with t intervals over the seeds, corrected for the number of methods; significant, in bold, where "
+    "the interval excludes zero."
+)
+INTERVALS = (
+    "the differences of a column are tested together by Holm's step-down procedure, at 95 % for all of them, so an "
+    f"interval has a level of 95 % or more. A difference whose interval excludes zero is significant. {FEW}."
 )
 BEST = (
-    "the best accuracy of a column, where the 95 % t intervals of its differences to all others, paired by seed and "
-    "corrected for their number, exclude zero"
+    "the best accuracy of a column, where its differences to all others, paired by seed and corrected for their "
+    "number, are significant"
 )
-BOLD = f"{BEST}; a difference, where its corrected one does. No bold: the seeds do not decide."
+BOLD = f"{BEST}; a difference, where it is significant itself. Nothing in bold: no significant difference."
 LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
-    "row, and states neither rounds, temperature nor evaluation point: a landmark, not a target."
+    "row and states no rounds, no temperature and no evaluation point, so its numbers are only a rough guide."
 )
 MEASURES = {
     "balanced_accuracy": "Balanced accuracy",
@@ -56,26 +61,27 @@ def clients(settings: Mapping[str, Any]) -> str:
 
 
 def listed_seeds(seeds: Sequence[int]) -> str:
-    """Return which seeds: ``seed 0``, ``seeds 0, 1``."""
+    """Return the seeds: ``seed 0``, ``seeds 0, 1``."""
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def unreliable(settings: Mapping[str, Any]) -> list[str]:
-    """Return how far an experiment's clients cannot be relied on, and how many are held out."""
-    late, poor = settings.get("stragglers", {}), settings.get("budgets", {})
+    """Return in what an experiment's clients are unreliable, and how many are held out of training."""
+    late, limited = settings.get("stragglers", {}), settings.get("budgets", {})
     chance, held = settings.get("availability", 1.0), settings.get("newcomers", 0.0)
-    slow, limited = late.get("share", 0), poor.get("share", 0)
-    told = {
-        f"a sampled client shows up with probability {chance:g}": chance < 1,
+    slow, poor = late.get("share", 0), limited.get("share", 0)
+    epochs = _percent(limited.get("epochs", 1))
+    stated = {
+        f"a sampled client is available with probability {chance:g}": chance < 1,
         f"{_percent(slow)} of the clients are {plural(late.get('delay', 1), 'round')} late": slow,
-        f"{_percent(limited)} of the clients take {_percent(poor.get('epochs', 1))} of the local epochs": limited,
-        f"{_percent(held)} of the clients are newcomers, who join after the last round": held,
+        f"{_percent(poor)} of the clients have limited compute: {epochs} of the local epochs": poor,
+        f"{_percent(held)} of the clients are new: they join after the last round": held,
     }
-    return [words for words, so in told.items() if so]
+    return [text for text, applies in stated.items() if applies]
 
 
 def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
-    """Return how private an experiment's local training is; empty where it is not.
+    """Return the noise and the ε of private local training; empty where training is not private.
 
     Args:
         settings: the experiment's.
@@ -88,16 +94,17 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
 
 
 def lean(settings: Mapping[str, Any]) -> str:
-    """Return how an experiment's predictions travel; empty where all do as they are."""
+    """Return how an experiment's predictions are compressed; empty where they are not."""
     asked = settings.get("knowledge", {})
     encoding, cache, select = (asked.get(name) for name in ("encoding", "cache", "select"))
-    classes = f"the {asked.get('k')} likeliest classes" if encoding == "top_k" else encoding
-    told = {
-        f"as {plain(str(classes))}": encoding not in (None, "float32"),
-        f"not again within {cache} rounds": cache,
-        f"the surest {_percent(select or 0.0)} alone": select not in (None, 1.0),
+    classes = f"the {asked.get('k')} most probable classes" if encoding == "top_k" else encoding
+    stated = {
+        f"sent as {plain(str(classes))}": encoding not in (None, "float32"),
+        f"not sent again within {cache} rounds": cache,
+        f"only the {_percent(select or 0.0)} with the highest confidence": select not in (None, 1.0),
     }
-    return f"predictions travel {', '.join(found)}" if (found := [words for words, so in told.items() if so]) else ""
+    found = [text for text, applies in stated.items() if applies]
+    return f"compressed predictions: {', '.join(found)}" if found else ""
 
 
 def _percent(share: float) -> str:
@@ -105,28 +112,27 @@ def _percent(share: float) -> str:
 
 
 def too_few(seeds: int) -> str:
-    """Return why there is no interval: ``with 2 seeds, where an interval needs at least 3``; empty where there is one.
+    """Return why there is no interval: ``2 seeds, and an interval needs at least 3``; empty where there is one.
 
-    This is the one place that states the rule in words.
+    This is the only place that states the rule in words.
     """
-    if seeds >= FEWEST_SEEDS:
-        return ""
-    return f"with {plural(seeds, 'seed')}, where an interval needs at least {FEWEST_SEEDS}"
+    return "" if seeds >= FEWEST_SEEDS else f"{plural(seeds, 'seed')}, and an interval needs at least {FEWEST_SEEDS}"
 
 
 def gaining(result: MethodResult) -> str:
-    """Say by how much a method still gains over the rounds of its final value; empty where it does not."""
+    """Say by how much a method still improves over the rounds of its final value; empty where it does not."""
     found = convergence.gain(result)
     if found is None or not found.goes_on:
         return ""
     ends = found.difference.ends
     over = f", 95 % interval [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if ends else ""
-    halves = "the last is" if found.half == 1 else f"the mean of the last {found.half} is"
-    before = "the first" if found.half == 1 else f"that of the first {found.half}"
+    late, early = ("the last", "the first")
+    if found.half > 1:
+        late, early = (f"the mean of {which} {found.half}" for which in (late, early))
     return (
-        f"{result.title} still gains: of its evaluations in rounds {found.first} to {found.last}, which make the final "
-        f"value, {halves} {100 * found.difference.mean:.1f} points above {before}{over}. Longer training may change "
-        "the comparison."
+        f"{result.title} still improves over the rounds of its final value, {found.first} to {found.last}: {late} of "
+        f"their evaluations is {100 * found.difference.mean:.1f} percentage points above {early}{over}. Longer "
+        "training may change the comparison."
     )
 
 
@@ -136,11 +142,11 @@ def over_seeds(seeds: int) -> str:
 
 
 def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
-    """Say of what an accuracy is the mean.
+    """Say over what an accuracy is averaged.
 
     Args:
-        seeds: how many; None stands for comparisons with seeds of their own.
-        results: whose accuracies they are, with their runs; none where it is not known how many evaluations counted.
+        seeds: their number; None where comparisons have seeds of their own.
+        results: the methods, with their runs; none where it is not known how many evaluations counted.
     """
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
@@ -154,6 +160,30 @@ def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
     return f"mean over clients of the mean of the {last}{over}."
 
 
+SIGNS: Mapping[str, tuple[Callable[[type[Method[Any]]], bool], str]] = {
+    "†": (lambda kind: kind.fits_validation, "fits on the clients' validation samples, which other methods do not use"),
+    "‡": (
+        lambda kind: issubclass(kind, FineTuned),
+        "fine-tunes the clients' models before the evaluation after transfer, which other methods do not: compare "
+        "after equal extra epochs",
+    ),
+}
+"""Marks of methods that are not treated like the others: which methods, and in what they differ."""
+
+
+def marked(result: MethodResult) -> str:
+    """Return a method's title with its `SIGNS`."""
+    preset = methods.known(result.method)
+    return " ".join([result.title, *(sign for sign, (has, _) in SIGNS.items() if preset and has(preset.kind))])
+
+
+def signs(results: Iterable[MethodResult]) -> dict[str, str]:
+    """Return the meaning of the `SIGNS` of these methods, by sign, with the methods that have it."""
+    titles = {marked(result): result.title for result in results}
+    having = {sign: [title for name, title in titles.items() if sign in name] for sign in SIGNS}
+    return {sign: f"{SIGNS[sign][1]}: {', '.join(found)}." for sign, found in having.items() if found}
+
+
 def plain(name: str) -> str:
     """Return a name of the configuration as words."""
     return name.replace("_", " ")
@@ -164,7 +194,7 @@ def setting(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
-        bare = "encoding"  # the word that stands for its section
+        bare = "encoding"  # its value alone says what the section is
         return " ".join(setting(each) if name == bare else f"{name}={setting(each)}" for name, each in value.items())
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 
@@ -175,9 +205,9 @@ def settings(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def aggregates(result: MethodResult) -> bool:
-    """Say whether what comes back to the clients of a method is models alone.
+    """Say whether the clients of a method get back models and nothing else.
 
-    Its clients send models, and beside them at most a few numbers that do not come back.
+    They send models, and in addition at most a few numbers that do not come back.
     """
     sent = result.traffic
     models = sent["parameters_up"] or sent["parameters_down"]
@@ -187,8 +217,13 @@ def aggregates(result: MethodResult) -> bool:
 def point_title(point: str) -> str:
     """Return what an evaluation point is called in a column."""
     if point.startswith(ADAPTED):
-        return f"After {plural(int(point.removeprefix(ADAPTED)), 'further epoch')}"
-    known = {analysis.HEADLINE: "After transfer", "after_local": "After local training", **MEASURES}
+        return f"After {plural(int(point.removeprefix(ADAPTED)), 'extra epoch')}"
+    known = {
+        analysis.HEADLINE: "After transfer",
+        "after_local": "After local training",
+        VALIDATION: "Validation",
+        **MEASURES,
+    }
     return known.get(point, point.capitalize())
 
 
@@ -198,5 +233,5 @@ def leading(point: str) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines; words stay whole, also KT-pFL."""
+    """Return a text in lines, without breaking words such as KT-pFL."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

@@ -139,7 +139,7 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
     """Draw each client's final accuracy with every method, one row a client: the `chief` ones in colour, others grey.
 
     With local-only among the methods, the rows are sorted by what the report's subject gains over it, a bar joins the
-    two, and the gain stands at the right.
+    two, and the gain is at the right.
     """
     main, local = subject(results), local_only(results)
     beside = None if local is main else local

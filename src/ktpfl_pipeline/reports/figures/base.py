@@ -87,12 +87,17 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with style():
             figure = draw(*args, **kwargs)
-            figure.draw_without_rendering()  # ticks are made when first drawn: now, in this style
-            figure.draw_without_rendering()  # text that stands beside axes moves with their width
-            figure.set_layout_engine("none")  # the layout is kept: finding it takes longer than drawing
+            arrange(figure)  # this also makes the ticks, in this style
+            figure.set_layout_engine(None)  # the layout is kept; with an engine, each file would be drawn twice
             return figure
 
     return drawn
+
+
+def arrange(figure: Any) -> None:
+    """Lay a figure out, so that its texts and axes have their places, without drawing it."""
+    if layout := figure.get_layout_engine():
+        layout.execute(figure)
 
 
 def blank(height: float, width: float = WIDTH) -> Figure:
@@ -156,7 +161,7 @@ def range_of(seeds: int) -> dict[str, Any]:
 
 def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
     """Put a title over a legend over the axes, both as wide as the axes at most; `options` are those of the legend."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    arrange(axes.figure)
     width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
@@ -180,7 +185,7 @@ def label_ends(
         ends: name, colour and last point of each line.
         bold: the names to write in bold; None writes all of them so.
     """
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    arrange(axes.figure)
     low, high = axes.get_ylim()
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])
@@ -212,7 +217,7 @@ DPI = 200
 
 
 def saved(figure: Figure, kind: str) -> bytes:
-    """Return the figure as a file: ``png``, ``svg`` or ``pdf``."""
+    """Return the figure as a file: ``png`` or ``pdf``; `svg_file` makes the third kind."""
     buffer = io.BytesIO()
     with style():
         figure.savefig(buffer, format=kind, dpi=DPI)
@@ -220,14 +225,11 @@ def saved(figure: Figure, kind: str) -> bytes:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """Return the figure as an ``svg`` element to put into a page that may be dark.
-
-    Text stays text, `TOKENS` are CSS variables, and to every other colour as much white is added as the page says in
-    ``--lift``.
+    """Return the figure as an ``svg`` element. Text stays text, and the background is transparent.
 
     Args:
         figure: a figure of this package.
-        name: prefix of its ids, which must be unique in the page.
+        name: prefix of the element's ids, which must be unique in a page.
     """
     buffer = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -235,11 +237,25 @@ def svg(figure: Figure, name: str) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r' id="image\w+"', "", text)  # nobody refers to them, and equal images have equal ones
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", _on_page, text)
+    text = re.sub(r' id="image\w+"', "", text)  # nothing refers to these ids, and equal images have equal ones
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
 
 
-def _on_page(colour: re.Match[str]) -> str:
-    known = TOKENS.get(colour[0])
-    return f"var(--{known})" if known else f"color-mix(in oklab, {colour[0]}, white var(--lift))"
+def svg_file(element: str) -> str:
+    """Return an element of `svg` as a file, on white paper."""
+    start = element.index(">") + 1
+    paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:start]}\n{paper}{element[start:]}'
+
+
+def svg_on_page(element: str) -> str:
+    """Return an element of `svg` for a page that may be dark.
+
+    `TOKENS` become CSS variables, and every other color gets as much white as the page says in ``--lift``.
+    """
+    return re.sub(r"(?<=: )#[0-9a-f]{6}\b", _on_page, element)
+
+
+def _on_page(color: re.Match[str]) -> str:
+    known = TOKENS.get(color[0])
+    return f"var(--{known})" if known else f"color-mix(in oklab, {color[0]}, white var(--lift))"

@@ -1,4 +1,4 @@
-"""Which classes the models take for which."""
+"""Confusion matrices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.reports.figures.base import WIDTH, grid_of_panels, styled
 
 MOST = 30
-"""Classes up to which each is named on an axis."""
+"""Classes up to which all are named on an axis."""
 WRITTEN = 6
 """Classes up to which shares are written into the cells."""
 
 
 @styled
 def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
-    """Draw the confusion matrix of each method, over all its runs, one panel a method.
+    """Draw the confusion matrix of each method, over all its runs, one panel per method.
 
     Row = true class, column = predicted class; a cell is the share of the class's test samples.
 

@@ -1,4 +1,4 @@
-"""What every method gains over training alone."""
+"""What every method gains over local-only training."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -16,15 +16,15 @@ from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
 from ktpfl_pipeline.reports.words import leading, too_few
 
-VERDICTS = {1: ("better", BLUE), 0: ("undecided", MUTED), -1: ("worse", VERMILION)}
-"""What the interval of a difference to local-only says by its sign, and its colour."""
+VERDICTS = {1: ("better", BLUE), 0: ("not significant", MUTED), -1: ("worse", VERMILION)}
+"""Verdict on a difference to local-only by the sign of its interval, and its color."""
 FAR = 4
-"""Differences that reach as many times as far as the median one are drawn at the edge; their numbers stand beside."""
+"""Differences beyond this multiple of the median one are drawn at the edge, next to their numbers."""
 
 
 @styled
 def differences(results: Sequence[MethodResult]) -> Figure:
-    """Draw each method's difference to local-only with its corrected interval, the highest above, and write it beside.
+    """Draw each method's difference to local-only with its corrected interval and its number, the highest at the top.
 
     Raises:
         ValueError: without local-only, or without another method that has a seed in common with it.
@@ -52,13 +52,14 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
         beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
         axes.text(1.035, row, verdict if each.ends else "no interval", **{**beside, "color": colour})
-        axes.text(1.34, row, str(interval(each)), **beside)
+        axes.text(1.4, row, str(interval(each)), **beside)
         axes.text(-0.035, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: points(share).main))
-    axes.set_xlabel("points of accuracy" if lead == HEADLINE else f"points{leading(lead)}", fontsize=8)
+    what = " of accuracy" if lead == HEADLINE else leading(lead)
+    axes.set_xlabel(f"percentage points{what}", fontsize=8)
     plain(axes, grid="x")
     signs = [each.sign for _, each in ranked]
     handles: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The clients' labels."""
+"""The classes of the clients' samples."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from ktpfl_pipeline.reports.figures.base import WIDTH, head, plain, single, styl
 from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colours
 
 BARS = 20
-"""Classes up to which the colours of bars are told apart."""
+"""Classes up to which bars have distinguishable colors."""
 
 
 @styled
@@ -47,20 +47,20 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: 
     axes.set(xlabel="Samples", ylabel="" if names and named else "Client", xlim=(0, 1.01 * longest))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     plain(axes, grid="x")
-    names = ["label 0", *map(str, range(1, classes))]
+    names = ["class 0", *map(str, range(1, classes))]
     patches = [Patch(color=colour) for colour in label_colours(classes)]
     head(axes, title, dict(zip(names, patches, strict=True)), handlelength=0.9, columnspacing=1.0)
     return figure
 
 
 def _shades(counts: NDArray[np.int64], title: str, names: Sequence[str]) -> Figure:
-    """Draw counts (N, K) as a row of shades a client, on a scale of logarithms; classes that nobody has stay blank."""
+    """Draw counts (N, K) as a row of shades per client, on a logarithmic scale; classes without samples stay blank."""
     n, classes = counts.shape
     figure, axes = single(min(8.0, max(2.5, 0.17 * n + 1.4)))
     norm = LogNorm(1, max(2, counts.max()))
     image = axes.imshow(np.ma.masked_equal(counts, 0), cmap="viridis_r", norm=norm, aspect="auto", interpolation="none")
     axes.set_yticks(list(range(n)) if n <= NAMED else [], names if n <= NAMED else [])
-    axes.set(xlabel=f"Label, 0 to {classes - 1}", ylabel="" if n <= NAMED else f"{n} clients")
+    axes.set(xlabel=f"Class, 0 to {classes - 1}", ylabel="" if n <= NAMED else f"{n} clients")
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.tick_params(length=0)
     bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=24, pad=0.02, label="Samples")
@@ -71,6 +71,6 @@ def _shades(counts: NDArray[np.int64], title: str, names: Sequence[str]) -> Figu
 
 
 def _on(colour: str) -> str:
-    """Return black or white, whichever reads better on a colour."""
+    """Return black or white, the one with more contrast on a color."""
     red, green, blue = mpl.colors.to_rgb(colour)
     return ON_LIGHT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else ON_DARK

@@ -23,10 +23,10 @@ from ktpfl_pipeline.reports.style import BLUE, GREEN, MUTED, NAMED, VERMILION
 
 ATTENTION = {
     "own": ("the client itself", BLUE),
-    "alike": ("clients alike", GREEN),
+    "alike": ("similar clients", GREEN),
     "others": ("other clients", VERMILION),
 }
-"""Groups of `analysis.matrix.attention`: what they are called, and their colours."""
+"""Groups of `analysis.matrix.attention` with their titles and colors."""
 BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsquare-root scale"}
 """The scale of weights at the right of panels."""
 BELOW: Any = {"orientation": "horizontal", "aspect": 34, "pad": 0.05}
@@ -38,7 +38,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
 
     Row = student, column = teacher; clients are in the order of `_by_labels` in both. Where only the clients know their
-    labels, the matrix stands alone.
+    labels, only the matrix is drawn.
 
     Raises:
         ValueError: if the method has no such matrix.
@@ -77,10 +77,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
 
 
 def _title(result: MethodResult, client: int) -> str:
-    """Return a client's own name, which says more than a number, or else what other figures call it; and its classes.
-
-    The classes are those by which clients are ordered.
-    """
+    """Return a client's name, or where that is a number its title in other figures, with its most frequent classes."""
     run = result.runs[0]
     name = "".join(run.names[client : client + 1])
     title = client_title(result, client) if name.isdecimal() or not name else name
@@ -110,10 +107,10 @@ def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def matrix_over_rounds(result: MethodResult) -> Figure:
-    """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below whom it weighs.
+    """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below its weights by group.
 
-    Below are the weights on `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted is
-    what weights of 1/N would put there. Where only the clients know their labels, there are no groups.
+    Below are the weights of `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted lines
+    are weights of 1/N. Where only the clients know their labels, there are no groups.
 
     Raises:
         ValueError: if the runs kept no matrices.
@@ -161,7 +158,7 @@ def _attention(axes: Axes, result: MethodResult) -> None:
         "if all weights were 1/N": Line2D([], [], color=MUTED, linewidth=0.9, linestyle=":"),
     }
     handles |= base.range_of(len(result.runs))
-    base.head(axes, "Weight of a row, mean over the students", handles)
+    base.head(axes, "Weights of a row, mean over the students", handles)
     base.label_ends(axes, ends)
 
 

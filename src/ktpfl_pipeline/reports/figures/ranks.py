@@ -10,7 +10,7 @@ from ktpfl_pipeline.reports.style import INK, look, readable
 
 @styled
 def critical_differences(ranking: Ranking) -> Figure:
-    """Draw the average ranks, the best at the left; a bar joins methods that Nemenyi's test does not tell apart."""
+    """Draw the average ranks, the best at the left; a bar joins methods that do not differ by Nemenyi's test."""
     import scikit_posthocs  # here: it brings statsmodels and seaborn, which nothing else needs
 
     titles = [title(method) for method in ranking.methods]

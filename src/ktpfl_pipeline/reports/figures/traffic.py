@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.sweeps import Point
-from ktpfl_pipeline.reports.figures.base import PERCENT, apart, grid_of_panels, head, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import PERCENT, apart, arrange, grid_of_panels, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import three_digits
 from ktpfl_pipeline.reports.style import BLUE, GREY, MUTED, PAPER, RULE, VERMILION, look, readable
 from ktpfl_pipeline.reports.words import setting
@@ -121,7 +121,7 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
 
 def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
     """Write each value's name above the axes, moved aside where names would overlap, with a line down to its bytes."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    arrange(axes.figure)
     left, right = (log10(end) for end in axes.get_xlim())
     width = axes.get_window_extent().width / axes.figure.dpi * 72
     ordered = sorted(sizes.items(), key=lambda pair: pair[1])
@@ -174,7 +174,7 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
 
 def _part(axes: Axes, marks: Sequence[Any]) -> None:
     """Move marks sideways that would lie on another, by half of what they measure, so that each is seen."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    arrange(axes.figure)
     step, taken = 3.5 * axes.figure.dpi / 72, list[tuple[float, float]]()
     for mark in marks:
         x, y = axes.transData.transform((mark.get_xdata()[0], mark.get_ydata()[0]))
@@ -195,7 +195,7 @@ def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
 
 def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any]) -> None:
     """Write each method's name and traffic beside its mark, where that covers the least of marks and other names."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    arrange(axes.figure)
     shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[HEADLINE].mean)
     places = [(handles[result.title].get_xdata()[0], result.final[HEADLINE].mean) for result in shown]
     marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.reports import paper
+from ktpfl_pipeline.reports.columns import PAPER, Column
 from ktpfl_pipeline.reports.model import Table
 
 if TYPE_CHECKING:
-    from ktpfl_pipeline.reports.numbers import Entry
     from ktpfl_pipeline.reports.paper.stated import Setting
 
 SETTINGS = (
@@ -32,16 +32,14 @@ def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
             if (setting.differs is not False) == differing:
                 found.setdefault(setting, []).append(cell)
     names = list(dict.fromkeys(setting.name for setting in found))
-    rows: list[dict[str, Entry]] = [
-        {
-            "Setting": setting.name,
-            "Ours": setting.ours,
-            "Paper": f"{setting.paper} ({setting.source})",
-            "Cells": _told_cells(found[setting], cells),
-        }
-        for setting in sorted(found, key=lambda setting: names.index(setting.name))
+    shown = [
+        Column("setting", "Setting", value=lambda setting: setting.name),
+        Column("ours", "Ours", value=lambda setting: setting.ours),
+        PAPER.but(unit="", value=lambda setting: f"{setting.paper} ({setting.source})"),
+        Column("cells", "Cells", value=lambda setting: _told_cells(found[setting], cells)),
     ]
-    return Table.of("differing" if differing else "agreeing", rows)
+    rows = sorted(found, key=lambda setting: names.index(setting.name))
+    return Table.of("differing" if differing else "agreeing", shown, rows)
 
 
 CELL_IS: Mapping[str, Callable[[Cell], str]] = {

@@ -8,7 +8,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ktpfl_pipeline import __version__
-from ktpfl_pipeline.reports.figures.base import svg
+from ktpfl_pipeline.reports.columns import Column
+from ktpfl_pipeline.reports.figures.base import svg_on_page
 from ktpfl_pipeline.reports.model import ALERT, Content, Picture, Table
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
@@ -41,11 +42,11 @@ def _template() -> jinja2.Template:
 def drawing(picture: Picture) -> Markup:
     """Return a figure as an ``svg`` element that says what it is."""
     said = Markup('<svg role="img" aria-label="{}"').format(picture.alternative)
-    return Markup(svg(picture.figure, picture.name).replace("<svg", said, 1))
+    return Markup(svg_on_page(picture.svg).replace("<svg", said, 1))
 
 
 def entry(given: Entry) -> Markup:
-    """Return an entry of a table, its spread or interval set off."""
+    """Return an entry of a table, its spread or interval in a style of its own."""
     if not isinstance(given, Number):
         return escape(NONE if given is None else given)
     main = Markup("<strong>{}</strong>" if given.bold else "{}").format(given.main)
@@ -53,25 +54,24 @@ def entry(given: Entry) -> Markup:
 
 
 def sortable(given: Entry) -> str:
-    """Return by what a table sorts an entry: its number, without a sign of thousands, or its text; a dash is least."""
+    """Return the value that a table sorts an entry by: its number, or its text; a dash is the least."""
     if given is None:
         return "-Infinity"  # the script would take an empty text for 0
     return repr(given.value) if isinstance(given, Number) else given
 
 
 def texts(table: Table) -> list[bool]:
-    """Return for each column whether it holds words, and is aligned at the left: an entry begins with no number."""
+    """Return for each column whether it is aligned at the left, because an entry starts with a letter."""
     found = [False] * len(table.columns)
-    for row in table.rows:
+    for row in table.entries:
         for place, given in enumerate(row):
             found[place] |= isinstance(given, str) and bool(re.match(r"[^\W\d]", given))
     return found
 
 
-def head(column: str) -> Markup:
-    """Return a column's title, its unit set off."""
-    name, bracket, unit = column.partition(" (")
-    return escape(name) + (Markup(' <span class="unit">({}</span>').format(unit) if bracket else "")
+def head(column: Column) -> Markup:
+    """Return a column's title and its unit."""
+    return escape(column.title) + (Markup(' <span class="unit">({})</span>').format(column.unit) if column.unit else "")
 
 
 def slug(text: str) -> str:

@@ -46,14 +46,14 @@ def first_sentence(caption: str) -> tuple[str, str]:
 
 def table(given: Table) -> str:
     """Return a table as a ``tabular``."""
-    frame = DataFrame(given.rows, columns=list(map(_head, given.columns)), dtype=object)
+    frame = DataFrame(given.entries, columns=list(map(_head, given.headings)), dtype=object)
     columns = "l" + "r" * (len(given.columns) - 1)
     text: str = Styler(frame).hide(axis="index").format(_entry).to_latex(hrules=True, column_format=columns)
     return text
 
 
 def escape(text: str) -> str:
-    """Return text with LaTeX's special characters escaped, and signs that it has no letters for as mathematics."""
+    """Return text with LaTeX's special characters escaped, and symbols that it lacks as mathematics."""
     return text.translate(_SIGNS)
 
 
@@ -65,6 +65,6 @@ def _entry(given: object) -> str:
 
 
 def _head(column: str) -> str:
-    """Return a column's title, several narrow lines one below the other."""
+    """Return a column's heading, in several narrow lines."""
     lines = [escape(line) for line in wrapped(column, 9)]
     return r"\shortstack[r]{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]

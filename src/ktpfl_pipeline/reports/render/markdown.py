@@ -1,6 +1,6 @@
 """A report as Markdown, aligned so that its source can be read too."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
@@ -50,7 +50,7 @@ def table(given: Table) -> str:
     """Return a table in GitHub's Markdown; empty without rows."""
     if not given.rows:
         return ""
-    rows = [given.columns, *given.rows]
+    rows: list[Sequence[Entry]] = [given.headings, *given.entries]
     written = [[entry(each).replace("|", r"\|") for each in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*written, strict=True)]
     lines = [

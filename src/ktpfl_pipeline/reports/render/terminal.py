@@ -40,9 +40,9 @@ def table(given: Table, width: int = USUAL) -> str:
     """Return a table; where it would be too wide, without its last columns, which are then named below."""
     cells = [
         [textwrap.shorten(NONE if each is None else str(each), LONG, placeholder="…") for each in row]
-        for row in given.rows
+        for row in given.entries
     ]
-    heads = [wrapped(column, 11) for column in given.columns]
+    heads = [wrapped(column, 11) for column in given.headings]
     columns = zip(*cells, strict=True)
     first, *others = [max(map(len, [*head, *column])) for head, column in zip(heads, columns, strict=True)]
 
@@ -50,12 +50,12 @@ def table(given: Table, width: int = USUAL) -> str:
         return (first if n > FEWEST else min(first, SHORTEST)) + sum(others[:n]) + 2 * n <= width
 
     shown = next((n for n in range(len(others), 1, -1) if fits(n)), 1)
-    others, left_out = others[:shown], given.columns[1 + shown :]
+    others, left_out = others[:shown], given.headings[1 + shown :]
     grid = Grid(box=RULE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column(
-        given.columns[0], width=max(1, min(first, width - sum(others) - 2 * len(others))), overflow="ellipsis"
+        given.headings[0], width=max(1, min(first, width - sum(others) - 2 * len(others))), overflow="ellipsis"
     )
-    for column, size in zip(given.columns[1 : 1 + shown], others, strict=True):
+    for column, size in zip(given.headings[1 : 1 + shown], others, strict=True):
         grid.add_column(column, justify="right", width=size)
     for row in cells:
         grid.add_row(*(Line(cell, no_wrap=True) for cell in row[: 1 + shown]))
@@ -63,5 +63,5 @@ def table(given: Table, width: int = USUAL) -> str:
     with console.capture() as captured:
         console.print(grid)
     lines = [line.rstrip() for line in captured.get().splitlines()]
-    more = wrapped(f"In the report as well: {', '.join(left_out)}.", width) if left_out else []
+    more = wrapped(f"Further columns of the report: {', '.join(left_out)}.", width) if left_out else []
     return "\n".join([*lines, *more]) + "\n"

@@ -1,0 +1,383 @@
+"""The columns of a comparison's tables: each is declared once, with its title, its unit, its meaning and its value.
+
+Rows are keyed by a column's `key`, which is also its name in CSV files where it is there. Titles, units and meanings
+are written by `render` only, so changing a title is one edit here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import headline, local_only
+from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.reports import words
+from ktpfl_pipeline.reports.numbers import (
+    Entry,
+    Number,
+    accuracy,
+    duration,
+    interval,
+    mean,
+    megabytes,
+    percent,
+    three_digits,
+)
+from ktpfl_pipeline.reports.style import architecture_title
+from ktpfl_pipeline.reports.words import marked, plain, point_title
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        key: name of the column in rows and in CSV files.
+        title: heading, without the unit.
+        unit: in brackets after the title; empty for texts and for numbers that name their unit.
+        meaning: the note below the table; empty where the title says all.
+        value: the column's entry of a row, from what the row is about; None takes the row's entry for `key`.
+    """
+
+    key: str
+    title: str
+    unit: str = ""
+    meaning: str = ""
+    value: Callable[..., Entry] | None = None
+
+    @property
+    def heading(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    def entry(self, *row: Any) -> Entry:
+        """Return the column's entry of a row.
+
+        Args:
+            row: a mapping from keys to entries; or what `value` takes.
+        """
+        found: Entry = self.value(*row) if self.value else row[0].get(self.key)
+        return found
+
+    def but(self, **changes: Any) -> "Column":
+        """Return the column with some attributes replaced."""
+        return replace(self, **changes)
+
+
+class Compared:
+    """What the columns of a comparison know besides a row's method.
+
+    Attributes:
+        results: all methods of the comparison.
+        local: local-only training; None without it.
+        lead: the evaluation point or measure that leads the report.
+    """
+
+    def __init__(self, results: Sequence[MethodResult]) -> None:
+        self.results, self.local, self.lead = results, local_only(results), headline(results)
+        self.gains = cache(self._gains)
+        self.gains_by_architecture = cache(self._gains_by_architecture)
+
+    def gain(self, result: MethodResult, point: str) -> Difference | None:
+        """Return a method's corrected difference to local-only; None without one."""
+        return self.gains(point).get(result.method)
+
+    def _gains(self, point: str) -> contrasts.Differences:
+        return contrasts.against(self.local, self.results, point)
+
+    def _gains_by_architecture(self) -> dict[str, contrasts.Differences]:
+        return contrasts.against_by_architecture(self.local, self.results)
+
+
+METHOD = Column("method", "Method", value=lambda result, _: marked(result))
+MINUS_LOCAL = Column(
+    "minus_local",
+    "Minus local-only",
+    "points",
+    f"after transfer, {words.CORRECTED}",
+    lambda result, compared: interval(compared.gain(result, compared.lead)),
+)
+TRAFFIC = Column(
+    "traffic",
+    "Traffic",
+    "MB",
+    "bytes of all clients and rounds, up and down, mean over seeds; 1 MB = 10⁶ bytes.",
+    lambda result, _: megabytes(result.sent),
+)
+TIME = Column(
+    "seconds",
+    "Time",
+    meaning="wall time of all rounds with their evaluations, mean over seeds.",
+    value=lambda result, _: Number(result.time, duration),
+)
+PAPER = Column("paper", "Paper", "%")
+CHOSEN = Column("chosen", "Chosen")
+VALIDATION = Column("validation", "Validation", "%")
+AGREES = Column("agrees", "Agrees")
+SEED = Column("seed", "Seed")
+RUN = Column("run_id", "MLflow run")
+KEY = Column("key", "Settings key")
+
+
+def accuracy_at(point: str, best: MethodResult | None = None, meaning: str = "") -> Column:
+    """Return the column of the final accuracy at an evaluation point; `best` is set in bold."""
+    return Column(
+        point, point_title(point), "%", meaning, lambda result, *_: accuracy(result.final.get(point), result is best)
+    )
+
+
+def adapted(epochs: int, meaning: str) -> list[Column]:
+    """Return accuracy and difference to local-only after equal extra epochs; 0 is after transfer."""
+    point = f"{ADAPTED}{epochs}" if epochs else HEADLINE
+    title = point_title(point)
+    gained = MINUS_LOCAL.but(
+        key=f"{point}_minus_local",
+        title=f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}",
+        meaning="",
+        value=lambda result, compared: interval(compared.gain(result, point)),
+    )
+    return [accuracy_at(point, meaning=meaning if epochs else ""), gained]
+
+
+def by_architecture(names: Sequence[str]) -> list[Column]:
+    """Return the difference to local-only over all clients, and over those of each architecture."""
+
+    def of(name: str) -> Column:
+        return MINUS_LOCAL.but(
+            key=f"minus_local_{name}",
+            title=architecture_title(name),
+            meaning="",
+            value=lambda result, compared: interval(compared.gains_by_architecture()[name].get(result.method)),
+        )
+
+    everyone = MINUS_LOCAL.but(
+        title="All clients", meaning="", value=lambda result, compared: interval(compared.gain(result, HEADLINE))
+    )
+    return [METHOD, *map(of, names), everyone]
+
+
+FAIRNESS = [
+    METHOD,
+    Column(
+        "client_std",
+        "Spread over clients",
+        "points",
+        "standard deviation over the clients, mean over seeds.",
+        lambda result, _: percent(result.final[HEADLINE].client_std, result.final[HEADLINE].client_std_spread),
+    ),
+    Column(
+        "worst_decile",
+        "Worst decile",
+        "%",
+        "mean over the tenth of the clients with the lowest accuracy, at least one client.",
+        lambda result, _: percent(result.final[HEADLINE].worst_decile, result.final[HEADLINE].worst_decile_spread),
+    ),
+    Column(
+        "worse_off",
+        "Worse off",
+        "%",
+        "share of the clients whose accuracy is below their accuracy with local-only and the same seed, by any amount. "
+        "A method without any effect would have about half of the clients that differ here, by chance.",
+        lambda result, compared: (
+            mean(contrasts.worse_off(result, compared.local))
+            if compared.local and result is not compared.local
+            else None
+        ),
+    ),
+    Column(
+        "sampled",
+        "Sampled",
+        "%",
+        "clients that were in at least one round's cohort.",
+        lambda result, _: mean(contrasts.of_clients(result, True)),
+    ),
+    Column(
+        "never_sampled",
+        "Never sampled",
+        "%",
+        "clients that were in no cohort and have what the server would send them now, over the seeds that have any.",
+        lambda result, _: mean(contrasts.of_clients(result, False)),
+    ),
+]
+
+
+def _measure(key: str, title: str, meaning: str) -> Column:
+    return Column(key, title, "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
+
+
+def _gain_of(measure: Column) -> Column:
+    return MINUS_LOCAL.but(
+        key=f"{measure.key}_minus_local",
+        title=f"{measure.title} minus local-only",
+        meaning=words.CORRECTED,
+        value=lambda result, compared: interval(compared.gain(result, measure.key)),
+    )
+
+
+MEASURES = [
+    _measure(
+        "balanced_accuracy",
+        "Balanced accuracy",
+        "mean over the classes of a client's test samples of the share recognized: rare classes count like frequent "
+        "ones.",
+    ),
+    _measure("macro_f1", "Macro F1", "mean over the same classes of the harmonic mean of precision and recall."),
+    _measure(
+        "global_accuracy", "Global accuracy", "accuracy of each client's model on the test samples of all clients."
+    ),
+    _measure(
+        "auc",
+        "AUC",
+        "area under the ROC curve times 100, one class against the rest, mean over the classes that some but not all "
+        "of a client's test samples have; equal scores count one half. A client with one class has no AUC.",
+    ),
+    _measure(
+        "calibration_error",
+        "Calibration error",
+        "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
+        "their samples. 0: of predictions made with 80 % confidence, 80 % are right.",
+    ),
+]
+"""Measures of models after transfer that a round's record may have."""
+TESTED = ("auc", "calibration_error")
+"""Measures whose differences to local-only are tested."""
+QUALITY = [
+    METHOD,
+    *(column for measure in MEASURES for column in (measure, *([_gain_of(measure)] * (measure.key in TESTED)))),
+]
+
+
+def _reached(show: Callable[[contrasts.Reached], float], written: Callable[[float], str]) -> Callable[..., Entry]:
+    """Return the entry of a method that reaches local-only's final accuracy: the mean over the seeds that do."""
+
+    def entry(result: MethodResult, compared: Compared) -> Entry:
+        if compared.local is None or result is compared.local:
+            return None
+        by_seed = contrasts.to_local_only(result, compared.local)
+        found = [show(each) for each in by_seed if each]
+        part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
+        return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
+
+    return entry
+
+
+def _flops(result: MethodResult, _: Compared) -> Entry:
+    flops = [run.work.get("flops", 0) for run in result.runs]
+    return mean([each / result.clients / 1e9 for each in flops], three_digits) if any(flops) else None
+
+
+WORK = [
+    METHOD,
+    Column(
+        "samples",
+        "Samples trained on",
+        "× local-only",
+        "private and public samples of all gradient steps of the clients, in units of local-only's with the same seed.",
+        lambda result, compared: (
+            mean(contrasts.relative_work(result, compared.local), "{:.2f}".format) if compared.local else None
+        ),
+    ),
+    Column(
+        "flops",
+        "FLOPs",
+        "10⁹ per client",
+        "floating-point operations of these steps, mean over clients, counted as PyTorch's counter does.",
+        _flops,
+    ),
+    Column(
+        "memory",
+        "Memory",
+        "MB per client",
+        "estimate for one step of plain local training, from weights to activations, mean over clients.",
+        lambda result, _: mean([fmean(run.memory) / 1e6 for run in result.runs if run.memory], three_digits),
+    ),
+    Column(
+        "rounds_to_local",
+        "Rounds to local-only's accuracy",
+        meaning="the first round whose mean accuracy is at least local-only's final one with the same seed, mean over "
+        "the seeds that reach it; in brackets how many do.",
+        value=_reached(lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
+    ),
+    Column(
+        "traffic_to_local",
+        "Traffic to local-only's accuracy",
+        "MB",
+        "bytes of all clients until the end of that round.",
+        _reached(lambda each: each.sent / 1e6, three_digits),
+    ),
+]
+
+
+def of_methods_own(results: Sequence[MethodResult]) -> list[Column]:
+    """Return a column for each number that a method reports of itself (`RoundReport.metrics`)."""
+
+    def column(name: str) -> Column:
+        def value(result: MethodResult, _: Compared) -> Entry:
+            return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
+
+        return Column(f"metrics/{name}", plain(name).capitalize(), value=value)
+
+    names = dict.fromkeys(name for result in results for run in result.runs for name in run.metrics)
+    return [METHOD, *map(column, names)] if names else []
+
+
+def baselines(main: MethodResult, lead: str) -> list[Column]:
+    """Return the columns of the subject's difference to each baseline; a row is a baseline and its two differences."""
+    return [
+        Column("minus", f"{main.title} minus", value=lambda result, *_: result.title),
+        Column("difference", point_title(lead), "points", value=lambda _, found, __: interval(found)),
+        Column(
+            "std",
+            "Std over seeds",
+            "points",
+            value=lambda _, found, __: None if found is None or found.std is None else percent(found.std),
+        ),
+        Column("after_local", point_title("after_local"), "points", value=lambda _, __, before: interval(before)),
+        Column("seeds", "Seeds in common", value=lambda _, found, __: str(found.seeds if found else 0)),
+    ]
+
+
+CATEGORIES = {
+    "knowledge_up": "Predictions up",
+    "knowledge_down": "Predictions down",
+    "parameters_up": "Parameters up",
+    "parameters_down": "Parameters down",
+    "public_down": "Public set down",
+}
+"""Titles of the categories of traffic."""
+
+
+def of_traffic() -> list[Column]:
+    """Return the bytes of the whole run by category, their sum, and the bytes per client and round."""
+    by_category = [
+        Column(f"{name}_bytes", title, "MB", value=lambda result, _, name=name: megabytes(result.traffic[name]))
+        for name, title in CATEGORIES.items()
+    ]
+    per_turn = Column(
+        "per_turn",
+        "Per client and round",
+        "kB",
+        value=lambda result, _: Number(result.sent / result.turns / 1e3, three_digits),
+    )
+    return [METHOD.but(value=_title), *by_category, TRAFFIC.but(title="Total", meaning=""), per_turn]
+
+
+def of_phases(results: Sequence[MethodResult]) -> list[Column]:
+    """Return the wall time by phase of a round, summed over the rounds."""
+
+    def phase(name: str) -> Column:
+        def value(result: MethodResult, _: Compared) -> Entry:
+            return Number(result.seconds[name], duration) if name in result.seconds else None
+
+        return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
+
+    names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
+    return [METHOD.but(value=_title), *map(phase, names), TIME.but(title="Whole rounds", meaning="")]
+
+
+def _title(result: MethodResult, _: Compared) -> str:
+    return result.title

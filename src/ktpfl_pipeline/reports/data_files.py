@@ -1,0 +1,93 @@
+"""The numbers of a report as CSV."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import local_only
+from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
+from ktpfl_pipeline.reports import classes
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line a row, numbers unrounded; what is not known is empty."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, dtype=object).to_csv(index=False)
+
+
+def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
+
+    ``runs.csv`` has the final values, bytes, work and seconds of every seed, ``rounds.csv`` accuracy and bytes of every
+    round, ``clients.csv`` the final accuracy of every client and what else is measured of its model,
+    ``classes.csv`` the accuracy on each class and ``confusion.csv`` the confusion matrix with the models after the last
+    round, ``theorem.csv`` the check of Theorem 1 by client and mixture, and ``differences.csv`` the paired differences
+    of the report's subject to each rival and of each method to local-only, with the runs of both;
+    ``architectures.csv`` has the latter by architecture, where there are several. Accuracies and differences are in
+    0..1, losses in nats. A file without rows is left out.
+    """
+    kinds = ("runs.csv", "rounds.csv", "clients.csv", "classes.csv", "confusion.csv", "theorem.csv")
+    files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
+    for run, points in ((run, list(result.curve)) for result in results for run in result.runs):
+        ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
+        finals, beside = {point: run.final(point) for point in points}, run.measures
+        means = {name: fmean(there) for name, each in beside.items() if (there := benign(each, run.adversaries))}
+        if run.majority:
+            means["majority_class"] = mean_over_clients(run.majority, run.adversaries)
+        files["classes.csv"] += classes.rows_by_class(run, ids)
+        files["confusion.csv"] += classes.rows_of_confusion(run, ids)
+        for point, values in finals.items():
+            clients = benign(values, run.adversaries)
+            deviation, worst = pstdev(clients), worst_decile(clients)
+            accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
+            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
+            cost |= means if point == HEADLINE else {}
+            files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
+        for t in run.history:
+            traffic = {category: sum(t.traffic.get(category, [])) for category in run.traffic}
+            row = {
+                "round": t.round,
+                **run.means(t),
+                **_bytes(traffic),
+                **{name: len(getattr(t, name)) for name in ("diverged", "absent", "late")},
+            }
+            files["rounds.csv"].append({**ids, **row})
+        check: Any = run.theorem
+        for client, architecture in enumerate(run.architectures):
+            judged: dict[str, Sequence[Any]] = {**finals, **beside}
+            own = {name: values[client] for name, values in judged.items()}
+            named = {"owner": run.names[client]} if run.names else {}
+            own |= {"majority_class": run.majority[client]} if run.majority else {}
+            files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
+            for mixture in check.fit if check else ():
+                loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
+                more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}
+                files["theorem.csv"].append({**ids, "client": client, "mixture": mixture, **loss, **more})
+    files["differences.csv"] = [
+        {
+            **{"method": one.method, "minus": other.method, "point": point, **vars(found)},
+            **{"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)},
+        }
+        for point in dict.fromkeys(point for result in results for point in result.final)
+        for one, other, found in contrasts.stated(results, point)
+    ]
+    names, local = contrasts.architectures(results), local_only(results)
+    of_method = {result.method: " ".join(result.run_ids) for result in results}
+    by_architecture = contrasts.against_by_architecture(local, results) if local and len(names) > 1 else {}
+    files["architectures.csv"] = [
+        {
+            **{"method": method, "minus": "local", "architecture": architecture, "point": HEADLINE, **vars(found)},
+            **{"run_ids": of_method[method], "minus_run_ids": of_method["local"]},
+        }
+        for architecture, differences in by_architecture.items()
+        for method, found in differences.items()
+        if found
+    ]
+    return {name: to_csv(rows) for name, rows in files.items() if rows}
+
+
+def _bytes(traffic: Mapping[str, int]) -> dict[str, int]:
+    return {f"{category}_bytes": count for category, count in traffic.items()}

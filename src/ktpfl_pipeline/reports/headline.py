@@ -1,0 +1,200 @@
+"""The outcome of a comparison with its intervals: as a sentence, as three numbers, and as advice."""
+
+from collections.abc import Sequence
+
+from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import headline, local_only, ranked, subject
+from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.reports import classes
+from ktpfl_pipeline.reports.figures.forest import VERDICTS
+from ktpfl_pipeline.reports.model import Tile
+from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
+from ktpfl_pipeline.reports.words import leading, plural, point_title, too_few
+
+NO_LOCAL = "the comparison has no local-only training, so it cannot show whether exchanging knowledge helped."
+MOST = 100
+"""Seeds up to which the number that would make a difference significant is stated."""
+
+
+def summary(results: Sequence[MethodResult]) -> str:
+    """Return the outcome in words, first the difference of the report's subject to local-only training."""
+    main, local, lead = subject(results), local_only(results), headline(results)
+    reached = f"{accuracy(main.final[lead])} %{leading(lead)}"
+    if main is local:
+        return f"Local-only training reaches {reached}; the comparison has no method that exchanges knowledge."
+    if local is None:
+        first = f"{main.title} reaches {reached} after transfer; {NO_LOCAL}"
+    else:
+        found = against(local, results, lead)[main.method]
+        first = _verdict(main, found, leading(lead)) + _other_point(results, main, local)
+    return " ".join(filter(None, (first, _the_best(results, main, local), _the_others(results, main, local))))
+
+
+def _the_best(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
+    """Compare the highest mean with the subject's, where it is a third method's."""
+    lead = headline(results)
+    best = leaders(results, lead)[0]
+    if best is main or best is local:
+        return ""
+    found = against(main, baselines(results), lead)[best.method]
+    if found is None:
+        return f"{best.title} has the highest mean, over other seeds."
+    over = f", {between(found)}" if found.ends else ""
+    above = f"{percent(abs(found.mean))} percentage points above {main.title}{over}"
+    note = "; the difference is not significant" if found.ends and not found.sign else ""
+    return f"{best.title} has the highest mean, {above}{note}."
+
+
+def leaders(results: Sequence[MethodResult], point: str) -> list[MethodResult]:
+    """Return the methods with the highest mean; of several with equal means the subject is first, then local-only."""
+    known = ranked(results, point)
+    highest = [each for each in known if round(known[0].final[point].mean - each.final[point].mean, DIGITS) == 0]
+    first = [each for each in (subject(results), local_only(results)) if each in highest]
+    return [*first, *(each for each in highest if each not in first)] if first else highest
+
+
+def _highest(results: Sequence[MethodResult], point: str) -> str:
+    """Name the method or the methods with the highest mean: ``KT-pFL has the highest mean``."""
+    titles = [each.title for each in leaders(results, point)]
+    if len(titles) == 1:
+        return f"{titles[0]} has the highest mean"
+    return f"{', '.join(titles[:-1])} and {titles[-1]} have the same highest mean"
+
+
+def _the_others(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
+    """Name the other methods that are significantly above or below local-only."""
+    if local is None:
+        return ""
+    gains = against(local, results, headline(results))
+    others = [(each.title, gains[each.method]) for each in results if each not in (main, local)]
+    listed = {
+        side: ", ".join(f"{title} ({points(found.mean)})" for title, found in others if found and found.sign == sign)
+        for side, sign in (("above", 1), ("below", -1))
+    }
+    return " ".join(f"Significantly {side} local-only: {names}." for side, names in listed.items() if names)
+
+
+def _verdict(main: MethodResult, found: Difference | None, kind: str = "") -> str:
+    if found is None:
+        return f"{main.title} and local-only training have no seed in common, so they cannot be compared."
+    corrected = f", corrected for {found.family} methods" if found.family > 1 else ""
+    over = f"95 % interval {between(found)} over {found.seeds} seeds{corrected}"
+    if found.ends and not found.sign:
+        between_them = f"{main.title} and local-only training do not differ significantly{kind} after transfer:"
+        return f"{between_them} {points(found.mean)} percentage points, {over}."
+    side = "above" if found.mean > 0 else "below"
+    if round(100 * found.mean, 1) == 0:
+        differ = f"{main.title} has the same mean as"
+    else:
+        differ = f"{main.title} is {percent(abs(found.mean))} percentage points {side}"
+    if not found.ends:
+        return f"{differ} local-only training{kind} after transfer, with {too_few(found.seeds)}: it may be chance."
+    return f"{differ} local-only training{kind} after transfer, a significant difference: {over}."
+
+
+def _other_point(results: Sequence[MethodResult], main: MethodResult, local: MethodResult) -> str:
+    """Add the comparison after local training where its outcome is another."""
+    if headline(results) != HEADLINE:  # measures are taken after transfer only
+        return ""
+    after, other = (against(local, results, point)[main.method] for point in (HEADLINE, "after_local"))
+    if after is None or other is None:
+        return ""
+    no_interval = after.ends is None  # then the means are compared
+    signs = [(found.mean > 0) - (found.mean < 0) if no_interval else found.sign for found in (after, other)]
+    over = "" if no_interval else f" {between(other)}"
+    before = f" After local training, before transfer, it differs by {points(other.mean)} percentage points{over}."
+    return before if signs[0] != signs[1] else ""
+
+
+def tiles(results: Sequence[MethodResult]) -> list[Tile]:
+    """Return the highest mean, the subject's and local-only's, each with its difference to local-only."""
+    lead, local = headline(results), local_only(results)
+    best, gained = leaders(results, lead)[0], against(local, results, lead)
+    roles = {"highest mean": best, "subject of this report": subject(results), "local-only training": local}
+    found = []
+    for result in {id(each): each for each in roles.values() if each}.values():
+        difference = gained.get(result.method)
+        role = ", ".join(role for role, whose in roles.items() if whose is result)
+        reference = "; ".join(filter(None, ("the reference of all differences", classes.majority_note(results))))
+        note = reference if result is local else _to_local(difference) if difference else ""
+        found.append(Tile(result.title, role, f"{accuracy(result.final[lead])} %{leading(lead)}", note))
+    return found
+
+
+def _to_local(found: Difference) -> str:
+    significant = VERDICTS[found.sign][0] if found.ends else too_few(found.seeds)
+    return f"{interval(found)} percentage points to local-only: {significant}"
+
+
+def advice(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return what these runs say on the next questions: which method, at what cost, how many more seeds."""
+    point, main, local = headline(results), subject(results), local_only(results)
+    best = leaders(results, point)[0]
+    lead = ahead(best, results, point)
+    close = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
+    cheapest = min([best, *close], key=lambda result: result.sent)
+    which = _highest(results, point)
+    if few := too_few(len(best.seeds)):
+        which += f", with {few}: it may be chance."
+    elif not close:
+        which += ", significantly above every other method."
+    else:
+        which += f"; {plural(len(close), 'other')} {'is' if len(close) == 1 else 'are'} not significantly different."
+        if cheapest is not best:
+            price = "sends nothing" if not cheapest.sent else f"{megabytes(cheapest.sent)} MB"
+            which += f" The one with the least traffic is {cheapest.title} ({price}; {best.title}: "
+            which += f"{megabytes(best.sent)} MB)."
+    answers = {"Which method": which}
+    if local is None or main is local:
+        return answers
+    gained = against(local, results, point)
+    prices = {each.title: _price(each, gained[each.method]) for each in (main, best) if each is not local}
+    needed = {f"{main.title} and local-only": _seeds(gained[main.method])}
+    if best not in (main, local):
+        needed[f"{best.title} and {main.title}"] = _seeds(against(main, baselines(results), point)[best.method])
+    stays = " Estimates assume that difference and spread stay the same." if "about" in str(needed) else ""
+    return {
+        **answers,
+        "Traffic per point": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
+        "How many seeds": "; ".join(f"{pair}: {seeds}" for pair, seeds in needed.items()) + f".{stays}",
+    }
+
+
+def _price(result: MethodResult, found: Difference | None) -> str:
+    if found is None or found.sign < 1:
+        return f"{megabytes(result.sent)} MB without a significant gain over local-only"
+    return f"{megabytes(result.sent / (100 * found.mean))} MB for each percentage point above local-only"
+
+
+def _seeds(found: Difference | None) -> str:
+    if found is None or found.ends is None:
+        return f"at least {FEWEST_SEEDS}, for an interval"
+    if found.sign:
+        return f"significant with {found.seeds}"
+    needed = seeds_to_decide(found, MOST)
+    if needed is None:
+        return f"not significant even with {MOST}, so no difference for most purposes"
+    return f"about {needed} instead of {found.seeds} for a significant difference"
+
+
+def adapted(results: Sequence[MethodResult]) -> str:
+    """Compare the subject and the best methods with local-only after equal extra epochs of local training.
+
+    Empty without local-only, or where no model was adapted.
+    """
+    local, (epochs, point) = local_only(results), max(adaptations(results).items())
+    if local is None or not epochs:
+        return ""
+    best = leaders(results, point)[0]
+    before, after = against(local, results), against(local, results, point)
+    named = {result.method: result.title for result in (subject(results), leaders(results, HEADLINE)[0], best)}
+    listed = "; ".join(
+        f"{title} {interval(now)} (after transfer: {interval(before[method])})"
+        for method, title in named.items()
+        if (now := after.get(method))
+    )
+    first = f"{point_title(point)} of local training for every method, differences to local-only in percentage points:"
+    return (
+        f"{first} {listed or 'nothing can be compared'}. {_highest(results, point)}, {accuracy(best.final[point])} %."
+    )

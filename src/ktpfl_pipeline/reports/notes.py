@@ -1,0 +1,100 @@
+"""The notes of a comparison: what limits it, what its columns mean, and where its numbers come from."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.roles import local_only
+from ktpfl_pipeline.reports import classes, columns, paper, words
+from ktpfl_pipeline.reports.headline import NO_LOCAL
+from ktpfl_pipeline.reports.model import ALERT, Table
+
+PARTICIPATION, LENGTH = "Participation", "Length of training"
+MAJORITY = "the accuracy of a client that always predicts the most frequent class of its own training samples."
+
+
+def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return what limits the comparison: unequal rows, clients without training, training that was too short."""
+    unequal, local = inequalities(results), local_only(results)
+    covered = min(run.covered for result in results for run in result.runs)
+    few = (
+        f"only {100 * covered:.0f} % of the clients were in any round's cohort, so the means count models that were "
+        "never trained: compare the sampled clients, below, run more rounds, or set evaluation.closing_round to true."
+    )
+    found = {
+        ALERT: f"{'; '.join(unequal)}." if unequal else "",
+        PARTICIPATION: few if covered < COVERED else "",
+        LENGTH: words.gaining(local) if local else "",
+    }
+    return {term: text for term, text in found.items() if text}
+
+
+def of_table(main: Table, results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return all notes on the main table, what limits the comparison first."""
+    return {**alerts(results), **main.meanings, **general_notes(results)}
+
+
+def final_values(results: Sequence[MethodResult]) -> str:
+    """Say over what the final values are averaged."""
+    averaged = words.averaged(len(results[0].seeds), results)
+    return f"{averaged} The best round is recorded with the results; it is never the headline."
+
+
+def meanings(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
+    """Return the meanings of those columns of the main table that depend on the comparison, by key."""
+    alike = ", ".join(result.title for result in results if _one_point(result))
+    one = f" The two are the same where knowledge comes back only before training: {alike}." if alike else ""
+    return {
+        HEADLINE: f"{words.HEADLINE} after knowledge came back by distillation or aggregation, whether the client was "
+        "in the round's cohort or not. This is the headline.",
+        "after_local": "the same clients before any knowledge came back in that round. It can be far from accuracy "
+        f"after transfer: compare methods at one of the two.{one}",
+        columns.PAPER.key: papers_numbers(results, settings),
+        **({} if local_only(results) else {columns.MINUS_LOCAL.key: NO_LOCAL}),
+    }
+
+
+def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return the notes on the main table that belong to no column of it."""
+    found = {
+        "Final values": final_values(results),
+        "Intervals": words.INTERVALS if len(results) > 1 else "",
+        "Bold": words.BOLD if len(results) > 1 and not words.too_few(len(results[0].seeds)) else "",
+        classes.MAJORITY: MAJORITY if classes.majority(results) else "",
+        **words.signs(results),
+    }
+    return {term: text for term, text in found.items() if text}
+
+
+def _one_point(result: MethodResult) -> bool:
+    """Say whether knowledge comes back before a method's training, so that both evaluation points are the same."""
+    records = [record.accuracy for run in result.runs for record in run.evaluated]
+    both = any(result.traffic.values()) and "after_local" in result.final
+    return both and all(record["after_local"] == record[HEADLINE] for record in records)
+
+
+def papers_numbers(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
+    """Return the note on the paper's numbers: what they are, or why they are not shown."""
+    if other := "; ".join(paper.differences(settings)):
+        return f"the paper's numbers are not shown, because its setting is another: {other}."
+    known = any(paper.number(settings, result.method) is not None for result in results)
+    return words.LANDMARK if known else "the paper has no number for this setting."
+
+
+def inequalities(results: Sequence[MethodResult]) -> list[str]:
+    """Return in what the methods of a comparison were not treated alike, in words; empty where they were."""
+    found = []
+    stopped = any(run.patience is not None for result in results for run in result.runs)  # by one rule for all
+    for what in ("seeds",) if stopped else ("seeds", "rounds"):
+        given = {result.title: words.setting(getattr(result, what)) for result in results}
+        if len(set(given.values())) > 1:
+            found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")
+    data: dict[int, set[str]] = {}
+    for run in (run for result in results for run in result.runs):
+        data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
+    if any(len(kinds) > 1 for kinds in data.values()):
+        found.append("the clients' data or models differ between methods")
+    waited = [r.title for r in results if any({*t.late} - {*t.cohort} for run in r.runs for t in run.history)]
+    if 0 < len(waited) < len(results):
+        found.append(f"late clients skipped rounds with {', '.join(waited)}, and trained in them with other methods")
+    return found
