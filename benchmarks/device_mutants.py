@@ -17,9 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CLIENT = "core/client"
 PRODUCTS = "test_operations.py -k products_are"
-DRAWS = "test_operations.py -k draws_there"
 RUN = "test_methods.py::test_a_run_there_equals_one_on_the_cpu[kt_pfl-serial-float32]"
-STACKED = "test_methods.py::test_a_run_there_equals_one_on_the_cpu[kt_pfl-stacked-float32]"
 BEGINNING = "test_operations.py -k begins_in"
 BUDGET = "test_operations.py::test_a_step_launches_no_more_than_its_budget[mlp]"
 PHASES = "test_waits.py -k test_a_phase_waits"
@@ -56,13 +54,6 @@ MUTANTS = [
         RUN,
     ),
     (
-        "stacked dropout drawn from the global generator",
-        f"{CLIENT}/stacked.py",
-        '"stacked dropout", t, *calls), space.device)',
-        '"stacked dropout", t, *calls))',
-        DRAWS,
-    ),
-    (
         "noise from a generator of the CPU",
         f"{CLIENT}/dp_sgd.py",
         "torch.Generator(space.device)",
@@ -83,13 +74,6 @@ MUTANTS = [
         'torch.autocast("cpu", torch.bfloat16)',
         PRODUCTS,
     ),
-    (
-        "an index of stacked clients left on the CPU",
-        f"{CLIENT}/stacked.py",
-        "sent((counts.cumsum(0) - counts)[:, None], space.device)",
-        "(counts.cumsum(0) - counts)[:, None]",
-        PHASES,
-    ),
     ("TF32 left on", "core/setting.py", 'dtype == "tf32" else "ieee"', 'dtype == "tf32" else "tf32"', PRODUCTS),
     (
         "TF32 of convolutions never set",
@@ -105,13 +89,6 @@ MUTANTS = [
         "total += value * len(batch)",
         "total += float(value) * len(batch)",
         RUN,
-    ),
-    (
-        "a wait in each stacked step",
-        f"{CLIENT}/stacked.py",
-        "total[rows] += values.detach() * batch.shape[1]",
-        "total[rows] += values.detach() * batch.shape[1] + 0 * float(values.sum())",
-        STACKED,
     ),
     (
         "a copy in each step",

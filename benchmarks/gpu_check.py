@@ -4,7 +4,7 @@
     python benchmarks/gpu_check.py --device cpu --quick  the same measurements, tiny, on a CPU: whether the check works
 
 It runs the tests of `tests/devices` on the GPU, KT-pFL there and on the CPU, and local training of five clients by
-architecture, precision, order of memory, stacked and graphed. It writes gpu_report.md: the machine, torch and driver
+architecture, precision and memory format. It writes gpu_report.md: the machine, torch and driver
 stand in it, and no names of hosts, users or folders.
 """
 
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import measure
-import stacked
 import torch
 from sklearn.datasets import load_digits
 from torch.autograd import DeviceType
@@ -34,7 +33,6 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
@@ -44,9 +42,11 @@ NO_GPU = (
     "torch {torch} finds no GPU on this machine, so nothing was checked: run make gpu-check where nvidia-smi lists one "
     "and torch is a build for CUDA (docs/gpu.md)."
 )
+ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn")
+CLIENTS, BATCH, CLASSES = 5, 128, 10
 BUDGET = 540.0
 """Seconds after which nothing more is begun."""
-LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch")
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
 LIMIT = 300.0
 """Seconds that the tests may take."""
 
@@ -68,12 +68,37 @@ WAYS = (
     Way("tf32, channels last", {"dtype": "tf32", "memory_format": "channels_last"}),
     Way("bfloat16", {"dtype": "bfloat16"}),
     Way("bfloat16, channels last", BFLOAT16),
-    Way("float32, stacked", {}, partial(StackedExecutor, stacked.CLIENTS)),
-    Way("bfloat16, channels last, stacked", BFLOAT16, partial(StackedExecutor, stacked.CLIENTS)),
-    Way("float32, graphs", {"graphs": True}),
-    Way("bfloat16, channels last, graphs", BFLOAT16 | {"graphs": True}),
 )
 TOGETHER = Way("float32, two workers or one for each GPU", {}, lambda: WorkersExecutor(max(2, gpus())))
+
+
+def samples(number: int, channels: int, seed: int) -> LabelledDataset:
+    """Return random images and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (number, channels, 28, 28), dtype=torch.uint8, generator=generator)
+    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
+
+
+def federation(architecture: str, images: int, compute: Compute, executor: SerialExecutor) -> Federation:
+    """Return the workload: clients of one architecture with random images."""
+    channels = 1 if architecture == "mcmahan_cnn" else 3
+    nothing = samples(0, channels, 0)
+    return Federation(
+        tuple(Client(n, architecture, samples(images, channels, n), nothing, nothing) for n in range(CLIENTS)),
+        samples(1, channels, 0).inputs,
+        public_batch_size=1,
+        classes=CLASSES,
+        build=partial(models.build, shape=(channels, 28, 28), classes=CLASSES),
+        training=LocalTraining(epochs=1, batch_size=BATCH, learning_rate=0.01),
+        compute=compute,
+        executor=executor,
+    )
+
+
+def seconds(fed: Federation) -> float:
+    """Return the seconds of a round of local training; its losses are on the host then, so the device is done."""
+    models = fed.initial_models()
+    return measure.seconds_of(lambda: fed.train(models, 1))
 
 
 def gpus() -> int:
@@ -111,8 +136,8 @@ def suite() -> list[str]:
 
 
 def ways(device: str) -> list[Way]:
-    """Return the ways that `device` has: TF32 and graphs are a GPU's."""
-    return [way for way in WAYS if device == "cuda" or not ({"tf32", True} & set(way.settings.values()))]
+    """Return the ways that `device` has: TF32 is a GPU's."""
+    return [way for way in WAYS if device == "cuda" or "tf32" not in way.settings.values()]
 
 
 def digits(compute: Compute, executor: SerialExecutor) -> Federation:
@@ -175,18 +200,18 @@ def beside_the_cpu(device: str, rounds: int) -> Iterator[str]:
 def rate(architecture: str, way: Way, device: str, images: int, repetitions: int) -> tuple[float, str, str, str]:
     """Return rounds a second, and what the report says of memory, launches and the time that the device worked."""
     compute = Compute(device, **way.settings)
-    fed = stacked.federation(architecture, images, compute, way.executor())
+    fed = federation(architecture, images, compute, way.executor())
     cuda = fed.device.type == "cuda"
     for _ in range(2 if cuda else 1):
-        stacked.seconds(fed)  # images on the device, kernels loaded and graphs recorded for these sizes
+        seconds(fed)  # images on the device, kernels loaded for these sizes
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    taken = statistics.median(stacked.seconds(fed) for _ in range(repetitions))
+    taken = statistics.median(seconds(fed) for _ in range(repetitions))
     if not cuda:
         return 1 / taken, "—", "—", "—"
     memory = f"{torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-        watched = stacked.seconds(fed)  # slower, and the host more than the device
+        watched = seconds(fed)  # slower, and the host more than the device
     events = seen.key_averages()
     launched = sum(event.self_cpu_time_total for event in events if event.key in LAUNCHES) / 1e6
     worked = sum(event.self_device_time_total for event in events if event.device_type == DeviceType.CUDA) / 1e6
@@ -201,7 +226,7 @@ def size(quick: bool) -> tuple[int, int]:
 def speeds(device: str, quick: bool, end: float) -> Iterator[str]:
     """Yield a row for each architecture and way, until it is `end` on the clock."""
     images, repetitions = size(quick)
-    for architecture in stacked.ARCHITECTURES[:1] if quick else stacked.ARCHITECTURES:
+    for architecture in ARCHITECTURES[:1] if quick else ARCHITECTURES:
         first = None
         for way in ways(device):
             if time.monotonic() > end:
@@ -234,7 +259,7 @@ def report(device: str, quick: bool, begun: float) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     yield from beside_the_cpu(device, rounds)
     yield from ["", "## Speed", ""]
-    yield f"Five clients of one architecture, {images} images each, an epoch in batches of {stacked.BATCH}."
+    yield f"Five clients of one architecture, {images} images each, an epoch in batches of {BATCH}."
     yield "Launches: the host's time in them. Device: the time that its kernels took; several may run at once."
     yield from ["", "| architecture | way | rounds/s | times float32's | memory, peak | launches | device |"]
     yield "| --- | --- | --- | --- | --- | --- | --- |"

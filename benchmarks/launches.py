@@ -21,14 +21,13 @@ ROOT = Path(__file__).parents[1]
 ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "mlp", "cnn", "cnn_bn")
 
 
-def launches(architecture: str, stack: int = 1, **compute: Any) -> int:
-    """Return the launches of one step of local training of so many clients; the pretended GPU must be there."""
+def launches(architecture: str, **compute: Any) -> int:
+    """Return the launches of one step of a client's local training; the pretended GPU must be there."""
     import pretend
     import torch
 
     from ktpfl_pipeline.core.dataset import LabelledDataset
     from ktpfl_pipeline.core.executors.serial import SerialExecutor
-    from ktpfl_pipeline.core.executors.stacked import StackedExecutor
     from ktpfl_pipeline.core.federation import Federation
     from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining
     from ktpfl_pipeline.models import build
@@ -44,14 +43,14 @@ def launches(architecture: str, stack: int = 1, **compute: Any) -> int:
 
     samples = LabelledDataset(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4))
     fed = Federation(
-        clients=tuple(Client(n, architecture, samples, samples, samples) for n in range(stack)),
+        clients=(Client(0, architecture, samples, samples, samples),),
         public=samples.inputs,
         public_batch_size=1,
         classes=4,
         build=empty,
         training=LocalTraining(epochs=1, batch_size=4),
         compute=Compute(pretend.DEVICE, **compute),
-        executor=SerialExecutor() if stack == 1 else StackedExecutor(stack),
+        executor=SerialExecutor(),
     )
     models, counted = fed.initial_models(), []
     for batch_size in (4, 4, 2):  # data and modules go there; then one step, and two
@@ -88,7 +87,6 @@ def counted() -> dict[str, dict[str, list[Any]]]:
             name: [
                 launches(name),
                 launches(name, dtype="bfloat16", memory_format="channels_last"),
-                launches(name, stack=5) / 5,
             ]
             for name in ARCHITECTURES
         }
@@ -126,7 +124,7 @@ def main() -> None:
             before, after = at(Path(folder) / "earlier"), at(ROOT)
         finally:
             subprocess.run([*git, "remove", "--force", f"{folder}/earlier"], check=True)
-    print("| launches a step | float32 | bfloat16, channels last | stacked by five, per client |\n|---|---|---|---|")
+    print("| launches a step | float32 | bfloat16, channels last |\n|---|---|---|")
     for name, then in before["steps"].items():
         now = after["steps"][name]
         print(f"| {name} |", " | ".join(f"{a:g} → {b:g}" for a, b in zip(then, now, strict=True)), "|")

@@ -32,16 +32,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "float32": {},
     "float32, channels last": {"memory_format": "channels_last"},
     "bfloat16, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
-    "float32, stacked": {"stacked": 20},
-    "bfloat16, stacked": {"dtype": "bfloat16", "stacked": 20},
 }
 
 
 def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, Any]) -> schema.Experiment:
     """Return an experiment of conf/ with other settings of compute."""
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
-    workers = 1 if "stacked" in compute else "auto"
-    changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": workers, **compute}}
+    changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": "auto", **compute}}
     return parsing.parse(name, parsing.merged(loader["parameters"], {name: changed})[name])
 
 

@@ -46,7 +46,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "float32, one client after another": {"workers": 1},
     "float32, workers": {},
     "float32, Ray cluster of this machine": {"cluster": "local"},
-    "float32, stacked": {"workers": 1, "stacked": 5},
     "float32, workers, channels last": {"memory_format": "channels_last"},
     "bfloat16, workers": {"dtype": "bfloat16"},
     "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
@@ -83,9 +82,7 @@ def samples(number: int, channels: int, seed: int) -> LabelledDataset:
     return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
-def federation(
-    work: Workload, workers: int = 1, stacked: int = 1, cluster: str | None = None, **compute: Any
-) -> Federation:
+def federation(work: Workload, workers: int = 1, cluster: str | None = None, **compute: Any) -> Federation:
     """Return the workload for the engine."""
     channels = work.channels
     clients = tuple(
@@ -101,5 +98,5 @@ def federation(
         training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
         distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
         compute=Compute("cpu", **compute),
-        executor=executors.create(workers, 1, "cpu", stacked, cluster),
+        executor=executors.create(workers, 1, "cpu", cluster),
     )

@@ -26,9 +26,7 @@ LONGEST = [
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let ``pytest tests/devices --device=cuda`` try the real GPU in the place of the pretended one."""
     parser.addoption("--device", choices=["pretended", "cuda"], default="pretended", help="what tests/devices run on")
-    parser.addoption(
-        "--all-ways", action="store_true", help="let all methods there meet each precision serial and stacked"
-    )
+    parser.addoption("--all-ways", action="store_true", help="let all methods there meet each precision")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

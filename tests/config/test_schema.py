@@ -277,16 +277,6 @@ def test_several_workers_have_one_thread_each() -> None:
         parsing.parse("mine", settings)
 
 
-def test_stacked_clients_are_in_one_process() -> None:
-    settings = changed("compute", {"stacked": 5, "workers": 3})
-    with pytest.raises(
-        InputError, match=r"^mine\.compute\.workers is 3, but compute\.stacked is 5, .*; take auto or 1"
-    ):
-        parsing.parse("mine", settings)
-    for workers in ("auto", 1):
-        assert parsing.parse("mine", changed("compute", {"stacked": 5, "workers": workers})).compute.stacked == 5
-
-
 def test_a_cluster_is_checked_before_it_is_joined() -> None:
     settings = changed("compute", {"device": "cpu", "cluster": "lokal"})
     with pytest.raises(InputError, match=r"^mine\.compute\.cluster is 'lokal'; choose local, auto"):

@@ -23,7 +23,6 @@ from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
@@ -319,7 +318,7 @@ class TestDivergence:
 
 
 SCHEDULE_ALL = Schedule(rounds=4, evaluate_every=2)
-EXECUTORS = {"serial": SerialExecutor, "workers": lambda: WorkersExecutor(2), "stacked": lambda: StackedExecutor(2)}
+EXECUTORS = {"serial": SerialExecutor, "workers": lambda: WorkersExecutor(2)}
 
 
 def unlucky(policy: str, executor: str = "serial") -> Federation:

@@ -10,11 +10,9 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
@@ -74,15 +72,6 @@ class TestBits:
         whole = run(federation(recipe, changes), method)
         stopped(federation(recipe, changes, executor=WorkersExecutor(2)), tmp_path / "c.pt", 2, method)
         assert_same_run(run(federation(recipe, changes), method, tmp_path / "c.pt"), whole)
-
-    def test_of_stacked_clients_that_cannot_be(self) -> None:
-        """More than plain steps go one client after another; a schedule and smoothing go stacked, up to rounding."""
-        rich, plain = (federation(recipe, architectures=("linear",)) for recipe in (RICHEST, {}))
-        plain = toy.again(plain, training=replace(plain.training, augmentation=(), schedule=RateSchedule(warm_up=3)))
-        models = rich.initial_models()
-        for fed, apart in ((rich, 0.0), (plain, 1e-6)):
-            stacked = toy.again(fed, executor=StackedExecutor(5), client_states=ClientStates())
-            assert toy.distance(stacked.train(models, 1), fed.train(models, 1)) <= apart
 
     def test_kept_state_makes_a_difference_from_the_second_round_on(self) -> None:
         kept, reset = (run(federation(RECIPES["momentum"] | {"optimizer_state": s}, ())) for s in ("kept", "reset"))

@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ktpfl_pipeline.core import engine, work
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.training.privacy import Privacy
@@ -56,9 +55,8 @@ class TestSamples:
         training = LocalTraining(epochs=EPOCHS, batch_size=20, privacy=Privacy(1.0))
         assert spent("local", toy.alike(training=training))["samples"] == ALONE
 
-    @pytest.mark.parametrize("executor", [StackedExecutor(2), WorkersExecutor(2)], ids=["stacked", "workers"])
-    def test_other_executors_count_alike(self, executor: Any) -> None:
-        assert spent("kt_pfl", toy.federation(executor=executor)) == spent("kt_pfl", toy.federation())
+    def test_workers_count_alike(self) -> None:
+        assert spent("kt_pfl", toy.federation(executor=WorkersExecutor(2))) == spent("kt_pfl", toy.federation())
 
 
 class TestCost:

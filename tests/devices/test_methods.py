@@ -5,8 +5,6 @@ Methods take turns with the executors and precisions: each meets one of each, KT
 with ``--all-ways`` every method does.
 """
 
-from itertools import product
-
 import devices
 import pretend
 import pytest
@@ -81,54 +79,52 @@ PLAIN = (
 )
 """Methods with products of their own, beside the models', that stay in float32 where bfloat16 is asked for."""
 
-ALL_WAYS = [*product(devices.EXECUTORS, devices.PRECISIONS)]
 IN_ALL_WAYS = ("kt_pfl", "fedavg")
 
 
-def ways(place: int, name: str) -> list[tuple[str, str]]:
-    """Return the executors and precisions whose turn it is, of the method at a place of `METHODS`.
+def ways(place: int, name: str) -> list[str]:
+    """Return the precisions whose turn it is, of the method at a place of `METHODS`.
 
-    Neighbours there are alike, so that of six the last has met what the first has not. `PLAIN` says something of
+    Neighbours there are alike, so that of three the last has met what the first has not. `PLAIN` says something of
     bfloat16 alone, and so its methods meet that.
     """
     if name in IN_ALL_WAYS:
-        return ALL_WAYS
+        return [*devices.PRECISIONS]
     precision = "bfloat16" if name in PLAIN else devices.PRECISIONS[place % len(devices.PRECISIONS)]
-    return [([*devices.EXECUTORS][place % len(devices.EXECUTORS)], precision)]
+    return [precision]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let methods take turns, and with ``--all-ways`` each of them meet every way."""
-    if {"name", "executor", "precision"} <= {*metafunc.fixturenames}:
+    if {"name", "precision"} <= {*metafunc.fixturenames}:
         all_ways = metafunc.config.getoption("--all-ways")
         listed = [
-            (name, *way) for place, name in enumerate(METHODS) for way in (ALL_WAYS if all_ways else ways(place, name))
+            (name, precision)
+            for place, name in enumerate(METHODS)
+            for precision in (devices.PRECISIONS if all_ways else ways(place, name))
         ]
-        metafunc.parametrize(("name", "executor", "precision"), listed)
+        metafunc.parametrize(("name", "precision"), listed)
 
 
 def test_both_kinds_of_methods_meet_every_way() -> None:
     """Those that take any architectures and those that need one, whoever is new among them."""
     turns = {
-        (name in ANY_ARCHITECTURES, *way)
+        (name in ANY_ARCHITECTURES, precision)
         for place, name in enumerate(METHODS)
         if name not in IN_ALL_WAYS
-        for way in ways(place, name)
+        for precision in ways(place, name)
     }
-    assert turns == {(kind, *way) for kind in (True, False) for way in ALL_WAYS}
+    assert turns == {(kind, precision) for kind in (True, False) for precision in devices.PRECISIONS}
 
 
-def test_a_run_there_equals_one_on_the_cpu(device: devices.Device, name: str, executor: str, precision: str) -> None:
-    """Stacked without dropout, whose masks are drawn for all clients at once in another order there.
-
-    Channels last go with TF32 on the pretended device, which rounds nothing.
-    """
-    dropout = executor == "serial" and not device.real
+def test_a_run_there_equals_one_on_the_cpu(device: devices.Device, name: str, precision: str) -> None:
+    """Channels last go with TF32 on the pretended device, which rounds nothing."""
+    dropout = not device.real
     asked = "TF32, channels last" if precision == "channels last" and not device.real else precision
-    expected = devices.rounds(name, devices.federation(name, "cpu", executor, precision, dropout=dropout))
+    expected = devices.rounds(name, devices.federation(name, "cpu", precision, dropout=dropout))
     with device.there() as seen:
         before = torch.cuda.get_rng_state().clone()
-        found = devices.rounds(name, devices.federation(name, devices.GPU, executor, asked, dropout=dropout))
+        found = devices.rounds(name, devices.federation(name, devices.GPU, asked, dropout=dropout))
         assert torch.equal(torch.cuda.get_rng_state(), before)  # nothing was taken from other users of it
     device.check_equal(found, expected, precision)
     assert not seen.draws[False]  # nothing was drawn there before it was seeded

@@ -21,14 +21,13 @@ MANY_STEPS = {  # 27 of local training in a round, and 25 of distillation
 }
 
 
-@pytest.mark.parametrize("executor", devices.EXECUTORS)
-def test_a_phase_waits_for_all_clients_at_once(device: devices.Device, executor: str) -> None:
+def test_a_phase_waits_for_all_clients_at_once(device: devices.Device) -> None:
     """For losses and whether weights are finite together, or until its work is done, so that its seconds are its own.
 
     The server waits once more: for whether predictions are finite, teachers are distributions, or for evaluations.
     """
     with device.there():
-        fed = devices.federation("kt_pfl", devices.GPU, executor, dropout=True, **MANY_STEPS)
+        fed = devices.federation("kt_pfl", devices.GPU, dropout=True, **MANY_STEPS)
         models, batch, found = fed.initial_models(), fed.public_batch(1), []
         teachers = torch.full((5, len(batch), 3), 1 / 3, device=devices.GPU)
         phases: list[Any] = [

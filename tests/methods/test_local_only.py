@@ -6,7 +6,6 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.training.privacy import Privacy
@@ -57,9 +56,8 @@ class TestMatchedWork:
         assert [LocalMatched().epochs(n, fed) for n in toy.IDS] == [3, 3, 3, 4, 3]
         assert [LocalMatched(work=2.2, public=False).epochs(n, fed) for n in toy.IDS] == [5] * 5
 
-    @pytest.mark.parametrize("stacked", [False, True])
-    def test_each_client_trains_for_its_own_epochs(self, stacked: bool) -> None:
-        fed = toy.alike(executor=StackedExecutor(5)) if stacked else toy.alike()
+    def test_each_client_trains_for_its_own_epochs(self) -> None:
+        fed = toy.alike()
         run = engine.run(LocalMatched(), fed, Schedule(rounds=1))
         initial = fed.initial_models()
         for n, size in zip(toy.IDS, toy.SIZES, strict=True):

@@ -110,7 +110,7 @@ def test_too_few_public_samples_for_one_column_leave_the_others_of_the_same_data
 
 
 def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several threads and stacked clients are in one process."""
+    """Several threads are in one process."""
     monkeypatch.setattr(planning, "trial", lambda experiment, *_: {name: [0.1] for name in experiment.models()})
     monkeypatch.setattr(resources, "default_workers", lambda: 4)
     own = SimpleNamespace(train=range(30), test=range(10))
@@ -122,7 +122,7 @@ def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypa
         return planning.probe(job)
 
     auto = {"workers": "auto"}
-    for compute, workers in (({"workers": 2}, 2), (auto, 4), (auto | {"threads": 2}, 1), (auto | {"stacked": 2}, 1)):
+    for compute, workers in (({"workers": 2}, 2), (auto, 4), (auto | {"threads": 2}, 1)):
         with case(compute):
             assert probed() / probed(**compute) == pytest.approx(workers)
 

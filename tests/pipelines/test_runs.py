@@ -23,7 +23,6 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.simulation.adversaries import Adversaries
@@ -107,7 +106,7 @@ class TestAssemble:
         fed = assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
         for group in ("training", "distillation", "compute"):
-            resolved = getattr(settings, group).model_dump(exclude=schema.PLACES | {"stacked"})
+            resolved = getattr(settings, group).model_dump(exclude=schema.PLACES)
             arrived = asdict(getattr(fed, group)) | (
                 {"augmentation": resolved["augmentation"]} if group == "training" else {}
             )
@@ -116,9 +115,6 @@ class TestAssemble:
         assert fed.rounds == settings.rounds
         assert isinstance(fed.executor, WorkersExecutor)
         assert fed.executor.workers == 3
-        stacked = assemble(experiment(compute={"device": "cpu", "stacked": 4}), data, 0).executor
-        assert isinstance(stacked, StackedExecutor)
-        assert stacked.clients == 4
         assert fed.build("mlp")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
@@ -142,7 +138,6 @@ class TestIdentity:
             {"knowledge": {"encoding": "uint8"}},
             {"compute": {"dtype": "float64"}},
             {"compute": {"threads": 2}},
-            {"compute": {"stacked": 2}},
             {"methods": {"kt_pfl": {"rho": 0.6}}},
         ],
         ids=str,
@@ -301,8 +296,6 @@ def test_how_far_clients_can_be_relied_on_is_a_setting_and_told(data: FederatedD
         "20 % of the clients take 50 % of the local epochs",
     ]
     assert words.unreliable(experiment().settings()) == []
-    with pytest.raises(InputError, match="stacked clients take the same epochs"):
-        experiment(budgets={"share": 0.2}, compute={"stacked": 2, "workers": 1})
 
 
 PRIVATE: dict[str, Any] = {"architectures": ["mlp"], "training": {"privacy": {"noise_multiplier": 1.0}}}

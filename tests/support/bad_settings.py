@@ -19,7 +19,7 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute; it has device, dtype, memory_format, graphs, threads, workers, stacked, cluster, "
+        "mine.compute; it has device, dtype, memory_format, threads, workers, cluster, "
         "prediction_batch, server_memory.",
     ),
 ]
@@ -80,8 +80,6 @@ OUT_OF_RANGE = [
     ("compute.workers", 0, "auto or a whole number from 1 to 256"),
     ("compute.workers", "many", "auto or a whole number from 1 to 256"),
     ("compute.workers", True, "auto or a whole number from 1 to 256"),
-    ("compute.stacked", 0, "greater than or equal to 1"),
-    ("compute.stacked", "auto", "valid integer"),
     ("compute.prediction_batch", 0, "greater than or equal to 1"),
     ("image.channels", 5, "less than or equal to 4"),
     ("image.size", 0, "number of pixels from 1 to 8192, or two in brackets, height and width"),
@@ -89,7 +87,6 @@ OUT_OF_RANGE = [
     ("image.size", [8, 8, 8], "two in brackets, height and width"),
     ("compute.dtype", "float16", "'float32', 'tf32', 'float64', 'bfloat16', 'auto' or 'auto:bfloat16'"),
     ("compute.memory_format", "nhwc", "'contiguous', 'channels_last' or 'auto'"),
-    ("compute.graphs", "always", "valid boolean"),
     ("knowledge.encoding", "int4", "'float32', 'float16', 'uint8', 'sign' or 'top_k'"),
     ("knowledge.k", 0, "greater than or equal to 1"),
     ("knowledge.cache", -1, "greater than or equal to 0"),

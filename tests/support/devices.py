@@ -16,7 +16,6 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.rounds import cohort
 from ktpfl_pipeline.core.setting import Compute, LocalTraining
@@ -25,7 +24,6 @@ from ktpfl_pipeline.methods import ANY_ARCHITECTURES, create
 GPU = "cuda"
 PRECISIONS = ("float32", "bfloat16", "channels last")
 ORDERED = {"channels last": "float32", "TF32, channels last": "tf32"}
-EXECUTORS = {"serial": SerialExecutor, "stacked": lambda: StackedExecutor(3)}
 MODELS = {True: ("both", "mlp"), False: ("conv", "linear")}  # with dropout, and without
 COHORT = 3
 """Clients in a round."""
@@ -99,7 +97,6 @@ def _federation(architectures: tuple[str, ...]) -> Federation:
 def federation(
     name: str,
     device: str = "cpu",
-    executor: str = "serial",
     precision: str = "float32",
     *,
     dropout: bool,
@@ -109,7 +106,7 @@ def federation(
     architectures = MODELS[dropout] if name in ANY_ARCHITECTURES else MODELS[dropout][:1]
     order = "channels_last" if precision in ORDERED else "contiguous"
     compute = Compute(device, ORDERED.get(precision, precision), order)
-    own = {"compute": compute, "executor": EXECUTORS[executor](), "client_states": ClientStates(), **settings}
+    own = {"compute": compute, "executor": SerialExecutor(), "client_states": ClientStates(), **settings}
     return toy.again(_federation(architectures), **own)
 
 

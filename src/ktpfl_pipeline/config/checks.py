@@ -129,7 +129,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
     with saying(f"{name}."):
         dtype: Any = "float32" if compute.dtype.startswith("auto") else compute.dtype
         device = setting.Compute(compute.device, dtype).place()
-        executors.create(compute.workers, compute.threads, device, compute.stacked, compute.cluster)
+        executors.create(compute.workers, compute.threads, device, compute.cluster)
 
 
 def check_families(name: str, experiment: Experiment) -> None:
@@ -245,16 +245,6 @@ def check_configured(name: str, experiment: Experiment, study: str) -> None:
         kind = "the paper" if study == PAPER else "a sweep"
         raise InputError(
             f"{name}.hyperparameters is tuned, and {kind} runs configured ones; put it to configured for {study}."
-        )
-
-
-def check_budgets(name: str, experiment: Experiment) -> None:
-    """Check for no budgets beside stacked clients, who take the same steps together."""
-    stacked = experiment.compute.stacked
-    if experiment.budgets.share and stacked > 1:
-        raise InputError(
-            f"{name}.budgets.share is {experiment.budgets.share:g} beside {name}.compute.stacked, {stacked}, and "
-            f"stacked clients take the same epochs: put {name}.compute.stacked to 1, or {name}.budgets.share to 0."
         )
 
 

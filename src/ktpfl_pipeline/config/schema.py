@@ -242,10 +242,8 @@ class Compute(Settings):
     device: str = "auto"
     dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
     memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
-    graphs: bool = False
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
-    stacked: Count = 1
     cluster: str | None = None
     prediction_batch: Count = 1000
     server_memory: Count = 512

@@ -90,7 +90,6 @@ class Compute:
     device: str = "auto"  # auto: a GPU where there is one
     dtype: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"  # tf32, bfloat16: of products; else float32
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"  # of images and convolutions
-    graphs: bool = False  # CUDA graphs of training steps, on a GPU; see `client/graphs.py`
     threads: int = 1  # torch threads; another number rounds float32 differently
     prediction_batch: int = 1000  # samples at a time in predictions and evaluation: memory, not results
     server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le
 from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.sgd import batches
+from ktpfl_pipeline.core.client.sgd import batches, gradients_of
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import WEIGHS, Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
@@ -109,7 +109,7 @@ def learn_weights(
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
     drawn = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))]
     chosen = sent(drawn, space.device)
-    parameters, objective = dict(module.named_parameters()), samples.objective(module)
+    parameters, cross_entropy = dict(module.named_parameters()), samples.cross_entropy(module)
     with rng.seeded(rng.derive(setting.seed, "aggregation dropout", t, n), space.device):
         for _ in range(method.first_epochs if first else 1):
             for batch in batches(len(chosen), setting.training.batch_size, stream, space.device):
@@ -118,7 +118,7 @@ def learn_weights(
                     for name in weights:
                         parameters[name].copy_(start[name])
                 learned = [parameters[name] for name in weights]
-                _, slopes = space.graphs.gradients(objective, chosen[batch], learned, setting.training.batch_size)
+                _, slopes = gradients_of(cross_entropy(chosen[batch]), learned)
                 space.count([module], len(batch))
                 weights = {
                     name: (w - method.rate * slope * (common[name] - own[name])).clamp(0.0, 1.0)

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import train_wearing
-from ktpfl_pipeline.core.client.graphs import Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import batch_sizes, descend
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -147,7 +146,7 @@ def train_client(
     sizes = batch_sizes(len(space.split(n, "train")), recipe.batch_size)
 
     @torch.no_grad()
-    def generate(number: int) -> Tensors:
+    def generate(number: int) -> Drawn:
         if not waiting:  # an epoch begins
             waiting.extend(drawn(make, labels, sizes, draws))
         inputs, classes = waiting.popleft()

@@ -12,14 +12,12 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange, rng
-from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.graphs import Objective
 from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.joint import common_of, projector_name
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
-from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
@@ -131,21 +129,13 @@ def train_client(
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
     _, head_of_own = space.head(n, module)
-    loss = Objective(nested, (space.numbers, module, head_of_own, common, own.criterion), own.read)
+    assert isinstance(head_of_own, nn.Linear)
+    cross_entropy = own.cross_entropy(module)
+
+    def loss(batch: Tensor) -> Tensor:
+        with features(head_of_own, head_of_own.in_features) as seen:
+            fine = cross_entropy(batch)
+        return fine + own.loss(common(seen.pop()[:, : common.in_features]), batch)
+
     value = own.descend(nn.ModuleList([module, common]), loss, epochs)
     return Outcome((params_of(module), params_of(common)), value)
-
-
-def nested(
-    numbers: Numbers,
-    module: nn.Module,
-    own: nn.Linear,
-    common: nn.Linear,
-    criterion: Criterion,
-    inputs: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    """Return the sum of the cross-entropies of both heads on raw inputs, (b, ...), with labels, (b,)."""
-    with features(own, own.in_features) as seen:
-        fine = cross_entropy(numbers, module, criterion, inputs, labels)
-    return fine + criterion(common(seen.pop()[:, : common.in_features]), labels)

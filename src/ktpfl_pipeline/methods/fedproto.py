@@ -11,15 +11,13 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
-from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -131,28 +129,14 @@ def train_client(
     _, head = space.head(n, module)
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
 
-    def read(batch: Tensor) -> Tensors:
-        labels = own.labels[batch]
-        return *own.read(batch), targets[labels], counted[labels]
+    cross_entropy = own.cross_entropy(module)
 
-    loss = Objective(drawn, (space.numbers, module, head, own.criterion, weight), read)
+    def loss(batch: Tensor) -> Tensor:
+        labels = own.labels[batch]
+        with features(head, targets.shape[1]) as seen:
+            fit = cross_entropy(batch)
+        error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
+        return fit + weight * (error * counted[labels]).mean()
+
     value = own.descend(module, loss, epochs)
     return Outcome(params_of(module), value)
-
-
-def drawn(
-    numbers: Numbers,
-    module: nn.Module,
-    head: nn.Module,
-    criterion: Criterion,
-    weight: float,
-    inputs: Tensor,
-    labels: Tensor,
-    targets: Tensor,
-    counted: Tensor,
-) -> Tensor:
-    """Return the loss of `train_client`, with each sample's prototype, (b, F), and whether there is one, (b,)."""
-    with features(head, targets.shape[1]) as seen:
-        fit = cross_entropy(numbers, module, criterion, inputs, labels)
-    error = (seen.pop() - targets).square().mean(dim=1)  # (b,)
-    return fit + weight * (error * counted).mean()

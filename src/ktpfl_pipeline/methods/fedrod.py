@@ -12,11 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client.criterion import Criterion
-from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
@@ -73,7 +71,9 @@ def train_client(
     """Train both for E epochs, or `epochs`, on the same batches of client n's data; return both.
 
     The model descends the balanced softmax loss, CE(g + log D_n,k, y) of its logits g, where D_n,k is how many training
-    samples of class k the client has; the head h descends CE(g + h, y), of which the model feels nothing.
+    samples of class k the client has; the head h descends CE(g + h, y), whose gradient does not reach the model. Label
+    smoothing applies to the client's own head only: in the balanced softmax it would ask for classes that the client
+    does not have, and only a logit far above all others gives them a share against their prior.
 
     Arguments of its own:
         model: the common model.
@@ -85,34 +85,15 @@ def train_client(
     counts = F.one_hot(samples.labels, setting.classes).sum(dim=0)  # `bincount` would wait for a GPU
     prior = counts.to(space.dtype).clamp_min(TINY).log()  # (K,)
 
-    def read(batch: Tensor) -> Tensors:
-        return prior, *samples.read(batch)
-
     _, layer = space.head(n, module)
-    loss = Objective(balanced, (space.numbers, module, layer, own, samples.criterion), read)
+
+    def loss(batch: Tensor) -> Tensor:
+        entering: list[Tensor] = []  # what enters the model's head
+        with layer.register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0])):
+            generic = module(samples.inputs(batch))
+        personal = generic.detach() + own(entering.pop().detach().to(space.dtype))
+        return F.cross_entropy(generic + prior, samples.labels[batch]) + samples.loss(personal, batch)
+
     value = samples.descend(nn.ModuleList([module, own]), loss, epochs)
     trained = params_of(own)
     return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
-
-
-def balanced(
-    numbers: Numbers,
-    module: nn.Module,
-    head: nn.Module,
-    own: nn.Linear,
-    criterion: Criterion,
-    prior: Tensor,
-    inputs: Tensor,
-    labels: Tensor,
-) -> Tensor:
-    """Return the loss of `train_client`, with log D_n,k, (K,), on raw inputs, (b, ...), and labels, (b,).
-
-    Smoothing is for the client's own head. In the balanced softmax it would ask for a share of classes that the client
-    does not have, and against their prior only a logit far above all others gives that.
-    """
-    seen: list[Tensor] = []
-    with head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
-        generic = module(numbers(inputs))
-    personal = generic.detach() + own(seen.pop().detach().to(numbers.dtype))
-    smoothed = criterion(personal, labels)
-    return F.cross_entropy(generic + prior, labels) + smoothed

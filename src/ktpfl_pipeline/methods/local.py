@@ -11,12 +11,10 @@ from typing import Annotated
 from annotated_types import Gt
 
 from ktpfl_pipeline.core.client import operations
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, Params, select
+from ktpfl_pipeline.core.weights import Models, select
 
 
 @dataclass(frozen=True)
@@ -54,14 +52,9 @@ class LocalMatched(Local):
     def train(self, models: Models, t: int, fed: Federation) -> Models:
         """Return each model trained on its client's data for as many epochs as the work takes."""
         calls = {n: (params, t, self.epochs(n, fed)) for n, params in models.items()}
-        return fed.run_training("train", train_longer, calls, models, uses="trains for more epochs than others")
+        return fed.run_training("train", operations.train, calls, models, uses="trains for more epochs than others")
 
     def epochs(self, n: int, fed: Federation) -> int:
         """Return client n's epochs in a round, rounded up: in doubt local-only has the more work."""
         public = self.public * fed.distillation.epochs * fed.public_batch_size / len(fed.by_id[n].train)
         return math.ceil(self.work * fed.training_of(n).epochs + public)
-
-
-def train_longer(space: Workspace, n: int, params: Params, t: int, epochs: int) -> Outcome[Params]:
-    """Do what `operations.train` does, one client after another: stacked clients have equally many epochs."""
-    return operations.train(space, n, params, t, epochs)

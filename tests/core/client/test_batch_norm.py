@@ -14,7 +14,6 @@ from torch import nn
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import batch_norm
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Distillation
@@ -189,15 +188,3 @@ class Stop(engine.Observer):
 def _end_after_two(record: Any) -> None:
     if record.round == 2:
         raise KeyboardInterrupt
-
-
-def test_stacks_change_nothing_but_the_rounding() -> None:
-    fed = toy.federation(
-        architectures=("conv",), dtype="float64", distillation=Distillation(1, 5, 0.05, batch_norm="domain_specific")
-    )
-    runs = [
-        engine.run(create("kt_pfl"), toy.again(fed, **executor), engine.Schedule(2))
-        for executor in ({}, {"executor": StackedExecutor(2)})
-    ]
-    one, other = (create("kt_pfl").personal(run.state, fed.by_id, fed) for run in runs)
-    assert toy.distance(one, other) < 1e-12

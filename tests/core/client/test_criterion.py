@@ -12,7 +12,6 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.criterion import balanced
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.setting import LocalTraining
 from ktpfl_pipeline.core.training.privacy import Privacy
@@ -68,7 +67,7 @@ def test_who_computes_changes_nothing() -> None:
     """Clients share a workspace, and each has weights of its own."""
     serial = models("local", federation("balanced"))
     with closing(WorkersExecutor(2)) as workers:
-        for executor in (workers, toy.ReverseExecutor(), StackedExecutor(2)):
+        for executor in (workers, toy.ReverseExecutor()):
             assert toy.same(models("local", federation("balanced", executor=executor)), serial)
 
 

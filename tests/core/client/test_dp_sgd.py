@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import recorded
 import torch
 import torch.nn.functional as F
 import toy
@@ -20,7 +19,6 @@ from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
@@ -161,7 +159,7 @@ class TestRun:
     def test_resumes_repeats_and_is_shared_out_to_the_bit(self, tmp_path: Path) -> None:
         file = tmp_path / "run.ckpt"
         straight = self.run(file)
-        others = [self.run(executor=WorkersExecutor(2)), self.run(executor=StackedExecutor(1))]
+        others = [self.run(executor=WorkersExecutor(2))]
         shutil.copy(file.with_suffix(".1"), file)
         for other in (*others, self.run(file)):
             assert toy.same(other.state, straight.state)
@@ -194,12 +192,6 @@ class TestRun:
         assert toy.finite(noisy[0])
         assert toy.same(trained(Privacy(1.0), augmentation=augmentation), noisy)
         assert not toy.same(trained(Privacy(1.0)), noisy)
-
-    def test_stacked_clients_train_one_after_another(self) -> None:
-        fed = federation(Privacy(1.0), 8)
-        stacked = toy.again(fed, executor=StackedExecutor(5))
-        models = fed.initial_models()
-        assert toy.same(fed.train(models, 1), stacked.train(models, 1))
 
     def test_epsilon_counts_the_epochs_that_a_budget_allows(self) -> None:
         fed = federation(Privacy(1.0), 8, epochs=2, reliability=Reliability(budgets=Budgets(0.4, 0.5)))
@@ -286,12 +278,3 @@ class TestRefusals:
         source = Path(dp_sgd.__file__).read_text(encoding="utf-8")
         assert "    from opacus" in source
         assert not re.search(r"^(from|import) opacus", source, re.MULTILINE)
-
-
-def test_no_graph_holds_batches_of_any_size(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    recorded.stand_in(monkeypatch)
-    fed = federation(Privacy(1.0, 1.0, 1e-3), batch_size=8, compute=Compute("cpu", graphs=True))
-    fed.train(fed.initial_models(), 1)
-    assert [record.getMessage() for record in caplog.records] == [
-        "compute.graphs has no effect on private training: its batches are of any size."
-    ]

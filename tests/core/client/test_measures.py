@@ -49,7 +49,7 @@ def test_against_scikit_learn_and_by_hand(seed: int) -> None:
 
 
 def test_clients_side_by_side_and_samples_that_do_not_count() -> None:
-    """As stacked clients are evaluated: the shorter one is filled up with what must not count."""
+    """The shorter one is filled up with what must not count."""
     (one, ones), (other, others) = drawn(1, 60), drawn(2, 40)
     filled = torch.cat([other, 100.0 * torch.eye(5).repeat(4, 1)]), torch.cat([others, torch.full((20,), 4)])
     counts = torch.stack([all_count(ones), torch.arange(60) < 40])

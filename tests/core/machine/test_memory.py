@@ -11,10 +11,8 @@ from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import stacked
 from ktpfl_pipeline.core.executors.contract import starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -25,7 +23,7 @@ ON_A_GPU = (
 )
 SETTINGS = (
     "set training.batch_size (8), distillation.batch_size (8), compute.prediction_batch (1000) or "
-    "compute.server_memory (512) lower, or compute.stacked or compute.workers to 1."
+    "compute.server_memory (512) lower, or compute.workers to 1."
 )
 
 
@@ -61,13 +59,6 @@ def test_a_model_of_the_server_is_named_and_what_remembers_its_optimizer_goes_by
     assert str(starved("mlp", "distill", "workers", "SIGKILL")).startswith(
         "The server's mlp's distill ended two workers"
     )
-
-
-def test_clients_at_once_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked, "form_of", lambda operation, setting: lambda space, calls: greedy(space, toy.IDS[2]))
-    monkeypatch.setattr(stacked, "possible", lambda *_: True)
-    with pytest.raises(InputError, match=r"^The train of clients 7, 3 at once used up the memory of cpu "):
-        StackedExecutor(2).run(toy.alike("linear"), "train", greedy, {toy.IDS[0]: (), toy.IDS[1]: ()})
 
 
 def test_the_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

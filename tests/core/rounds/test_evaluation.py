@@ -2,7 +2,7 @@
 
 import logging
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import RoundRecord
@@ -27,7 +26,6 @@ RULER = Schedule(rounds=2, participation=0.6, adapt_epochs=(1, 2))
 EXECUTORS: dict[str, Any] = {
     "serial": SerialExecutor,
     "workers": lambda: WorkersExecutor(2),
-    "stacked": lambda: StackedExecutor(2),
 }
 
 
@@ -66,16 +64,13 @@ class TestAdaptation:
             assert set(one.accuracy) - set(other.accuracy) == {"adapted_1", "adapted_2"}
             assert replace(one, accuracy={point: one.accuracy[point] for point in other.accuracy}) == other
 
-    @pytest.mark.parametrize("executor", ["serial", "stacked"])
-    def test_resumed_it_is_the_same(self, executor: str, tmp_path: Path) -> None:
-        """Stacked clients round by who is computed beside them, and their dropout draws by it."""
-
+    def test_resumed_it_is_the_same(self, tmp_path: Path) -> None:
         def crash(record: RoundRecord) -> None:
             if record.round == 1:
                 raise KeyboardInterrupt
 
         def federation() -> Federation:
-            return toy.alike("both", executor=EXECUTORS[executor]())
+            return toy.alike("both")
 
         file = tmp_path / "run.ckpt"
         with pytest.raises(KeyboardInterrupt):
@@ -112,17 +107,6 @@ class TestMeasures:
         for name, values in found.history[-1].measures.items():
             assert values == [getattr(evaluation, name) for evaluation in evaluations]
         assert set(found.history[0].measures) == {"balanced_accuracy", "macro_f1", "auc", "calibration_error"}
-
-    def test_stacked_clients_have_the_same(self) -> None:
-        """Up to rounding, and though they have test splits of unequal size."""
-        fed = toy.alike()
-        longer = replace(fed.clients[0], test=toy.samples(21, seed=5))
-        fed = toy.again(fed, clients=(longer, *fed.clients[1:]))
-        models = fed.train(fed.initial_models(), 1)
-        one = fed.evaluate(models, "test")
-        other = toy.again(fed, executor=StackedExecutor(5)).evaluate(models, "test")
-        for n in models:
-            assert asdict(other[n]) == pytest.approx(asdict(one[n]), abs=1e-6)
 
     def test_global_accuracy_is_on_all_clients_test_images_at_the_last_evaluation(self) -> None:
         fed = toy.alike()

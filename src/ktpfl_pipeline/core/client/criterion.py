@@ -21,8 +21,6 @@ from ktpfl_pipeline.core.transfer import sent
 class Criterion:
     """The cross-entropy of one workspace's clients, one after another.
 
-    It is equal only to itself, so that a graph may hold it.
-
     Attributes:
         smoothing: of the labels.
         weights: (K,) of the classes, written in place for each client, as its model's parameters are; None for none.

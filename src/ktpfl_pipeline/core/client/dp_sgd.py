@@ -37,7 +37,6 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     settings, privacy = setting.training_of(n), setting.training.privacy
     assert privacy is not None
     module = space.module(n, params).train()
-    space.graphs.leave("private training", "its batches are of any size")
     steps, share = sampling(len(own), settings.batch_size)
     choice = setting.stream("private sampling", t, n)
     hooks = GradSampleHooks(module, loss_reduction="sum")

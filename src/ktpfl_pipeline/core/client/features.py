@@ -15,13 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client.criterion import Criterion
-from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.pooling import Pool, pooled
-from ktpfl_pipeline.core.client.private import PrivateSamples, cross_entropy
-from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.weights import Params, params_of
 
 
@@ -79,7 +77,7 @@ def train_wearing(
     head: Params,
     t: int,
     weight: float = 0.0,
-    generate: Callable[[int], Tensors] | None = None,
+    generate: Callable[[int], tuple[Tensor, Tensor]] | None = None,
     epochs: int | None = None,
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
@@ -98,32 +96,19 @@ def train_wearing(
     module, common = space.module(n, params).train(), space.linear(head)
     name, _ = space.head(n, module)
 
-    def read(batch: Tensor) -> Tensors:
-        return own.read(batch) if generate is None else (*own.read(batch), *generate(len(batch)))
+    cross_entropy = own.cross_entropy(module)
 
-    loss = Objective(worn, (space.numbers, module, common, own.criterion, weight), read)
+    def loss(batch: Tensor) -> Tensor:
+        fit = cross_entropy(batch)
+        if generate is None:
+            return fit
+        features, classes = generate(len(batch))
+        return fit + weight * F.cross_entropy(common(features), classes)
+
     with wearing(module, name, common):
         value = own.descend(module, loss, epochs)
         trained = params_of(common)
     return Outcome((fitted(params_of(module), name, trained), trained), value)
-
-
-def worn(
-    numbers: Numbers,
-    module: nn.Module,
-    common: nn.Linear,
-    criterion: Criterion,
-    weight: float,
-    inputs: Tensor,
-    labels: Tensor,
-    *generated: Tensor,
-) -> Tensor:
-    """Return the loss of `train_wearing`: the model's, and the common head's of generated features and classes."""
-    fit = cross_entropy(numbers, module, criterion, inputs, labels)
-    if not generated:
-        return fit
-    features, classes = generated
-    return fit + weight * F.cross_entropy(common(features), classes)
 
 
 def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import batch_norm
-from ktpfl_pipeline.core.client.graphs import Objective, Tensors
 from ktpfl_pipeline.core.client.measures import measures, packed
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of
@@ -23,7 +22,7 @@ from ktpfl_pipeline.core.weights import Params, params_of
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
     """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
-    value = own.descend(module, own.objective(module), epochs)
+    value = own.descend(module, own.cross_entropy(module), epochs)
     return Outcome(params_of(module), value)
 
 
@@ -33,19 +32,14 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     module = space.module(n, params)
     target = teacher.to(space.device, space.dtype)
 
-    def read(batch: Tensor) -> Tensors:
-        return inputs.index_select(0, batch), target.index_select(0, batch)
+    def loss(batch: Tensor) -> Tensor:
+        students = module(space.numbers(inputs.index_select(0, batch)))
+        return distillation_loss(students, target.index_select(0, batch), settings.temperature)
 
-    loss = Objective(fit, (space.numbers, module, settings.temperature), read)
     streams = rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device)
     with batch_norm.distilling(module, batch_norm.applied(settings.batch_norm, len(inputs))), streams:
         value = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
     return Outcome(params_of(module), value)
-
-
-def fit(numbers: Numbers, module: nn.Module, temperature: float, inputs: Tensor, teacher: Tensor) -> Tensor:
-    """Return the distillation loss of a module on raw inputs, (b, ...), toward a teacher, (b, K)."""
-    return distillation_loss(module(numbers(inputs)), teacher, temperature)
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import sgd
-from ktpfl_pipeline.core.client.criterion import Criterion
-from ktpfl_pipeline.core.client.graphs import Objective, Tensors
-from ktpfl_pipeline.core.client.workspace import Numbers, Workspace
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.training import augmentation
 
 
@@ -22,7 +20,6 @@ class PrivateSamples:
 
     Attributes:
         labels: (D_n,) all labels, in the order of the indices of a batch.
-        criterion: the client's cross-entropy, which a loss takes as a constant of its `Objective`.
     """
 
     def __init__(self, space: Workspace, n: int, t: int, part: str = "") -> None:
@@ -32,8 +29,8 @@ class PrivateSamples:
         self._batch = self._images = torch.empty(0)  # the last batch, and its images as they were changed
         self._drawn = 0
         self.labels = self._split.labels
-        self.criterion = space.criterion
-        self.criterion.follow(self.labels)
+        self._criterion = space.criterion
+        self._criterion.follow(self.labels)
 
     def __len__(self) -> int:
         """Return D_n."""
@@ -54,16 +51,12 @@ class PrivateSamples:
         return self._images
 
     def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:
-        """Return the cross-entropy of logits, (b, K), with the labels at `batch`; see `criterion`."""
-        return self.criterion(logits, self.labels[batch], reduction)
+        """Return the cross-entropy of logits, (b, K), with the labels at `batch`; see `Criterion`."""
+        return self._criterion(logits, self.labels[batch], reduction)
 
-    def read(self, batch: Tensor) -> Tensors:
-        """Return the inputs at the indices `batch`, before they are numbers, and the labels: what `objective` is of."""
-        return self._changed(batch), self.labels[batch]
-
-    def objective(self, module: nn.Module) -> Objective:
-        """Return the mean cross-entropy of a module, as a graph can hold it: that of `inputs` and `loss`."""
-        return Objective(cross_entropy, (self._space.numbers, module, self.criterion), self.read)
+    def cross_entropy(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
+        """Return the mean cross-entropy of a module as a function of the indices of a batch, (b,)."""
+        return lambda batch: self.loss(module(self.inputs(batch)), batch)
 
     def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Tensor:
         """Train a module for E epochs, or `epochs`, by local training's recipe; see `sgd.descend`."""
@@ -77,8 +70,3 @@ class PrivateSamples:
         setting = self._space.setting
         with rng.seeded(rng.derive(setting.seed, "dropout", *self._names), self._space.device):
             yield setting.stream("private shuffle", *self._names)
-
-
-def cross_entropy(numbers: Numbers, module: nn.Module, criterion: Criterion, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the client's mean cross-entropy of a module on raw inputs, (b, ...), with labels, (b,)."""
-    return criterion(module(numbers(inputs)), labels)

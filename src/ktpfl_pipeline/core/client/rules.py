@@ -6,7 +6,7 @@ and running statistics move only where a gradient is taken for a step.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -14,10 +14,9 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client.graphs import kept
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.sgd import batches
+from ktpfl_pipeline.core.client.sgd import batches, gradients_of
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.weights import Params, params_of, trained
 
@@ -79,13 +78,13 @@ def train(
     setting, own = space.setting, PrivateSamples(space, n, t, part)
     rate = setting.training.rate(t, setting.rounds)
     module = space.module(n, params).train()
-    parameters, objective = trained(module), own.objective(module)
+    parameters, cross_entropy = trained(module), own.cross_entropy(module)
     losses: list[Tensor] = []
 
     def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
         load(parameters, weights)
-        with kept([module], space.device) if probe else nullcontext():
-            loss, parts = space.graphs.gradients(objective, batch, parameters, setting.training.batch_size)
+        with restored(module, space.device) if probe else nullcontext():
+            loss, parts = gradients_of(cross_entropy(batch), parameters)
         space.count([module], len(batch))
         if not probe:
             losses.append(loss)
@@ -104,6 +103,18 @@ def train(
     load(parameters, vectors[0])
     loss = torch.stack(losses).double().mean() if losses else torch.zeros((), device=space.device)
     return Outcome((params_of(module), vectors[1:]), loss)
+
+
+@contextmanager
+def restored(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Restore the module's buffers and torch's global generators after the block."""
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
 
 def groups(order: list[Tensor], size: int) -> Iterator[list[Tensor]]:

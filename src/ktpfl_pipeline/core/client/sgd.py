@@ -26,7 +26,7 @@ def descend(
     Args:
         space: of the process; its optimizer state is taken and left, where there is one.
         module: what is trained, in place; models in an `nn.ModuleList` are clipped each by itself.
-        loss: the mean loss of the samples at the given indices; an `Objective` can be in a graph.
+        loss: the mean loss of the samples at the given indices.
         samples: how many samples there are.
         recipe: passes over them, batch size (the last, shorter batch is kept), and how a step goes.
         t: the round, for the learning rate.
@@ -40,7 +40,7 @@ def descend(
     total = torch.zeros((), device=device, dtype=torch.float64)
     for epoch in range(1, recipe.epochs + 1):
         for batch in batches(samples, recipe.batch_size, shuffle, device):
-            value, gradients = space.graphs.gradients(loss, batch, parameters, recipe.batch_size)
+            value, gradients = gradients_of(loss(batch), parameters)
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:
@@ -51,6 +51,11 @@ def descend(
     if optimizer is not None and space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(optimizer)
     return total / samples
+
+
+def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return a loss, detached, and its gradients with respect to the parameters."""
+    return loss.detach(), torch.autograd.grad(loss, parameters)
 
 
 @torch.no_grad()

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import kinds, rng, weights
 from ktpfl_pipeline.core.client import joint, reduced
 from ktpfl_pipeline.core.client.criterion import Criterion
-from ktpfl_pipeline.core.client.graphs import Graphs
 from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.model_facts import prepared
@@ -37,7 +36,6 @@ class Workspace:
     Attributes:
         numbers: what a model takes of raw inputs.
         criterion: the cross-entropy of local training.
-        graphs: what takes the gradients of batches.
         optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
             starts with none. See `optimizers.Remembering`.
         samples: how many the operation that goes on has backpropagated, by architecture.
@@ -51,7 +49,6 @@ class Workspace:
         self.format = FORMATS[setting.compute.memory_format]
         self.numbers = Numbers(self.dtype, self.format)
         self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
-        self.graphs = Graphs(setting.compute.graphs, self.device)
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str], Params] = {}
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}

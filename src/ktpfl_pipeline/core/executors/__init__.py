@@ -9,7 +9,6 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import ray_session
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.stacked import StackedExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.machine import resources
 
@@ -18,20 +17,16 @@ def create(
     workers: int | Literal["auto"],
     threads: int,
     device: str | torch.device,
-    stacked: int = 1,
     cluster: str | None = None,
 ) -> SerialExecutor:
-    """Return an executor with `workers` processes (1: serial, the same bits), or the stacked one.
+    """Return an executor with `workers` processes; 1 is the serial one, with the same bits.
 
     Args:
         workers: how many; ``"auto"`` is one for each core that may be used, as far as memory goes, or on GPUs one for
-            each of them; and 1 where several are impossible: with several threads, with stacked clients, or where
-            processes cannot be forked.
+            each of them; and 1 where several are impossible: with several threads, or where processes cannot be forked.
         threads: torch threads.
         device: what the arithmetic runs on: ``"cpu"``, one GPU such as ``"cuda:1"``, or ``"cuda"``, which is all of
             them where there are several workers.
-        stacked: how many clients of one architecture are computed as one, at most; 1 is none, and others round
-            differently.
         cluster: None for processes of this machine; else the address of a Ray cluster that has the workers, ``"local"``
             for one of this machine: ``"auto"`` workers are then one for each of its CPUs.
 
@@ -40,18 +35,15 @@ def create(
     """
     device = torch.device(device)
     if cluster is not None:
-        ray_session.check(cluster, threads, device.type, stacked)
+        ray_session.check(cluster, threads, device.type)
         return ClusterExecutor(cluster, workers)
-    number = side_by_side(workers, threads, device, stacked)
-    if stacked > 1:
-        return StackedExecutor(stacked)
+    number = side_by_side(workers, threads, device)
     return WorkersExecutor(number) if number > 1 else SerialExecutor()
 
 
-def side_by_side(workers: int | Literal["auto"], threads: int, device: torch.device, stacked: int = 1) -> int:
+def side_by_side(workers: int | Literal["auto"], threads: int, device: torch.device) -> int:
     """Return how many processes of this machine compute clients side by side; arguments and errors as of `create`."""
     why = {
-        f"compute.stacked is {stacked}, and stacked clients are computed in one process": stacked != 1,
         f"compute.threads is {threads}, and several threads in each of several workers would fight for the same "
         "cores (set it to 1)": threads != 1,
         "this system cannot fork processes": "fork" not in multiprocessing.get_all_start_methods(),

@@ -34,7 +34,7 @@ QUIET = {
 }
 
 
-def check(address: str, threads: int, device: str, stacked: int = 1) -> None:
+def check(address: str, threads: int, device: str) -> None:
     """Check that the cluster at `address` is possible with these settings, those of `executors.create`.
 
     Raises:
@@ -45,8 +45,6 @@ def check(address: str, threads: int, device: str, stacked: int = 1) -> None:
         ", whose workers have CPUs, and compute.device means a GPU; set it to cpu, or leave the cluster out.": (
             device != "cpu"
         ),
-        f" and compute.stacked is {stacked}; stacked clients are computed in one process: set compute.stacked to 1, or "
-        "leave compute.cluster out.": stacked != 1,
         ", an address from outside; start the run on one of its machines, with auto.": address.startswith("ray://"),
         "; choose local, auto, or the head's host:port.": (
             address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address)

@@ -72,8 +72,7 @@ def evaluate(
         fed: the federation.
         memory: of the evaluations before.
         history: of the rounds before: where the last was evaluated, a client outside the cohort has it still.
-        adapt: epochs of local training after which models are evaluated too. No memory is asked for these: stacked
-            clients round by who is computed beside them, and a run that is resumed must equal one that was not.
+        adapt: epochs of local training after which models are evaluated too; nothing is remembered of these.
         pool: samples of all clients on which every model is evaluated; None for none.
         away: clients that cannot be asked. What was last measured of them stands, and NaN where nothing ever was. A
             round in which no client answers, and none ever did, is left as one that is not evaluated.

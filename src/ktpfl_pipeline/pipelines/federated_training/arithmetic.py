@@ -157,7 +157,7 @@ def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried
     asked, classes = experiment.compute, _classes(data)
     inputs = data.private.inputs
     build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
-    own = asked.model_dump(include={"device", "graphs", "threads"})
+    own = asked.model_dump(include={"device", "threads"})
     computes = [Compute(**own, **way._asdict()) for way in tried]
     return step_seconds(build, architecture, inputs, classes, experiment.training.batch_size, computes)
 
@@ -188,8 +188,7 @@ def _machine(experiment: Experiment) -> str:
     device = Compute(experiment.compute.device).place()
     cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
     named = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
-    graphs = ", graphs" * experiment.compute.graphs
-    return f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads{graphs}"
+    return f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads"
 
 
 def _question(name: str, experiment: Experiment, data: FederatedData, ways: Sequence[Arithmetic]) -> str:

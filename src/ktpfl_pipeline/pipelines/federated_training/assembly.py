@@ -25,7 +25,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
     """
     own = data.seeds[seed]
     asked = experiment.compute
-    compute = Compute(**asked.model_dump(exclude=schema.PLACES | {"stacked"}))
+    compute = Compute(**asked.model_dump(exclude=schema.PLACES))
     return Federation(
         clients=clients(experiment, data, seed),
         public=own.standardised(own.public),
@@ -46,7 +46,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
             Budgets(**experiment.budgets.model_dump()),
         ),
         knowledge=Knowledge(**experiment.knowledge.model_dump()),
-        executor=executors.create(asked.workers, asked.threads, compute.place(), asked.stacked, asked.cluster),
+        executor=executors.create(asked.workers, asked.threads, compute.place(), asked.cluster),
     )
 
 
