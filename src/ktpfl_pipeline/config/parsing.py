@@ -115,7 +115,6 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
         checks.check_methods(name, experiment, [])
         checks.check_privacy(name, experiment)
         checks.check_newcomers(name, experiment)
-        checks.check_budgets(name, experiment)
     _check_values(name, experiment, [*experiment.methods, *experiment.named])
     return experiment
 
