@@ -58,7 +58,6 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
-napoleon_custom_sections = [("Arguments of its own", "params_style")]
 default_role = "code"
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # types of torch and of the standard library: their pages are not at hand

@@ -58,7 +58,7 @@ def train_and_predict(
 ) -> Upload:
     """Train the cohort's models locally, predict public samples with each, and upload the predictions.
 
-    Arguments of its own:
+    Args:
         models: of the round before, by client.
     """
     return predict(fed, models, fed.train(select(models, cohort), t), t, batch, chosen)
@@ -69,7 +69,7 @@ def predict(
 ) -> Upload:
     """Predict public samples with each of the cohort's models, and upload the predictions.
 
-    Arguments of its own:
+    Args:
         before: models of the round before, by client; a straggler predicts with its own until it has a late one.
     """
     batch = fed.public_batch(t) if batch is None else batch
@@ -115,7 +115,7 @@ def teach(
     A prediction of each sample goes up and one comes down per client, and the public batch comes down; which of its
     samples are taught comes too, a bit each, where not all are.
 
-    Arguments of its own:
+    Args:
         state: of the round before.
         upload: what the cohort has.
         teachers: (|S|, B, K) one for each client, or (B, K) one for all: probabilities.
@@ -179,7 +179,7 @@ def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traf
 
     The download is counted whole; of a class of which the server has none yet, nothing travels.
 
-    Arguments of its own:
+    Args:
         owned: (|S|, K) bool, of which classes each has one.
         numbers: that a prototype has.
     """

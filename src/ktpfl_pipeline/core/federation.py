@@ -138,7 +138,7 @@ class Federation(Setting):
     ) -> tuple[Models, dict[int, rules.Vectors]]:
         """Return each model trained by the method's own rule, and the rule's other vectors after it.
 
-        Arguments of its own:
+        Args:
             rule: how a step goes; see `rules.train`.
             others: what each client's rule needs beside its model.
             epochs: of each client; None takes what it affords of E.
@@ -207,7 +207,7 @@ class Federation(Setting):
     def upload(self, models: Models, batch: Tensor, t: int, chosen: Tensor | None = None) -> list[Delivery]:
         """Return what arrives of each model's logits on `batch`, as `knowledge` sends them, in the models' order.
 
-        Arguments of its own:
+        Args:
             chosen: (|S|, B) which of them each client sends; None leaves that to ``knowledge.select``.
         """
         values = self.logits(models, batch, t).cpu()
@@ -338,7 +338,7 @@ class Federation(Setting):
 
         This is where divergence is noticed: before anything of that client is mixed with what others have.
 
-        Arguments of its own:
+        Args:
             before: what takes the place of each value where it diverged and is restored.
             thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
                 which it may not be; ``skip`` is ``restore`` there. Their optimizers start anew, and keep nothing.

@@ -1,8 +1,8 @@
 """One file per method, and the registry `METHODS`: a new method is one file and one line here.
 
-What else is known of a method its class says (`core/method.py`); `shared/` has what several have in common. Classes are
-imported when they are asked for, so that names can be listed without torch. A method outside this package needs no
-line: its dotted path, ``my_package.my_method:Nearest``, stands wherever a name may.
+A method's class declares everything else (`core/method.py`); `shared/` has what several methods have in common. Classes
+are imported on first use, so that names can be listed without torch. A method outside this package needs no line: its
+dotted path, ``my_package.my_method:Nearest``, is used as its name.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ class Preset:
     """A method's class, and what differs from its defaults.
 
     Attributes:
-        path: of the class, ``package.module:Class``; one that begins with a dot is of this package.
-        title: in place of the class's own.
+        path: of the class, ``package.module:Class``; a leading dot means this package.
+        title: replaces the class's title.
         values: hyperparameters by name.
-        compared: whether it is run in comparisons.
+        compared: whether comparisons run it.
     """
 
     path: str
@@ -41,14 +41,14 @@ class Preset:
         """The class.
 
         Raises:
-            InputError: if it cannot be imported, is no method that can be run, or says of itself what cannot be.
+            InputError: if it cannot be imported, is not a runnable method, or has an invalid declaration.
         """
         from ktpfl_pipeline.core.method import Method
 
         kind = load(__name__ + self.path if self.path.startswith(".") else self.path, "method")
         if not (inspect.isclass(kind) and issubclass(kind, Method)) or inspect.isabstract(kind):
             raise InputError(
-                f"{self.path!r} is no method: it must be a class that derives from Personal, Shared or Method of "
+                f"{self.path!r} is not a method: it must be a class that derives from Personal, Shared or Method of "
                 "ktpfl_pipeline.core.method and has init, round and personal."
             )
         if not vars(kind).get("title"):
@@ -62,7 +62,7 @@ EXCHANGED = ("predictions", "parameters", "prototypes", "coefficients")
 
 
 def _check_attributes(path: str, kind: "type[Method[Any]]") -> None:
-    """Check what the class at a path says of itself; `core.method.Method` says what each attribute means."""
+    """Check the declarations of the class at a path; `core.method.Method` documents each attribute."""
     from ktpfl_pipeline.core.model_facts import NEEDS
 
     a_text, yes_or_no, texts = 'a text, "..."', "True or False", 'a frozenset of texts, such as frozenset({"select"})'
@@ -101,14 +101,14 @@ ANY_ARCHITECTURES = {
     "kt_pfl": Preset(".kt_pfl:KTpFL"),
     "kt_pfl_joint": Preset(".kt_pfl_joint:KTpFLJoint"),
     "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
-    # The paper's Eq. (8) with its constants and the least repair, a projection.
+    # The paper's Eq. (8) with its constants; the only repair is a projection.
     "kt_pfl_paper_literal": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (paper-literal)",
         {"update": "pgd", "step": 0.01, "steps": 1, "rho": 0.7, "divergence_weight": 1.0},
         compared=False,
     ),
-    # The update of the authors' released code, which also takes it before mixing.
+    # The update of the authors' released code, which takes it before mixing.
     "kt_pfl_authors": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (authors' code)",
@@ -120,7 +120,7 @@ ANY_ARCHITECTURES = {
     "fedmd": Preset(".fedmd:FedMD"),
     "feddf": Preset(".feddf:FedDF"),
     "feddf_soft": Preset(".feddf:FedDFSoft"),
-    "pfeddf": Preset(".feddf:PFedDF", compared=False),  # adaptation is a column of every method's
+    "pfeddf": Preset(".feddf:PFedDF", compared=False),  # every method has a column of adapted accuracy
     "pfeddf_soft": Preset(".feddf:PFedDFSoft", compared=False),
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
@@ -164,7 +164,7 @@ ONE_ARCHITECTURE = {
     "fedala": Preset(".fedala:FedALA"),
     "fedrod": Preset(".fedrod:FedRoD"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),
-    # As much work as pFedMe's five inner steps.
+    # The work of pFedMe's five inner steps.
     "local_5x": Preset(".local:LocalMatched", "Local only (5 × work)", {"work": 5.0, "public": False}),
 }
 METHODS: dict[str, Preset] = ANY_ARCHITECTURES | ONE_ARCHITECTURE
@@ -179,7 +179,7 @@ def find(name: str) -> Preset:
     """
     if name not in METHODS and not is_path(name):
         if meant := dotted(name):
-            raise InputError(f"The method {name!r} is no dotted path, package.module:name; write {meant}.")
+            raise InputError(f"The method {name!r} is not a dotted path, package.module:name; write {meant}.")
         raise unknown("method", name, METHODS)
     preset = METHODS.get(name) or Preset(name)
     preset.kind  # noqa: B018 - a path that leads nowhere is told of here
@@ -187,16 +187,16 @@ def find(name: str) -> Preset:
 
 
 def dotted(name: str) -> str:
-    """Return the dotted path that a name was to be: a file's, or one without its colon; nothing for other names."""
+    """Return the dotted path that a name was meant to be (a file, or a path without colon), or an empty string."""
     given = re.fullmatch(r"(?P<module>\w+(?:[./]\w+)*?)(?:\.py)?[:.](?P<name>(?!py$)\w+)", name)
     return f"{given['module'].replace('/', '.')}:{given['name']}" if given and not is_path(name) else ""
 
 
 def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Method[Any]":
-    """Return the method called `name` with `hyperparameters` in place of its defaults.
+    """Return the method called `name` with `hyperparameters` instead of its defaults.
 
     Raises:
-        InputError: if there is no such method or hyperparameter, one has no value, or a value or a default is out of
+        InputError: if there is no such method or hyperparameter, a value is missing, or a value or default is out of
             range.
     """
     from ktpfl_pipeline.core.hyperparameters import check
@@ -222,7 +222,7 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Meth
 
 @contextlib.contextmanager
 def _of_the_class(path: str) -> Iterator[None]:
-    """Let the message of an `InputError` from within end with where a default stands."""
+    """Append the place of a default to the message of an `InputError`."""
     try:
         yield
     except InputError as error:
@@ -230,13 +230,13 @@ def _of_the_class(path: str) -> Iterator[None]:
 
 
 def title(name: str) -> str:
-    """Return what a method is called in tables and figures: its name, where there is no such method any more."""
+    """Return a method's title in tables and figures, or its name if the method no longer exists."""
     preset = known(name)
     return (preset.title or preset.kind.title) if preset else name
 
 
 def known(name: str) -> Preset | None:
-    """Return what `find` does; None where there is no such method any more."""
+    """Return what `find` returns, or None if the method no longer exists."""
     try:
         return find(name)
     except InputError:
@@ -244,7 +244,7 @@ def known(name: str) -> Preset | None:
 
 
 def compared(one_architecture: bool) -> tuple[str, ...]:
-    """Return the methods of a comparison in their order, KT-pFL first and last training alone, which all must beat."""
+    """Return the methods of a comparison in order: KT-pFL first, local-only training last."""
     registry = ONE_ARCHITECTURE if one_architecture else ANY_ARCHITECTURES
     others = [name for name, preset in registry.items() if preset.compared and name != "local"]
     return (*others, "local")

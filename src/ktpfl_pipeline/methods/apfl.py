@@ -1,4 +1,4 @@
-"""APFL: each client uses a mixture of a model of its own and the common one, and learns how much of each.
+"""APFL: each client uses a mixture of its own and the global model, and learns the mixing weight.
 
 Deng, Kamani, Mahdavi: Adaptive Personalized Federated Learning, 2020, Algorithm 1 and section 4,
 https://arxiv.org/abs/2003.13461
@@ -21,21 +21,21 @@ from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_
 
 @dataclass(frozen=True, eq=False)
 class APFLState(CommonState):
-    """What crosses rounds beside the models, v of each client and the common w: α, (N,) float64."""
+    """What crosses rounds in addition to each client's v and the global w: α, (N,) float64."""
 
     alphas: Tensor
 
 
 @dataclass(frozen=True)
 class APFL(BesideCommon):
-    """Key idea: how much of a model should be one's own is learned with it.
+    """APFL (Deng et al., 2020): each client learns the weight of its own model in a mixture with the global one.
 
-    The mixture α v + (1 - α) w with the new common model is evaluated. Parameters are mixed, as in Algorithm 1; the
+    The mixture α v + (1 - α) w with the new global model is evaluated. Parameters are mixed, as in Algorithm 1; the
     authors' code mixes outputs.
 
     Attributes:
-        alpha: α of every client at first; the paper tries 0.25, 0.5 and 0.75.
-        alpha_rate: step size of α; 0 keeps α as it is, and None takes η₁, the paper's adaptive α.
+        alpha: initial α of every client; the paper tries 0.25, 0.5 and 0.75.
+        alpha_rate: step size of α; 0 keeps α constant, None is η₁ (the paper's adaptive α).
     """
 
     title = "APFL"
@@ -47,12 +47,12 @@ class APFL(BesideCommon):
     alpha_rate: Annotated[float | None, Ge(0)] = 0.0
 
     def init(self, fed: Federation) -> APFLState:
-        """Start from the common initial model."""
+        """Start from the initial model, with `alpha` for every client."""
         alphas = torch.full((len(fed.clients),), self.alpha, dtype=torch.float64, device=fed.device)
         return APFLState({}, fed.initial_model(fed.architecture), alphas)
 
     def round(self, state: APFLState, cohort: list[int], t: int, fed: Federation) -> tuple[APFLState, RoundReport]:
-        """Send w, train it, v and α together, upload w, average with equal weights, as the objective does."""
+        """Send w; train w, v and α together; upload w; average uniformly, as the objective does."""
         rows, names = fed.rows(cohort), fed.trained_names
         own = select({**fed.common_models(), **state.models}, cohort)
         held = {n: (vector_of(own[n], names), state.alphas[rows[i], None]) for i, n in enumerate(cohort)}
@@ -67,7 +67,7 @@ class APFL(BesideCommon):
         return after, RoundReport(local, exchange.both_ways(trained))
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Step w along ∇f(w), and v and α along ∇f(α v + (1 - α) w)'s parts, all with one mini-batch."""
+        """Step w along ∇f(w), and v and α along the parts of ∇f(α v + (1 - α) w), on one mini-batch."""
         w, v, alpha = vectors
         slope = gradient(alpha * v + (1.0 - alpha) * w, group[0])
         alpha_rate = rate if self.alpha_rate is None else self.alpha_rate
@@ -75,16 +75,16 @@ class APFL(BesideCommon):
         return sgd(w, gradient(w, group[0]), rate), sgd(v, alpha * slope, rate), moved
 
     def personal(self, state: APFLState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return each client's mixture with the common model, and the common model where it has no own one yet."""
+        """Return each client's mixture, or the global model for a client without its own."""
         alphas = dict(zip(fed.by_id, state.alphas.tolist(), strict=True))
         found = super().personal(state, clients, fed)
         return {n: mixture(own, state.common, alphas[n]) if n in state.models else own for n, own in found.items()}
 
     def adapt(self, state: APFLState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return the mixtures after their parts, w, v and α, were trained as in a round.
+        """Return the mixtures after training w, v and α as in a round.
 
-        A client without a model of its own starts from the common one as both w and v. Running statistics of BatchNorm
-        start from the mixture's.
+        A client without its own model starts from the global one as both w and v. BatchNorm's running statistics start
+        from the mixture's.
         """
         names, alphas = fed.trained_names, dict(zip(fed.by_id, state.alphas.tolist(), strict=False))
         own = {n: state.models.get(n, state.common) for n in models}

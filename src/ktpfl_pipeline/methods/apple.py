@@ -1,4 +1,4 @@
-"""APPLE: each client learns how to mix everybody's core models, on its own private loss.
+"""APPLE: each client learns how to mix all clients' core models, on its own private loss.
 
 Luo, Wu: Adapt to Adaptation: Learning Personalization for Cross-Silo Federated Learning, IJCAI 2022, Algorithm 1,
 https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objective.
@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_o
 
 @dataclass(frozen=True, eq=False)
 class APPLEState(PersonalState):
-    """What crosses rounds: personal models of those that took part, only evaluated; all cores; p, (N, N) float64."""
+    """What crosses rounds: personal models of clients that took part (evaluated only), all cores, p, (N, N) float64."""
 
     cores: Models
     relations: Tensor
@@ -30,12 +30,12 @@ class APPLEState(PersonalState):
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a step goes.
+    """The rule of a local step.
 
     Attributes:
         core: step size of the own core, in units of η₁.
-        relation: that of p, in the same.
-        pull: μ.
+        relation: step size of p, in units of η₁.
+        pull: μ, the pull of p toward p₀.
     """
 
     core: float
@@ -46,12 +46,12 @@ class Mixing:
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j.
 
-        Vectors are w_i, (d,); p_i, p₀ where it started, and e_i, one for itself and zero for the others, (N,) each; and
-        all cores as they were downloaded, (N, d).
+        `vectors` are w_i, (d,); p_i, p₀ and e_i (one for itself, else zero), (N,) each; all cores as downloaded, (N,
+        d).
         """
         w, p, prior, own, cores = vectors
         share = p @ own  # p_ii
-        change = w - own @ cores  # what training has made of w_i so far
+        change = w - own @ cores  # the change of w_i in training so far
         slope = gradient(p @ cores + share * change, group[0])  # at the personal model
         by_relation = cores @ slope + own * (change @ slope)  # (N,), the loss's slope along each p_ij
         p = sgd(p, self.relation * (by_relation + self.pull * (p - prior)), rate)
@@ -60,15 +60,15 @@ class Mixing:
 
 @dataclass(frozen=True)
 class APPLE(PersonalParameters):
-    """Key idea: a client learns from its own loss how much of whose model is good for it.
+    """APPLE (Luo and Wu, 2022): a client learns from its own loss how much it takes of each other core model.
 
     Both rates follow the schedule of η₁.
 
     Attributes:
-        core_rate: step size of the own core; None takes N η₁. A core's slope is p_ii times the personal model's, and
-            p_ii starts at about 1/N: at η₁ cores would learn the slower the more clients there are.
-        relation_rate: step size of p; None takes η₁ / (4 √N). A step moves Σ_j p_ij by the rate times a sum over N
-            cores that are alike, and p_ij starts at about 1/N: the more clients, the sooner a fixed rate runs away.
+        core_rate: step size of the own core; None is N η₁. A core's gradient is p_ii times the
+            personal model's, and p_ii starts near 1/N: at η₁ cores would learn more slowly with more clients.
+        relation_rate: step size of p; None is η₁ / (4 √N). A step moves Σ_j p_ij by the rate times a sum over N similar
+            cores, so with many clients a fixed rate is too large.
         pull: μ, of (μ/2)‖p - p₀‖² in the loss, toward the shares of data D_j / D.
     """
 
@@ -81,12 +81,12 @@ class APPLE(PersonalParameters):
     pull: Annotated[float, Ge(0)] = 0.1
 
     def init(self, fed: Federation) -> APPLEState:
-        """Start from the common initial model and p₀, the shares of data in every row."""
+        """Start from the initial model and p₀, the clients' shares of samples in every row."""
         cores, shares = fed.common_models(), fed.data_weights(list(fed.by_id))
         return APPLEState({}, cores, shares.repeat(len(cores), 1))
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
-        """Download all cores, train one's own and p on the private loss, upload the core."""
+        """Download all cores, train the own core and p on the private loss, upload the core."""
         names, rows = fed.trained_names, dict(zip(cohort, fed.rows(cohort), strict=True))
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
         prior, one_hot = fed.data_weights(list(fed.by_id)), torch.eye(len(cores), device=fed.device)
@@ -103,17 +103,17 @@ class APPLE(PersonalParameters):
         return after, RoundReport(personal, dict.fromkeys(cohort, traffic), relations)
 
     def join(self, state: APPLEState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers the average of the cores, Σ_j p_ij w_j with p₀: personal models never leave their clients."""
+        """Give new clients the average of the cores, Σ_j p_ij w_j with p₀; personal models stay on clients."""
         return given(dict.fromkeys(newcomers, fed.average(select(state.cores, list(there)))))
 
     def rule(self, fed: Federation) -> Mixing:
-        """Return how a step goes."""
+        """Return the rule of a local step, with step sizes relative to η₁."""
         n, base = len(fed.clients), fed.training.learning_rate
         core = n if self.core_rate is None else self.core_rate / base
         relation = 0.25 * n**-0.5 if self.relation_rate is None else self.relation_rate / base
         return Mixing(core, relation, self.pull)
 
     def sent(self, state: APPLEState, clients: list[int], fed: Federation) -> Models:
-        """Return Σ_j p_ij w_j of the cores as they are, from which each client would start."""
+        """Return Σ_j p_ij w_j of the current cores, from which each client would start."""
         cores, rows = list(state.cores.values()), state.relations[fed.positions(clients)]
         return dict(zip(clients, mix(cores, rows), strict=True))

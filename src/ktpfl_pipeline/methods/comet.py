@@ -2,8 +2,8 @@
 
 Cho, Wang, Chiruvolu, Joshi: Personalized Federated Learning for Heterogeneous Clients with Clustered Knowledge
 Transfer, 2021, https://arxiv.org/abs/2109.08119, where it is called PerFed-CKT. There the pull toward the cluster's
-average is a squared distance inside the local loss; here it is distilled with the KL of all other methods, so that
-what is compared is who teaches whom.
+average is a squared distance in the local loss; here it is distilled with the KL loss of all other methods, so that
+methods differ only in who teaches whom.
 """
 
 import math
@@ -18,18 +18,17 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
-MAX_STEPS = 100  # of k-means; a few are enough
+MAX_STEPS = 100  # of k-means; usually a few are enough
 
 
 @dataclass(frozen=True)
 class COMET(Personal):
-    """Key idea: clients fall into groups, and one's own group is the best teacher.
+    """COMET (Cho et al., 2021): each client learns from the average of its cluster.
 
     Attributes:
-        clusters: G, into how many groups the cohort is divided; at most one per client. None takes `share` of the
-            cohort.
-        share: G / |S|, where `clusters` is None, rounded up. The paper gives no number; three quarters is what
-            validation chose for 20 clients most often.
+        clusters: G, the number of clusters of the cohort, at most one per client. None is `share` of the cohort.
+        share: G / |S| if `clusters` is None, rounded up. The paper gives no number; validation chose 0.75 most often
+            for 20 clients.
     """
 
     title = "COMET"
@@ -38,7 +37,7 @@ class COMET(Personal):
     share: Annotated[float, Gt(0), Le(1)] = 0.75
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, predict, cluster, distil the cluster's average."""
+        """Train, predict, cluster, distill the cluster's average."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         groups = math.ceil(self.share * len(cohort)) if self.clusters is None else self.clusters
         member = k_means(upload.soft.flatten(1), groups)  # (|S|, G)
@@ -47,14 +46,14 @@ class COMET(Personal):
 
 
 def k_means(points: Tensor, clusters: int) -> Tensor:
-    """Return who belongs to which cluster, (n, G) zeros and ones, by Lloyd's algorithm.
+    """Return the cluster membership, (n, G) zeros and ones, by Lloyd's algorithm.
 
-    It starts from the point nearest the mean of all and then, again and again, the point farthest from those chosen:
-    nothing is drawn, and the order of the points does not matter unless distances are equal.
+    The first center is the point nearest the mean, each further one the point farthest from those chosen. Nothing is
+    random, and the order of the points matters only for ties.
 
     Args:
         points: (n, d).
-        clusters: G; n of them if there are fewer points.
+        clusters: G; n if there are fewer points.
     """
     chosen = torch.cdist(points, points.mean(dim=0, keepdim=True)).argmin(dim=0)
     while len(chosen) < min(clusters, len(points)):
@@ -65,7 +64,7 @@ def k_means(points: Tensor, clusters: int) -> Tensor:
     for step in range(1, MAX_STEPS + 1):
         nearest = torch.cdist(points, centres).argmin(dim=1)
         assigned = torch.nn.functional.one_hot(nearest, len(centres)).to(points)
-        if step.bit_count() == 1 and torch.equal(assigned, member):  # a further step changes nothing; a look waits
+        if step.bit_count() == 1 and torch.equal(assigned, member):  # converged; each test synchronizes with a GPU
             break
         member, counts = assigned, assigned.sum(dim=0)[:, None]
         centres = torch.where(counts > 0, member.T @ points / counts.clamp_min(1.0), centres)

@@ -1,4 +1,4 @@
-"""Ditto: beside the common model each client trains one of its own, kept near the common one.
+"""Ditto: in addition to the global model each client trains its own, kept near the global one.
 
 Li, Hu, Beirami, Smith: Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1,
 https://arxiv.org/abs/2012.04221
@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.weights import select, vector_of
 
 @dataclass(frozen=True)
 class Ditto(BesideCommon):
-    """Key idea: a client trains a model of its own, held back by a common model that it does not influence by that.
+    """Ditto (Li et al., 2021): each client trains its own model near the global one, without influencing that one.
 
     Attributes:
         coupling: λ, of (λ/2)‖v - w‖² in the loss of the client's own model; the paper tries 0.05 to 2.
@@ -31,7 +31,7 @@ class Ditto(BesideCommon):
     coupling: Annotated[float, Ge(0)] = 0.1
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Train the common model as FedAvg does, and each own model near the one that was sent."""
+        """Train the global model as FedAvg does, and each own model near the one that was sent."""
         anchor = (vector_of(state.common, fed.trained_names),)
         own = select({**fed.common_models(), **state.models}, cohort)
         own, _ = fed.train_by(Proximal(self.coupling), own, t, dict.fromkeys(cohort, anchor))

@@ -20,11 +20,11 @@ from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 @dataclass(frozen=True)
 class DSFL(Personal):
-    """Key idea: label skew makes the average too soft, and sharpening it makes a better teacher.
+    """DS-FL (Itahara et al., 2021): label skew makes the average too flat; sharpening it makes a better teacher.
 
     Attributes:
-        temperature: of the sharpening, softmax(mean / temperature) of the averaged probabilities; the paper has 0.1.
-            Averages of sharp predictions are sharpened below about 1, and flattened above.
+        temperature: of the sharpening, softmax(mean / temperature) of the averaged probabilities; 0.1 in the paper.
+            Below about 1 it sharpens averages of confident predictions, above it flattens them.
     """
 
     title = "DS-FL"
@@ -32,14 +32,14 @@ class DSFL(Personal):
     temperature: Annotated[float, Ge(0.001)] = 0.1
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, predict, average, reduce the entropy, distil."""
+        """Train, predict, average, reduce the entropy, distill."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach(fed, state, upload, self.sharpened(upload.soft), t)
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
-        """Return the sharpened average for newcomers, (B, K)."""
+        """Return the sharpened average for new clients, (B, K)."""
         return self.sharpened(soft_predictions(logits, fed.distillation.temperature))
 
     def sharpened(self, soft: Tensor) -> Tensor:
-        """Return the average of soft predictions, (N, B, K), with its entropy reduced, (B, K)."""
+        """Return the sharpened average, (B, K), of soft predictions, (N, B, K)."""
         return torch.softmax(soft.mean(dim=0) / self.temperature, dim=1)

@@ -1,4 +1,4 @@
-"""FD: clients share their mean prediction of each class, and each learns from the others' means of its labels.
+"""FD: clients share their mean prediction per class, and each learns from the other clients' means.
 
 Jeong, Oh, Kim, Park, Bennis, Kim: Communication-Efficient On-Device Machine Learning: Federated Distillation and
 Augmentation under Non-IID Private Data, 2018, Algorithm 1, https://arxiv.org/abs/1811.11479
@@ -22,11 +22,11 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 @dataclass(frozen=True, eq=False)
 class FDState(PersonalState):
-    """What crosses rounds: each client's model, and what it uploaded last.
+    """What crosses rounds: each client's model and last upload.
 
     Attributes:
-        means: (N, K, K) float64, a client's mean probabilities over its samples of each class; zeros without one.
-        owned: (N, K) bool, of which classes it had one.
+        means: (N, K, K) float64, a client's mean probabilities over its samples of each class; zeros if it has none.
+        owned: (N, K) bool, the classes of which a client has samples.
     """
 
     means: Tensor
@@ -35,7 +35,7 @@ class FDState(PersonalState):
 
 @dataclass(frozen=True)
 class FD(Personal):
-    """Key idea: K mean predictions, one a class, say what models know, without any public data.
+    """FD (Jeong et al., 2018): K mean predictions, one per class, carry knowledge without public data.
 
     Attributes:
         weight: γ of the cross-entropy with the others' mean prediction; the paper gives no value.
@@ -48,12 +48,12 @@ class FD(Personal):
     weight: Annotated[float, Ge(0)] = 1.0
 
     def init(self, fed: Federation) -> FDState:
-        """Start from the common initial models, with no means."""
+        """Start from the initial models, without means."""
         empty = torch.zeros(len(fed.clients), fed.classes, fed.classes, dtype=torch.float64, device=fed.device)
         return FDState(fed.initial_models(), empty, empty.new_zeros(empty.shape[:2], dtype=torch.bool))
 
     def round(self, state: FDState, cohort: list[int], t: int, fed: Federation) -> tuple[FDState, RoundReport]:
-        """Send each client the others' means, train with them, upload the own means of this training."""
+        """Send each client the others' means, train with them, upload its own means of this training."""
         rows, places = fed.positions(cohort), fed.rows(cohort)
         others = state.owned.sum(dim=0) - state.owned[rows].long()  # (|S|, K) how many others have the class
         teachers = (state.means.sum(dim=0) - state.means[rows]) / others.clamp_min(1)[..., None]  # (|S|, K, K)
@@ -79,16 +79,16 @@ def train_client(
 ) -> Outcome[tuple[Params, Tensor, Tensor]]:
     """Train E epochs on CE(label) + γ·CE(the others' mean prediction of the label) over client n's data.
 
-    With γ = 0 this is local training, to the bit. A sample whose class nobody else has counts zero in the second term.
+    With γ = 0 this is local training, bit for bit. The second term is zero for a class that no other client has.
 
-    Arguments of its own:
-        teacher: (K, K) probabilities, a row for each class.
-        known: (K,) bool, which classes others have.
+    Args:
+        teacher: (K, K) probabilities, one row per class.
+        known: (K,) bool, the classes that other clients have.
         weight: γ.
 
     Returns:
-        The trained model; its mean probabilities by class, (K, K) float64, over all forward passes of this training;
-        and which classes there were, (K,) bool.
+        The trained model; its mean probabilities by class over all forward passes of this training, (K, K) float64; and
+        which classes occurred, (K,) bool.
     """
     setting, own = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, params).train()

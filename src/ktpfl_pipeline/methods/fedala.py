@@ -1,4 +1,4 @@
-"""FedALA: each client learns, weight by weight, how much of the common model's last layers to take over.
+"""FedALA: each client learns, weight by weight, how much of the global model's last layers to take over.
 
 Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedALA: Adaptive Local Aggregation for Personalized Federated Learning, AAAI
 2023, Algorithm 1, https://arxiv.org/abs/2212.01197
@@ -26,22 +26,21 @@ from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
 @dataclass(frozen=True, eq=False)
 class FedALAState(CommonState):
-    """What crosses rounds beside the models: W of each client as it last learned it."""
+    """What crosses rounds in addition to the models: each client's last W."""
 
     weights: Models
 
 
 @dataclass(frozen=True)
 class FedALA(BesideCommon):
-    """Key idea: what a client takes from the common model is what lowers its own loss.
+    """FedALA (Zhang et al., 2023): a client takes from the global model what lowers its own loss.
 
     Attributes:
-        layers: p, the last layers whose weights are aggregated one by one; those below are the common model's. 1 in the
+        layers: p, the number of last layers aggregated weight by weight; lower layers are the global model's. 1 in the
             paper.
-        share: s, of the training samples, drawn anew in each round, on which W is learned; 0.8 in the paper.
+        share: s, the share of training samples, drawn again in each round, on which W is learned; 0.8 in the paper.
         rate: step size of W; 1 in the paper.
-        first_epochs: passes over them when a client learns W for the first time, afterwards one. The paper says until
-            convergence.
+        first_epochs: passes when a client learns W for the first time, later one. The paper trains to convergence.
     """
 
     title = "FedALA"
@@ -53,17 +52,17 @@ class FedALA(BesideCommon):
     first_epochs: Annotated[int, Ge(1)] = 10
 
     def init(self, fed: Federation) -> FedALAState:
-        """Start from the common initial model."""
+        """Start from the initial model, without W."""
         return FedALAState({}, fed.initial_model(fed.architecture), {})
 
     def round(self, state: FedALAState, cohort: list[int], t: int, fed: Federation) -> tuple[FedALAState, RoundReport]:
-        """Send the common model, aggregate it into each client's own, train, upload, average."""
+        """Send the global model, aggregate it into each client's own, train, upload, average."""
         names = last_names(fed.trained_names, fed.facts(fed.architecture).layers, self.layers)
         ones: Params = {name: torch.ones_like(state.common[name]) for name in names}
         calls = {
             n: (state.models[n], state.common, state.weights.get(n, ones), self, n not in state.weights, t)
             for n in cohort
-            if n in state.models  # the first time a client takes the common model as it is
+            if n in state.models  # in its first round a client takes the global model unchanged
         }
         weights = fed.run("aggregate", learn_weights, calls, WEIGHS) if calls else {}
         if weights:
@@ -76,12 +75,12 @@ class FedALA(BesideCommon):
 
 
 def last_names(names: list[str], order: Sequence[str], layers: int) -> list[str]:
-    """Return those of the names of parameters that belong to the last `layers` layers.
+    """Return the names of the parameters in the last `layers` layers.
 
     Args:
         names: of all trained parameters.
-        order: names of the layers in the order in which a model calls them.
-        layers: how many of those with trained parameters.
+        order: names of the layers in calling order.
+        layers: number of layers with trained parameters.
     """
     owners = {layer_of(name) for name in names}
     last = [layer for layer in order if layer in owners][-layers:]
@@ -89,7 +88,7 @@ def last_names(names: list[str], order: Sequence[str], layers: int) -> list[str]
 
 
 def aggregated(own: Params, common: Params, weights: Params) -> Params:
-    """Return the common model whose tensors named in `weights` are θ_n + (θ - θ_n) ∘ W (Eq. 4)."""
+    """Return the global model, with θ_n + (θ - θ_n) ∘ W for the tensors named in `weights` (Eq. 4)."""
     return {**common, **{name: own[name] + (common[name] - own[name]) * w for name, w in weights.items()}}
 
 
@@ -98,11 +97,11 @@ def learn_weights(
 ) -> Outcome[Params]:
     """Return W after steps along the loss of the aggregated model, W ← W - η ∇L ∘ (θ - θ_n), within 0 and 1 (Eq. 5).
 
-    Arguments of its own:
-        own: θ_n, its model.
-        common: θ.
-        weights: W, by the names of the tensors that are aggregated.
-        method: says share, rate and passes.
+    Args:
+        own: θ_n, the client's model.
+        common: θ, the global model.
+        weights: W, by the names of the aggregated tensors.
+        method: its share, rate and passes.
         first: whether the client learns W for the first time.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")

@@ -1,4 +1,4 @@
-"""FedAMP and HeurFedAMP: each client is drawn to a mixture of the models that resemble its own.
+"""FedAMP and HeurFedAMP: each client is pulled toward a mixture of models similar to its own.
 
 Huang, Chu, Zhou, Wang, Liu, Pei, Zhang: Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021,
 Algorithm 1 and section 4.3, https://arxiv.org/abs/2007.03797
@@ -22,16 +22,16 @@ from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_di
 
 @dataclass(frozen=True)
 class FedAMP(PersonalParameters):
-    """Key idea: similar clients are drawn together, the more similar the stronger.
+    """FedAMP (Huang et al., 2021): similar clients attract each other, more similar ones more strongly.
 
-    The state has the last upload of each client that took part. A client that did not gives and gets nothing, so that
-    its first u is the initial model: it starts there and is held near it, as in the first round of Algorithm 1.
+    The state has the last upload of each client that took part. Other clients neither give nor get weight, so their
+    first u is the initial model, as in the first round of Algorithm 1.
 
     Attributes:
-        coupling: λ / (2α), weight of ‖w - u‖² in the local loss.
-        attention: the paper's α, the step that moves u toward others, in a scale that does not depend on the models:
-            the largest weight that a client may give to all others together. α is chosen so that the client with the
-            most similar peers gives just that; σ is the median squared distance.
+        coupling: λ / (2α), the weight of ‖w - u‖² in the local loss.
+        attention: the largest total weight that a client gives to others. It replaces the paper's α, on a scale that
+            does not depend on the models: the client with the most similar peers gives exactly this weight. σ is the
+            median squared distance.
     """
 
     title = "FedAMP"
@@ -49,12 +49,12 @@ class FedAMP(PersonalParameters):
         u = dict(zip(cohort, mix([models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
         anchors = {n: (vector_of(model, fed.trained_names),) for n, model in u.items()}
         trained, _ = fed.train_by(Proximal(2.0 * self.coupling), u, t, anchors)
-        shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # who is absent got nothing
+        shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # absent clients got nothing
         after = PersonalState({**state.models, **trained})
         return after, RoundReport(trained, exchange.both_ways(trained), shown)
 
     def weights_of_seen(self, state: PersonalState, fed: Federation) -> Tensor:
-        """Return ξ, (N, N) float64: rows sum to one, and a client that never uploaded gives and gets nothing."""
+        """Return ξ, (N, N) float64, rows that sum to one; clients that never uploaded have only their own weight."""
         xi = torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
         seen = [n for n in fed.by_id if n in state.models]
         if len(seen) > 1:
@@ -74,9 +74,9 @@ class FedAMP(PersonalParameters):
 
 @dataclass(frozen=True)
 class HeurFedAMP(FedAMP):
-    """Key idea: FedAMP's for deep networks, where cosines tell more than distances.
+    """HeurFedAMP (Huang et al., 2021): FedAMP with cosines instead of distances, for deep networks.
 
-    `attention` is 1 - ξ_ii, what every client gives to all others together.
+    `attention` is 1 - ξ_ii, the total weight that each client gives to others.
 
     Attributes:
         sharpness: σ, the inverse temperature of the cosines.

@@ -1,4 +1,4 @@
-"""FedAvg: one model for all, the average of what the clients make of it; and FedAvg with local fine-tuning.
+"""FedAvg: one global model, the average of the clients' trained models; and FedAvg with local fine-tuning.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized
 Data, AISTATS 2017, Algorithm 1, https://arxiv.org/abs/1602.05629. Fine-tuning: Yu, Bagdasaryan, Shmatikov: Salvaging
@@ -14,9 +14,9 @@ from ktpfl_pipeline.core.method import FineTuned, RoundReport, Shared, SharedSta
 
 @dataclass(frozen=True)
 class FedAvg(Shared):
-    """Key idea: one model, trained by all, serves everybody.
+    """FedAvg (McMahan et al., 2017): one global model, trained by all clients.
 
-    The headline is the new common model, before any client trains it.
+    The new global model is evaluated before any client trains it further.
     """
 
     title = "FedAvg"
@@ -30,7 +30,7 @@ class FedAvg(Shared):
 
 @dataclass(frozen=True)
 class FedAvgFT(FineTuned, FedAvg):
-    """Key idea: the common model is the best start, and a client's own data the best finish."""
+    """FedAvg + FT (Yu et al., 2020): a copy of the global model is fine-tuned by each client and evaluated."""
 
     title = "FedAvg + FT"
     paper_name = "FedAvg-Local FT"

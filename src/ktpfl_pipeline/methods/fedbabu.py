@@ -1,4 +1,4 @@
-"""FedBABU: one model for all whose head stays as it was drawn; only the body is trained and averaged.
+"""FedBABU: one global model whose head keeps its initial values; only the body is trained and averaged.
 
 Oh, Kim, Yun: FedBABU: Towards Enhanced Representation for Federated Image Classification, ICLR 2022, Algorithm 1,
 https://arxiv.org/abs/2106.06042. The head is the layer that makes the logits.
@@ -18,10 +18,10 @@ from ktpfl_pipeline.methods.shared.parts import head_names, mask
 
 @dataclass(frozen=True)
 class FedBABU(Shared):
-    """Key idea: a body that is trained for a fixed head is the better start for everybody's fine-tuning.
+    """FedBABU (Oh et al., 2022): a body trained for a fixed head is a better start for fine-tuning.
 
-    The headline is the common model. Its paper fine-tunes it for each client: that is every method's column of adapted
-    models, and no privilege of this one.
+    The global model is evaluated. The paper evaluates a fine-tuned copy; here every method has a column of adapted
+    models.
     """
 
     title = "FedBABU"
@@ -30,7 +30,7 @@ class FedBABU(Shared):
     needs_head = "layer"
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
-        """Send the body, train it under the head that all have, average by the clients' numbers of samples."""
+        """Send the body, train it under the shared fixed head, average by the clients' numbers of samples."""
         head = head_names(fed)
         moves = 1.0 - mask(fed, head)
         trained, _ = fed.train_by(Masked(), dict.fromkeys(cohort, state.model), t, dict.fromkeys(cohort, (moves,)))
@@ -39,7 +39,7 @@ class FedBABU(Shared):
         return SharedState(model), RoundReport(trained, exchange.both_ways(bodies))
 
     def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Send newcomers the body; its head everybody can draw."""
+        """Send new clients the body; they draw the head themselves."""
         head = head_names(fed)
         body = {name: tensor for name, tensor in state.model.items() if name not in head}
         return given(dict.fromkeys(newcomers, state.model), dict.fromkeys(newcomers, body))

@@ -1,4 +1,4 @@
-"""FedBN: FedAvg in which every client keeps its own batch normalisation.
+"""FedBN: FedAvg in which every client keeps its own batch normalization.
 
 Li, Jiang, Zhang, Kamp, Dou: FedBN: Federated Learning on Non-IID Features via Local Batch Normalization, ICLR 2021,
 Algorithm 1, https://arxiv.org/abs/2102.07623
@@ -15,15 +15,15 @@ from ktpfl_pipeline.methods.shared.parts import PartlyShared
 
 @dataclass(frozen=True)
 class FedBN(PartlyShared):
-    """Key idea: what normalises a client's features is the client's own.
+    """FedBN (Li et al., 2021): batch normalization stays on the client.
 
-    With a model that has no batch normalisation it is FedAvg.
+    With a model without batch normalization it equals FedAvg.
     """
 
     title = "FedBN"
 
     def own_names(self, fed: Federation) -> Iterable[str]:
-        """Return those of the layers' weights, biases and running statistics."""
+        """Return the names of BatchNorm's weights, biases and running statistics."""
         modules = fed.outline(fed.architecture).named_modules()
         layers = [(name, layer) for name, layer in modules if isinstance(layer, _BatchNorm)]
         return [f"{name}.{key}" for name, layer in layers for key in layer.state_dict()]

@@ -1,8 +1,8 @@
 """FedDF: models are averaged within an architecture, and each average learns from the ensemble of all clients.
 
 Lin, Kong, Stich, Jaggi: Ensemble Distillation for Robust Model Fusion in Federated Learning, NeurIPS 2020, Algorithm 3
-(heterogeneous prototypes), https://arxiv.org/abs/2006.07242. Two variants stand beside it: `FedDFSoft`, in which only
-predictions travel, and `PFedDF`, KT-pFL's personalized version with local fine-tuning.
+(heterogeneous prototypes), https://arxiv.org/abs/2006.07242. There are two variants: `FedDFSoft` exchanges only
+predictions, and `PFedDF` is KT-pFL's personalized version with local fine-tuning.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,17 +20,17 @@ from ktpfl_pipeline.core.weights import Models, Prototypes, select
 
 @dataclass(frozen=True, eq=False)
 class FedDFState:
-    """What crosses rounds: the server's model of each architecture, its prototype."""
+    """What crosses rounds: the server model of each architecture."""
 
     prototypes: Prototypes
 
 
 @dataclass(frozen=True)
 class FedDF(Method[FedDFState]):
-    """Key idea: all clients together are the best teacher of one model per architecture.
+    """FedDF (Lin et al., 2020): the ensemble of all clients teaches one server model per architecture.
 
-    The server holds the public set, so none of it travels. The fusion takes R epochs of the same SGD that distils into
-    clients elsewhere, where the original takes Adam and stops on validation data.
+    The server holds the public set, so none of it is sent. The fusion takes R epochs of the SGD with which clients
+    distill in other methods; the original uses Adam and stops on validation data.
     """
 
     title = "FedDF"
@@ -42,7 +42,7 @@ class FedDF(Method[FedDFState]):
         return FedDFState(fed.initial_prototypes())
 
     def round(self, state: FedDFState, cohort: list[int], t: int, fed: Federation) -> tuple[FedDFState, RoundReport]:
-        """Train from the prototypes, average within each architecture, distil the ensemble into each average."""
+        """Train from the server models, average within each architecture, distill the ensemble into each average."""
         trained = fed.train(FedDF.personal(self, state, cohort, fed), t)
         groups = fed.of_one_architecture(cohort).items()
         averages: Prototypes = {name: fed.average(select(trained, group)) for name, group in groups}
@@ -53,17 +53,17 @@ class FedDF(Method[FedDFState]):
         return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))
 
     def personal(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the fused prototype of each client's architecture."""
+        """Return the server model of each client's architecture."""
         return {n: state.prototypes[fed.by_id[n].architecture] for n in clients}
 
     def join(self, state: FedDFState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers the prototype of their architecture, the initial model where nobody had it."""
+        """Give new clients the server model of their architecture, or the initial model if there is none."""
         return given(FedDF.personal(self, FedDFState({**fed.initial_prototypes(), **state.prototypes}), newcomers, fed))
 
 
 @dataclass(frozen=True)
 class PFedDF(FineTuned, FedDF):
-    """Key idea: a fused prototype is the start, and a client's own data finish it.
+    """pFedDF (Zhang et al., 2021): each client fine-tunes a copy of its architecture's server model.
 
     KT-pFL's footnote says "several epochs".
     """
@@ -74,26 +74,26 @@ class PFedDF(FineTuned, FedDF):
 
 @dataclass(frozen=True)
 class FedDFSoft(Personal):
-    """Key idea: FedDF's where no parameters may travel: each client learns from the average of all logits."""
+    """FedDF (soft): FedDF without parameters; each client learns from the average of all logits."""
 
     title = "FedDF (soft)"
     paper_name = "FedDF"
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, predict, average the logits, distil."""
+        """Train, predict, average the logits, distill."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach(fed, state, upload, self.consensus(upload.logits, fed), t)
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
-        """Return what the mean of all logits predicts, (B, K)."""
+        """Return the softmax of the mean logits, (B, K)."""
         return soft_predictions(logits.double().mean(dim=0), fed.distillation.temperature)
 
 
 @dataclass(frozen=True)
 class PFedDFSoft(FineTuned, FedDFSoft):
-    """Key idea: pFedDF where no parameters may travel, as KT-pFL's Table 1 ran it.
+    """pFedDF (soft): pFedDF without parameters, as in KT-pFL's Table 1.
 
-    Each client's model of `FedDFSoft` is fine-tuned on its own data before every evaluation; the last evaluation is of
+    Each client's model of `FedDFSoft` is fine-tuned on its own data before every evaluation; the last evaluation uses
     FedDF's last models, fine-tuned.
     """
 

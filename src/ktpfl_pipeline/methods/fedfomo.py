@@ -1,4 +1,4 @@
-"""FedFomo: each client takes from the models of others what lowers the loss on its own validation data.
+"""FedFomo: each client moves toward other models that lower the loss on its own validation data.
 
 Zhang, Sapra, Fidler, Yeung, Alvarez: Personalized Federated Learning with First Order Model Optimization, ICLR 2021,
 Algorithm 1, https://arxiv.org/abs/2012.08565
@@ -30,8 +30,8 @@ class FedFomoState(PersonalState):
 
     Attributes:
         models: of each client that took part, after its last local training; the server has them too.
-        starts: theirs at the start of that training, θ_old.
-        affinity: (N, N) float64, P, what client i has found of client j's models so far.
+        starts: the same models at the start of that training, θ_old.
+        affinity: P, (N, N) float64, the sum of gains that client i has measured for client j's models.
     """
 
     starts: Models
@@ -39,13 +39,13 @@ class FedFomoState(PersonalState):
 
 
 class Move(NamedTuple):
-    """What a client makes of the models that it gets.
+    """A client's move, computed from the models it receives.
 
     Attributes:
-        chosen: the others whose models it got.
-        gains: Δ of its own last model and of theirs, (1 + M',) float64 (Eq. 4), on the host.
-        weights: these as weights that sum to one (Eq. 5), there too; None where nothing is gained.
-        model: from which it trains on.
+        chosen: the clients whose models it received.
+        gains: Δ of its own last model and of the received ones, (1 + M',) float64 (Eq. 4), on the host.
+        weights: gains as weights that sum to one (Eq. 5), on the host; None if nothing is gained.
+        model: the model from which it continues training.
     """
 
     chosen: list[int]
@@ -56,12 +56,12 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class FedFomo(Personal):
-    """Key idea: a model is worth to a client what it lowers its validation loss by, per distance moved.
+    """FedFomo (Zhang et al., 2021): a model's worth is the decrease of the client's validation loss per distance moved.
 
     Attributes:
-        candidates: M, models that a client weighs, its own among them.
-        explore: ε, the chance that a candidate is a random client instead of a promising one; 0.3 in the authors' code.
-        decay: what ε loses in each round; 0.05 there.
+        candidates: M, the number of models that a client weighs, including its own.
+        explore: ε, the probability that a candidate is a random client; 0.3 in the authors' code.
+        decay: decrease of ε per round; 0.05 in the authors' code.
     """
 
     title = "FedFomo"
@@ -76,7 +76,7 @@ class FedFomo(Personal):
     decay: Annotated[float, Interval(ge=0, le=1)] = 0.05
 
     def init(self, fed: Federation) -> FedFomoState:
-        """Start from the common initial model, with P = I."""
+        """Start from the initial model, with P = I."""
         if any(len(client.validation) == 0 for client in fed.clients):
             raise InputError(
                 "fedfomo weighs models on validation samples, and a client has none; raise partition.validation_share."
@@ -87,14 +87,14 @@ class FedFomo(Personal):
     def round(
         self, state: FedFomoState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[FedFomoState, RoundReport]:
-        """Fetch candidates, weigh them on validation data, move, train, upload the model and what was found."""
+        """Fetch candidates, weigh them on validation data, move, train, upload the model and the gains."""
         moves = self.moves(state, cohort, t, fed)
         starts = {n: move.model for n, move in moves.items()}
         trained, size = fed.train(starts, t), wire_bytes(starts[cohort[0]])
         found, shown, traffic = torch.zeros_like(state.affinity, device="cpu"), torch.eye(len(state.affinity)), {}
         shown = shown.to(found)
         for n, move in moves.items():
-            columns = fed.rows([n, *move.chosen])  # of n itself, and of whose models it weighed
+            columns = fed.rows([n, *move.chosen])  # n itself and the clients whose models it weighed
             found[columns[0], columns] = move.gains
             if move.weights is not None:
                 shown[columns[0], columns] = move.weights
@@ -105,7 +105,7 @@ class FedFomo(Personal):
         return after, RoundReport(trained, traffic, shown)
 
     def moves(self, state: FedFomoState, clients: list[int], t: int, fed: Federation) -> dict[int, Move]:
-        """Return what each client would make of the models that the server would send it in round t."""
+        """Return each client's move for the models that the server would send it in round t."""
         first, state = fed.initial_model(fed.architecture), replace(state, affinity=state.affinity.cpu())
         chosen = {n: self.choose(state, n, t, fed) for n in clients}
         starts = {n: state.starts.get(n, first) for n in clients}
@@ -120,13 +120,13 @@ class FedFomo(Personal):
         return found
 
     def sent(self, state: FedFomoState, clients: list[int], fed: Federation) -> Models:
-        """Return what each client would start from if it took part: its first move, with the draws of round 0."""
+        """Return the model from which each client would start: its first move, with the draws of round 0."""
         return {n: move.model for n, move in self.moves(state, clients, 0, fed).items()}
 
     def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
-        """Return the others whose models client n gets: the most promising, each swapped for a random one with ε.
+        """Return the clients whose models client n gets: the most promising, each replaced by a random one with ε.
 
-        Of equals those that are drawn: at first all are, and by their ids everybody would get the same few.
+        Ties are broken at random, because at first all are equal, and by id every client would get the same few.
         """
         row = state.affinity[fed.rows([n])[0]].tolist()
         promise = {client.id: p for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
@@ -150,13 +150,13 @@ def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome
 
 
 def worth(start: Params, models: list[Params], losses: Tensor, names: list[str]) -> Tensor:
-    """Return what each model gains over the start, per distance from it, (candidates,) float64 (Eq. 4).
+    """Return each model's decrease of the loss per distance from the start, (candidates,) float64 (Eq. 4).
 
     Args:
         start: θ_old.
         models: the candidates.
         losses: on the client's validation data, of the start and of each candidate, (1 + candidates,) float64.
-        names: of the parameters that distances are measured in.
+        names: of the parameters used for distances.
     """
     here = vector_of(start, names).double()
     moved = torch.stack([(vector_of(params, names).double() - here).norm() for params in models])
@@ -164,6 +164,6 @@ def worth(start: Params, models: list[Params], losses: Tensor, names: list[str])
 
 
 def normalised(gains: Tensor) -> Tensor | None:
-    """Return the positive gains as weights that sum to one; None where there is none: keep what you have."""
+    """Return the positive gains as weights that sum to one, or None if there is none."""
     positive = gains.clamp_min(0.0)
     return positive / positive.sum() if positive.sum() > TINY else None

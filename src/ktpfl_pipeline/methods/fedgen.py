@@ -1,4 +1,4 @@
-"""FedGen: a generator of features, which the server trains on the clients' heads, tells each what others have seen.
+"""FedGen: the server trains a feature generator on the clients' heads; it shows clients features of other classes.
 
 Zhu, Hong, Zhou: Data-Free Knowledge Distillation for Heterogeneous Federated Learning, ICML 2021, Algorithm 1 with only
 the predictor shared, https://arxiv.org/abs/2105.10056. The rest is LG-FedAvg's.
@@ -33,11 +33,11 @@ Drawn = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class FedGenState(CommonHeadState):
-    """What crosses rounds: each client's model, the common head, and what the server generates features by.
+    """What crosses rounds: each client's model, the shared head, the generator and its class shares.
 
     Attributes:
         generator: weights of `generator_of`.
-        labels: (K,) float64, the share of each class among the training samples of the last cohort; at first all alike.
+        labels: (K,) float64, the share of each class among the training samples of the last cohort; uniform at first.
     """
 
     generator: Params
@@ -46,15 +46,15 @@ class FedGenState(CommonHeadState):
 
 @dataclass(frozen=True)
 class FedGen(LGFedAvg):
-    """Key idea: features on which all heads agree are knowledge of classes that a client does not have.
+    """FedGen (Zhu et al., 2021): features on which all heads agree carry knowledge of classes that a client lacks.
 
     Attributes:
-        weight: of the cross-entropy of generated features in the local loss; 1 in the paper (Eq. 5).
-        noise: normal numbers that a feature is made from, beside its class.
-        hidden: units of the generator.
+        weight: λ, of the cross-entropy of generated features in the local loss; 1 in the paper (Eq. 5).
+        noise: number of normal inputs of the generator, in addition to the class.
+        hidden: hidden units of the generator.
         rate: the server's step size.
-        steps: of the server in a round.
-        batch: features in each.
+        steps: the server's steps per round.
+        batch: generated features per step.
     """
 
     title = "FedGen"
@@ -68,7 +68,7 @@ class FedGen(LGFedAvg):
     batch: Annotated[int, Ge(1)] = 128
 
     def init(self, fed: Federation) -> FedGenState:
-        """Start from the common initial models, one head, and a generator; classes are alike."""
+        """Start from the initial models, one head and a generator, with uniform class shares."""
         start = super().init(fed)
         with rng.seeded(rng.derive(fed.seed, "initialisation", "generator")):
             generator = generator_of(self.noise + fed.classes, self.hidden, self.dimension)
@@ -102,20 +102,20 @@ class FedGen(LGFedAvg):
 
 
 def generator_of(inputs: int, hidden: int, dimension: int) -> nn.Sequential:
-    """Return what makes a feature, (F,), from noise and a class as one-hot vector: two layers."""
+    """Return the generator of a feature, (F,), from noise and a one-hot class: two layers."""
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, dimension))
 
 
 def rebuilt(params: Params) -> nn.Module:
-    """Return the generator with these weights, where they are."""
+    """Return the generator with these weights, on their device."""
     hidden, inputs = params["0.weight"].shape
     return loaded(lambda: generator_of(inputs, hidden, len(params["2.bias"])), params)
 
 
 def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.Generator) -> list[Drawn]:
-    """Return noise and classes of so many batches of features, drawn with the shares `labels`, (K,), on the host.
+    """Return noise and classes of several batches of features, drawn with the class shares `labels`, (K,), on the host.
 
-    They go to the device of `module` all at once, and what features are made of comes in the dtype of its weights.
+    They go to the device of `module` in one copy, in the dtype of its weights.
     """
     weight = next(module.parameters())  # (hidden, noise + K)
     classes, noise = [], []
@@ -131,13 +131,13 @@ def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.
 def train_client(
     space: Workspace, n: int, params: Params, head: Params, generator: Params, labels: Tensor, weight: float, t: int
 ) -> Outcome[tuple[Params, Params]]:
-    """Train client n's extractor and the common head on its data, and the head on as many generated features.
+    """Train client n's extractor and the shared head on its data, and the head on as many generated features.
 
-    Without `weight` this is LG-FedAvg's training, to the bit.
+    Without `weight` this is LG-FedAvg's training, bit for bit.
 
-    Arguments of its own:
-        head: the common one.
-        generator: weights of the generator, which stays as it is.
+    Args:
+        head: the shared head.
+        generator: weights of the generator, not trained here.
         labels: (K,) shares of the classes, on the host.
         weight: of the generated features' loss.
     """
@@ -158,9 +158,9 @@ def train_client(
 def train_generator(
     space: Workspace, name: str, params: Params, heads: list[Params], labels: Tensor, recipe: Recipe, t: int
 ) -> Outcome[Params]:
-    """Train the generator on the cross-entropy of the heads' mean logits of its features with their classes (Eq. 4).
+    """Train the generator on the cross-entropy of the heads' mean logits for its features (Eq. 4).
 
-    Shares of the classes, `labels`, are on the host.
+    The class shares `labels`, (K,), are on the host.
     """
     module, draws = rebuilt(params), space.setting.stream("generator", t)
     batches = iter(drawn(module, labels, [recipe.batch_size] * recipe.epochs, draws))

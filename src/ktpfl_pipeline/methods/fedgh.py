@@ -1,8 +1,8 @@
-"""FedGH: the server trains one head on the class means of all clients, and it takes the place of theirs.
+"""FedGH: the server trains one head on the class means of all clients, and it replaces their heads.
 
 Yi, Wang, Liu, Shi, Yu: FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM MM 2023,
 Algorithm 1, https://arxiv.org/abs/2303.13137. A class mean, their local averaged representation, is of features brought
-to a common dimension F by averaging neighbours.
+to a common dimension F by averaging neighbors.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True)
 class FedGH(LGFedAvg):
-    """Key idea: a head that has seen every client's classes generalises where the own one knows a few.
+    """FedGH (Yi et al., 2023): a head trained on all clients' classes generalizes better than a client's own.
 
     Attributes:
         rate: the server's step size.
-        steps: of the server in a round, each on all uploaded means.
+        steps: the server's steps per round, each on all uploaded means.
     """
 
     title = "FedGH"
@@ -43,7 +43,7 @@ class FedGH(LGFedAvg):
     def round(
         self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[CommonHeadState, RoundReport]:
-        """Train with the head in the place of the own one, upload class means, train the head on them."""
+        """Train with the shared head instead of the own one, upload class means, train the head on them."""
         trained, _ = common_head.train(fed, select(state.models, cohort), state.head, t)
         means, counts = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0

@@ -1,8 +1,8 @@
-"""FedKD: every client's own model, the mentor, and a small common one, the mentee, learn from each other.
+"""FedKD: every client's own model, the mentor, and a small shared one, the mentee, learn from each other.
 
 Wu, Wu, Lyu, Huang, Xie: Communication-efficient federated learning via knowledge distillation, Nature Communications,
-2022, https://www.nature.com/articles/s41467-022-29763-x. Only updates of the mentee travel, each matrix of them as the
-leading part of its singular value decomposition.
+2022, https://www.nature.com/articles/s41467-022-29763-x. Only updates of the mentee are sent, each matrix as the
+leading factors of its singular value decomposition.
 """
 
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class FedKDState(PersonalState):
     Attributes:
         common: the mentee.
         maps: each client's W^h, (F, F), which brings the mentee's features to the mentor's.
-        last: (N,) int64, the last round in which each client took part, 0 for none: it has the mentee of before that
+        last: (N,) int64, the last round in which each client took part (0 for none); it has the mentee from before that
             round's update.
-        news: () int64, bytes of the last round's update.
+        news: () int64, size of the last round's update in bytes.
     """
 
     common: Params
@@ -47,16 +47,15 @@ class FedKDState(PersonalState):
 
 @dataclass(frozen=True)
 class FedKD(SmallCommon, Personal):
-    """Key idea: a mentee that everybody teaches carries knowledge, and its updates are nearly of low rank.
+    """FedKD (Wu et al., 2022): a mentee taught by all clients carries knowledge, and its updates have nearly low rank.
 
     Attributes:
-        common: architecture of the mentee; None takes the smallest of the clients'.
-        dimension: F, the common dimension of the features; 512 as in HtFLlib, and the best of four that were measured.
-        start: what the energy of the singular values that are sent begins from, before the first round; 0.95 in the
-            paper.
-        end: the energy in the last round; 0.98 in the paper.
-        divergence_weight: of both KL terms, which are sums over classes; None takes 1/K, which makes them means over
-            classes, as other implementations have it. 1 is the paper's formula; there the KL outweighs the labels.
+        common: architecture of the mentee; None is the smallest of the clients' architectures.
+        dimension: F, the common dimension of the features; 512 as in HtFLlib, the best of four measured values.
+        start: energy of the singular values that are sent, before the first round; 0.95 in the paper.
+        end: energy in the last round; 0.98 in the paper.
+        divergence_weight: of both KL terms, which are sums over classes; None is 1/K, which makes them means over
+            classes, as in other implementations. 1 is the paper's formula; there the KL outweighs the labels.
         feature_weight: of the distance of the features; 1 in the paper.
     """
 
@@ -72,7 +71,7 @@ class FedKD(SmallCommon, Personal):
     feature_weight: Annotated[float, Ge(0)] = 1.0
 
     def init(self, fed: Federation) -> FedKDState:
-        """Start from the common initial models, with identities between features; nobody has the mentee."""
+        """Start from the initial models, with identity maps; no client has the mentee."""
         common = fed.initial_model(self.architecture(fed))
         identity = torch.eye(self.dimension, device=fed.device, dtype=next(iter(common.values())).dtype)
         nobody = torch.zeros(len(fed.clients), dtype=torch.int64, device=fed.device)
@@ -93,7 +92,7 @@ class FedKD(SmallCommon, Personal):
         common = {name: value + applied[name] for name, value in state.common.items()}
         rows = fed.positions(cohort)
         last = state.last[rows]
-        current = (last == state.last.max()) & (last > 0)  # who has the mentee but for the last update of it
+        current = (last == state.last.max()) & (last > 0)  # clients that lack only the last update of the mentee
         *up_to_date, news = torch.cat([current, state.news[None]]).tolist()
         whole = wire_bytes(state.common)
         traffic = {
@@ -119,12 +118,12 @@ def train_pair(
     features of both, λ = `divergence_weight` and ν = `feature_weight`. The mentee descends the same with the roles
     exchanged. Neither the divisor nor a teacher's prediction has a gradient.
 
-    Arguments of its own:
+    Args:
         own: weights of its mentor.
-        own_map: its W^h.
+        own_map: its W^h, (F, F).
         common: weights of the mentee.
-        method: says F and the mentee's architecture.
-        energy: of the singular values that are sent.
+        method: its F and the mentee's architecture.
+        energy: of the singular values that are sent, 0 to 1.
 
     Returns:
         The mentor, W^h, and the mentee's update as it is sent.
@@ -157,11 +156,11 @@ def train_pair(
 
 
 def encoded(update: Params, energy: float) -> Params:
-    """Return an update as it is sent: each matrix as the leading factors of its SVD, where these are fewer numbers.
+    """Return an update as it is sent: each matrix as the leading factors of its SVD, if these have fewer numbers.
 
-    So many singular values are kept that their squares sum to more than `energy` of all squares. Convolutions count as
-    matrices with a row for each output; vectors are sent as they are. It is done on the host: a GPU is waited for once,
-    and not for each matrix.
+    The kept singular values have more than the share `energy` of the sum of all squares. Convolutions are matrices with
+    one row per output; vectors are sent unchanged. This runs on the host, so a GPU synchronizes once and not per
+    matrix.
     """
     kept: dict[str, Tensor] = {}
     device = next(iter(update.values())).device
@@ -182,7 +181,7 @@ def encoded(update: Params, energy: float) -> Params:
 
 
 def decoded(update: Params, like: Params) -> Params:
-    """Return the update that was sent, with names and shapes of the model `like`."""
+    """Return the decoded update, with the names and shapes of the model `like`."""
     return {
         name: update[name] if name in update else _product(update, name).view_as(tensor)
         for name, tensor in like.items()

@@ -1,8 +1,8 @@
 """FedMD: every client learns from the average of all predictions.
 
 Li, Wang: FedMD: Heterogenous Federated Learning via Model Distillation, NeurIPS 2019 workshop,
-https://arxiv.org/abs/1910.03581. Here in the form in which KT-pFL compares it: probabilities are averaged, the
-consensus is distilled with KL, and nobody trains on public labels first.
+https://arxiv.org/abs/1910.03581. This is the form in KT-pFL's comparison: probabilities are averaged, the
+consensus is distilled with KL, and clients do not train on public labels first.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 @dataclass(frozen=True)
 class FedMD(Personal):
-    """Key idea: the consensus of all clients is everybody's best teacher."""
+    """FedMD (Li and Wang, 2019): the average prediction of all clients teaches every client."""
 
     title = "FedMD"
     paper_name = "FedMD"
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, communicate, aggregate, digest: the consensus is KT-pFL's teacher with every coefficient at 1/N."""
+        """Train, predict, average, distill: KT-pFL with every coefficient at 1/N."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         equal, _ = block(uniform(len(fed.clients), fed.device), fed.positions(cohort))
         return exchange.teach(fed, state, upload, mix_teachers(equal, upload.soft), t)

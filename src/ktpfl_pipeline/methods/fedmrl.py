@@ -1,4 +1,4 @@
-"""FedMRL: every client's model looks through a small common extractor too, and both heads read nested features.
+"""FedMRL: every client's model contains a small shared extractor, and both heads read nested features.
 
 Yi, Yu, Ren, Wang, Liu, Li: Federated Model Heterogeneous Matryoshka Representation Learning, NeurIPS 2024, Algorithm 1,
 https://arxiv.org/abs/2406.00488
@@ -27,11 +27,11 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class FedMRLState(PersonalState):
-    """What crosses rounds: each client's extractor, head and projector, and the common model.
+    """What crosses rounds: each client's extractor, head and projector, and the shared model.
 
     Attributes:
-        extractor: of the common model, named as in `joint.Joint`.
-        head: of the common model, on d₁ features.
+        extractor: of the shared model, named as in `joint.Joint`.
+        head: of the shared model, on d₁ features.
     """
 
     extractor: Params
@@ -40,10 +40,10 @@ class FedMRLState(PersonalState):
 
 @dataclass(frozen=True)
 class FedMRL(SmallCommon, Method[FedMRLState]):
-    """Key idea: features of a common and an own extractor, fused so that their first part suffices a common head.
+    """FedMRL (Yi et al., 2024): shared and own features are fused, and a shared head reads their first part.
 
     Attributes:
-        dimension: d₁, of the common features; no more than the narrowest architecture has.
+        dimension: d₁, number of shared features; at most the narrowest architecture's.
     """
 
     title = "FedMRL"
@@ -54,7 +54,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
     dimension: Annotated[int, Ge(1)] = 512
 
     def init(self, fed: Federation) -> FedMRLState:
-        """Start from the common initial models, with a projector for each architecture."""
+        """Start from the initial models, with a projector per architecture."""
         architecture, names = self.architecture(fed), {client.architecture for client in fed.clients}
         dimension = min(self.dimension, *(head_of(fed, name, "linear").width for name in names))  # d₁
         own, name = fed.initial_model(architecture), head_of(fed, architecture, "linear").name
@@ -63,7 +63,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         return FedMRLState(models, extractor, common_head.initial(fed, dimension))
 
     def round(self, state: FedMRLState, cohort: list[int], t: int, fed: Federation) -> tuple[FedMRLState, RoundReport]:
-        """Send the common model, train it inside each client's, average the copies by the numbers of samples."""
+        """Send the shared model, train it inside each client's, average the copies by numbers of samples."""
         before = {n: (params, state.head) for n, params in self.personal(state, cohort, fed).items()}
         calls = {n: (*pair, t) for n, pair in before.items()}
         found = fed.run_training("train", train_client, calls, before, uses="trains two models as one")
@@ -76,13 +76,13 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         return after, RoundReport(after_local, exchange.both_ways(sent))
 
     def personal(self, state: FedMRLState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the clients' own parts with the common extractor."""
+        """Return the clients' own parts with the shared extractor."""
         return {n: {**state.models[n], **state.extractor} for n in clients}
 
     def adapt(self, state: FedMRLState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return joint models trained as in a round, together with a copy of the common head.
+        """Return joint models trained as in a round, together with a copy of the shared head.
 
-        A newcomer whose features are fewer than the common head reads trains its own head only.
+        A new client with fewer features than the shared head reads trains only its own head.
         """
         read = state.head["weight"].shape[1]  # d₁
         before = {n: (params, state.head) for n, params in models.items() if params["head.weight"].shape[1] >= read}
@@ -91,7 +91,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         return select({**{n: params for n, (params, _) in found.items()}, **alone}, models)
 
     def join(self, state: FedMRLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers the common extractor, in models that are otherwise the initial ones."""
+        """Give new clients the shared extractor in otherwise initial models."""
         common, dimension = common_of(next(iter(state.models.values()))), state.head["weight"].shape[1]
         own_parts = initial(fed, newcomers, common, dimension).items()
         models: Models = {n: {**own, **state.extractor} for n, own in own_parts}
@@ -99,9 +99,9 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
 
 def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int) -> Models:
-    """Return the clients' own parts before the first round: those of one architecture start alike.
+    """Return the clients' own parts before the first round, equal within an architecture.
 
-    The common model's architecture is `common`, and `dimension` is d₁.
+    `common` is the architecture of the shared model, and `dimension` is d₁.
     """
     made, place = {}, projector_name(common)
     for architecture in sorted({fed.by_id[n].architecture for n in clients}):
@@ -121,10 +121,10 @@ def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int
 def train_client(
     space: Workspace, n: int, params: Params, head: Params, t: int, epochs: int | None = None
 ) -> Outcome[tuple[Params, Params]]:
-    """Train client n's joint model and the common head on the sum of both heads' cross-entropies.
+    """Train client n's joint model and the shared head on the sum of both heads' cross-entropies.
 
-    For E epochs, or `epochs`.
-    Of the fused features, (b, d₂), the own head reads all and the common head the first d₁.
+    It trains E epochs, or `epochs`. Of the fused features, (b, d₂), the own head reads all, the shared head the first
+    d₁.
     """
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)

@@ -1,8 +1,8 @@
-"""FedProto: clients share the mean feature of each class, and draw their own features toward it.
+"""FedProto: clients share the mean feature of each class, and pull their own features toward it.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022,
-Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is what enters a model's head; those of
-different architectures meet in a common dimension F by averaging neighbours. A client classifies with its own head.
+Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is the input of a model's head, brought to a
+common dimension F by averaging neighbors. A client classifies with its own head.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ class FedProtoState(PersonalState):
     """What crosses rounds: each client's model, and the global prototypes.
 
     Attributes:
-        prototypes: (K, F) float64, zeros for a class that no client has shown yet.
-        known: (K,) bool, which classes have one.
+        prototypes: (K, F) float64, zeros for a class that no client has uploaded yet.
+        known: (K,) bool, classes with a prototype.
     """
 
     prototypes: Tensor
@@ -41,11 +41,11 @@ class FedProtoState(PersonalState):
 
 @dataclass(frozen=True)
 class FedProto(Personal):
-    """Key idea: what a class looks like inside a model can be shared, where the models cannot.
+    """FedProto (Tan et al., 2022): class means of features can be shared where models cannot.
 
     Attributes:
         weight: λ of the squared distance to the prototype in the local loss; 1 in the paper.
-        dimension: F, the common dimension of the features; 512 as in HtFLlib, and the best of four that were measured.
+        dimension: F, the common dimension of the features; 512 as in HtFLlib, the best of four measured values.
     """
 
     title = "FedProto"
@@ -57,14 +57,14 @@ class FedProto(Personal):
     dimension: Annotated[int, Ge(1)] = 512
 
     def init(self, fed: Federation) -> FedProtoState:
-        """Start from the common initial models, with no prototypes."""
+        """Start from the initial models, without prototypes."""
         empty = torch.zeros(fed.classes, self.dimension, dtype=torch.float64, device=fed.device)
         return FedProtoState(fed.initial_models(), empty, empty.new_zeros(fed.classes, dtype=torch.bool))
 
     def round(
         self, state: FedProtoState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[FedProtoState, RoundReport]:
-        """Train toward the prototypes, upload those of the own classes, average them over the clients that have one."""
+        """Train toward the prototypes, upload the own classes' means, average them over their owners."""
         trained = self.train(select(state.models, cohort), state.prototypes, state.known, t, fed)
         means, counts = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         owned = counts > 0
@@ -73,11 +73,11 @@ class FedProto(Personal):
         return replace(after, models={**state.models, **trained}), RoundReport(trained, traffic)
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
-        """Return the state with each class's prototype the average of its owners' means, each counting alike.
+        """Return the state with each prototype as the uniform average of the clients' means.
 
-        Arguments of its own:
+        Args:
             means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
-            owned: (|S|, K) bool, where it has one.
+            owned: (|S|, K) bool, where a client has samples of the class.
         """
         owners = owned.sum(dim=0)  # (K,)
         shown = owners > 0
@@ -87,17 +87,17 @@ class FedProto(Personal):
         )
 
     def train(self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation) -> Models:
-        """Return each model trained with its features drawn toward class prototypes; see `train_client`."""
+        """Return each model after training with its features pulled toward class prototypes; see `train_client`."""
         calls = {n: (params, prototypes, known, self.weight, t) for n, params in models.items()}
         return fed.run_training("train", train_client, calls, models, uses="trains toward prototypes")
 
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Send newcomers the prototypes; their models are the initial ones."""
+        """Send new clients the prototypes; their models are the initial ones."""
         traffic = Traffic(prototypes_down=4 * int(state.known.sum()) * self.dimension)
         return Joined(select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, traffic))
 
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Train newcomers toward the prototypes, which stay as they are."""
+        """Train new clients toward the prototypes, which do not change."""
         calls = {n: (params, state.prototypes, state.known, self.weight, 0, epochs) for n, params in models.items()}
         uses = "trains toward prototypes"
         return fed.run_training("train", train_client, calls, models, uses=uses, thrown_away=True)
@@ -115,14 +115,13 @@ def train_client(
 ) -> Outcome[Params]:
     """Train E epochs on CE + λ·MSE(feature, prototype of the sample's class) over client n's data.
 
-    With λ = 0 this is local training, to the bit. A sample of a class that has no prototype yet counts zero in the
-    second term.
+    With λ = 0 this is local training, bit for bit. The second term is zero for a class without a prototype.
 
-    Arguments of its own:
+    Args:
         prototypes: (K, F).
-        known: (K,) bool, which classes have a prototype.
-        weight: λ.
-        epochs: in place of E.
+        known: (K,) bool, classes with a prototype.
+            weight: λ.
+            epochs: replaces E.
     """
     own = PrivateSamples(space, n, t)
     module = space.module(n, params).train()

@@ -1,4 +1,4 @@
-"""FedRep: all clients share the body of a model, and each has a head of its own.
+"""FedRep: all clients share the body of a model, and each has its own head.
 
 Collins, Hassani, Mokhtari, Shakkottai: Exploiting Shared Representations for Personalized Federated Learning, ICML
 2021, Algorithm 1, https://arxiv.org/abs/2102.07078. The head is the layer that makes the logits.
@@ -18,11 +18,11 @@ from ktpfl_pipeline.methods.shared.parts import head_names, mask
 
 @dataclass(frozen=True)
 class FedRep(FedPer):
-    """Key idea: features are common, and what to make of them is personal.
+    """FedRep (Collins et al., 2021): features are shared, the head is personal.
 
     Attributes:
-        body_epochs: epochs of the body in a round, after the head's, which are what remains of E, one at least; 1 in
-            the paper.
+        body_epochs: epochs of the body per round, after the head's. The head gets the rest of E, at least one; 1 in the
+            paper.
     """
 
     title = "FedRep"
@@ -33,7 +33,7 @@ class FedRep(FedPer):
     body_epochs: Annotated[int, Ge(0)] = 1
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:
-        """Return the models after epochs of the head, and then of the body under the new head."""
+        """Return the models after training the head, and then the body under the new head."""
         head, epochs = mask(fed, head_names(fed)), {n: fed.training_of(n).epochs for n in models}
         body = {n: min(self.body_epochs, max(1, epochs[n] - 1)) for n in models}
         rest = {n: max(1, epochs[n] - body[n]) for n in models}

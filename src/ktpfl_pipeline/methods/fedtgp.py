@@ -1,4 +1,4 @@
-"""FedTGP: the server trains the class prototypes, so that they stay apart where averages of them draw together.
+"""FedTGP: the server trains the class prototypes, so that they stay farther apart than averages.
 
 Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data
 and Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/2401.03230. The clients' part is
@@ -25,7 +25,7 @@ from ktpfl_pipeline.methods.fedproto import FedProto, FedProtoState
 
 @dataclass(frozen=True, eq=False)
 class FedTGPState(FedProtoState):
-    """What crosses rounds: each client's model, the global prototypes, and what the server makes them with.
+    """What crosses rounds: each client's model, the global prototypes, and their generator.
 
     Attributes:
         generator: weights of `generator_of`.
@@ -36,13 +36,13 @@ class FedTGPState(FedProtoState):
 
 @dataclass(frozen=True)
 class FedTGP(FedProto):
-    """Key idea: prototypes that are trained to be near their own class's and far from others' guide better than means.
+    """FedTGP (Zhang et al., 2024): prototypes are trained to be near their class and far from other classes.
 
     Attributes:
         weight: λ of the squared distance to the prototype in the local loss.
         threshold: τ, the largest margin.
         rate: the server's step size.
-        steps: S, of the server in a round, each on all uploaded prototypes.
+        steps: S, the server's steps per round, each on all uploaded prototypes.
     """
 
     title = "FedTGP"
@@ -52,14 +52,14 @@ class FedTGP(FedProto):
     steps: Annotated[int, Ge(1)] = 100
 
     def init(self, fed: Federation) -> FedTGPState:
-        """Start from the common initial models and a generator, with no prototypes."""
+        """Start from the initial models and a generator, without prototypes."""
         with rng.seeded(rng.derive(fed.seed, "initialisation", "prototypes")):
             generator = generator_of(fed.classes, self.dimension)
         start = super().init(fed)
         return FedTGPState(start.models, start.prototypes, start.known, params_of(generator.to(fed.device)))
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
-        """Return the state with the prototypes that the generator, trained on the uploaded ones, makes."""
+        """Return the state with the prototypes that the generator makes after training on the uploaded ones."""
         before = cast("FedTGPState", state)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded prototypes
         recipe = Recipe(self.steps, len(labels), self.rate)
@@ -74,13 +74,13 @@ class FedTGP(FedProto):
 
 
 def generator_of(classes: int, dimension: int) -> nn.Module:
-    """Return what makes a prototype, (F,), from a class: a trainable vector of its own, and two layers; float64."""
+    """Return the generator of a prototype, (F,), from a class: a trainable vector and two layers, float64."""
     layers = [nn.Linear(dimension, dimension), nn.ReLU(), nn.Linear(dimension, dimension)]
     return nn.Sequential(nn.Embedding(classes, dimension), *layers).double()
 
 
 def rebuilt(params: Params) -> nn.Module:
-    """Return the generator with these weights, where they are."""
+    """Return the generator with these weights, on their device."""
     return loaded(lambda: generator_of(*params["0.weight"].shape), params)  # (K, F)
 
 
@@ -94,13 +94,13 @@ def train_generator(
 ) -> Outcome[Params]:
     """Train the generator by contrast with a margin: -log softmax(-(d + δ·[own class])) at the own class, mean over M.
 
-    d are the Euclidean distances of an uploaded prototype, (M, F), from the generated ones.
+    d are the Euclidean distances between an uploaded prototype and the generated ones.
 
-    Arguments of its own:
+    Args:
         uploaded: (M, F) prototypes of the cohort's clients.
         labels: (M,) their classes.
         delta: δ.
-        recipe: how the server descends.
+        recipe: the server's optimizer.
     """
     setting = space.setting
     module = rebuilt(params)

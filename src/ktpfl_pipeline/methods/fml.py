@@ -1,4 +1,4 @@
-"""FML: every client trains its own model and a copy of a small common one on each other; the copies are averaged.
+"""FML: every client trains its own model and a copy of a small shared one on each other; the copies are averaged.
 
 Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated Mutual Learning, 2020, https://arxiv.org/abs/2006.16765
 Mutual learning: Zhang, Xiang, Hospedales, Lu: Deep Mutual Learning, CVPR 2018, https://arxiv.org/abs/1706.00384
@@ -24,11 +24,11 @@ from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 
 @dataclass(frozen=True)
 class FML(SmallCommon, Personal):
-    """Key idea: a small model that everybody trains carries knowledge between models of any kind.
+    """FML (Shen et al., 2020): a small shared model carries knowledge between models of any architecture.
 
     Attributes:
-        alpha: α, how much the own model listens to the labels; the rest to the common model. 0.5 is usual.
-        beta: β, the same for the common model, which listens to the own one.
+        alpha: α, the weight of the labels in the own model's loss; 1 - α is the shared model's. 0.5 is usual.
+        beta: β, the weight of the labels in the shared model's loss; 1 - β is the own model's.
     """
 
     title = "FML"
@@ -43,13 +43,13 @@ class FML(SmallCommon, Personal):
         return CommonState(fed.initial_models(), fed.initial_model(self.architecture(fed)))
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Send the common model, train both on each other, average the copies by the clients' numbers of samples."""
+        """Send the shared model, train both on each other, average the copies by the clients' numbers of samples."""
         trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
         after = CommonState({**state.models, **trained}, fed.average(copies))
         return after, RoundReport(trained, exchange.both_ways(copies))
 
     def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
-        """Return each model and its client's copy of the common one, trained on each other; see `train_pair`."""
+        """Return each model and its client's copy of the shared one, after training on each other; see `train_pair`."""
         before = {n: (own, common) for n, own in models.items()}
         calls = {n: (*pair, self, self.architecture(fed), t) for n, pair in before.items()}
         pairs = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
@@ -61,14 +61,14 @@ def train_pair(
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.
 
-    The own model descends α·CE + (1 - α)·KL(common ‖ own), the common one β·CE + (1 - β)·KL(own ‖ common); neither
-    gradient passes through the teacher. With α = 1 the own model trains as it would alone, to the bit.
+    The own model minimizes α·CE + (1 - α)·KL(shared ‖ own), the shared one β·CE + (1 - β)·KL(own ‖ shared). No gradient
+    passes through a teacher. With α = 1 the own model equals local-only training's, bit for bit.
 
-    Arguments of its own:
+    Args:
         own: weights of its own model.
-        common: weights of the common model.
-        method: says α and β.
-        architecture: of the common model.
+        common: weights of the shared model.
+        method: its α and β.
+        architecture: of the shared model.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
@@ -78,7 +78,7 @@ def train_pair(
         inputs = samples.inputs(batch)
         mine = module(inputs)
         seed = rng.derive(setting.seed, "common dropout", t, n, next(step))
-        with rng.seeded(seed, space.device):  # the own one's: as if alone
+        with rng.seeded(seed, space.device):  # the own model's, as in local-only training
             theirs = companion(inputs)
         return (
             method.alpha * samples.loss(mine, batch)

@@ -1,11 +1,11 @@
 """KT-pFL: each client learns from a mixture of all clients' soft predictions, whose weights are learned.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-Algorithm 1, https://arxiv.org/abs/2111.02862. docs/kt_pfl.md numbers its steps alike, derives the gradient and says
-what is ours. The paper's symbols in the code:
+Algorithm 1, https://arxiv.org/abs/2111.02862. docs/kt_pfl.md numbers its steps in the same way, derives the gradient
+and states our choices. The paper's symbols in the code:
 
-    S     cohort          the round's clients, each of them n as a student and m as one of the teachers
-    w_n   state.models    its model
+    S     cohort          the round's clients: n as a student, m as a teacher
+    w_n   state.models    client n's model
     D_r   upload.batch    the round's public samples
     z_n   upload.logits   its logits on them, and upload.soft its soft predictions s_n = softmax(z_n / T)
     p_n   teachers        its personalized soft prediction
@@ -40,7 +40,7 @@ class KTpFLState(PersonalState):
 
 @dataclass(frozen=True)
 class KTpFL(LearnedMatrix, Personal):
-    """Key idea: who should learn how much from whom is learned too, from predictions alone.
+    """KT-pFL (Zhang et al., 2021): the server learns from predictions how much each client learns from every other.
 
     Attributes:
         temperature: T_c of the soft predictions in the matrix's objective.
@@ -52,14 +52,15 @@ class KTpFL(LearnedMatrix, Personal):
     temperature: Annotated[float, Gt(0)] = 1.0
 
     def init(self, fed: Federation) -> KTpFLState:
-        """Start from the common initial models and equal coefficients 1/N."""
+        """Start from the initial models and equal coefficients 1/N."""
         return KTpFLState(fed.initial_models(), uniform(len(fed.clients), fed.device))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Run one communication round of Algorithm 1.
 
-        Step 6 needs nothing but the uploads of step 3. It stands before step 4, for it also says which c step 4 mixes
-        with: that of the round before in the paper, the new one with ``order: coefficients_first``.
+        Step 6 needs only the uploads of step 3. It comes before step 4 in the code, because it also returns the c that
+        step 4
+        uses: that of the round before in the paper, the new one with ``order: coefficients_first``.
         """
         # 1 to 3. Draw D_r. Each client trains on its private samples, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
@@ -72,7 +73,7 @@ class KTpFL(LearnedMatrix, Personal):
         return KTpFLState(after.models, coefficients), replace(report, coefficients=coefficients)
 
     def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Learn a row of c for each newcomer, as many steps as the others' rows took, and distil its teacher."""
+        """Learn a row of c for each new client, in as many steps as the other rows took, and distill its teacher."""
         batch = fed.public_batch(fed.rounds)
 
         def teacher(n: int, logits: Tensor) -> Tensor:
@@ -86,11 +87,11 @@ class KTpFL(LearnedMatrix, Personal):
         return taught(there, newcomers, fed, teacher, introduced=True, start=self.sent_first(there, newcomers, fed))
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
-        """Return the models that newcomers are sent before they learn: none, they have their initial ones."""
+        """Return the models that new clients are sent before they learn: none, they use their initial ones."""
         return {}
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
-        """Return what the cohort's c minimises: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""
+        """Return the objective of the cohort's c: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""
         if self.update == "authors":
             return SquaredError(soft_predictions(upload.logits, self.temperature), self.rho)
         weights = self.row_weights(fed.data_weights(list(upload.models)))

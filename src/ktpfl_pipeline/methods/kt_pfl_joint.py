@@ -1,14 +1,14 @@
-"""KT-pFL on parameters and predictions together: the paper's two halves in one round; ours, from no paper.
+"""KT-pFL (joint): predictions and parameters in one round; our extension of KT-pFL, from no paper.
 
-A round is KT-pFL's, with teachers in which who is sure says more. Beside it clients of one architecture share
-parameters as in `kt_pfl_params`, by a second learned matrix whose rows stay within an architecture, and the mixed
-models teach each other too; each client goes from KT-pFL's model toward the mixed one only as far as validation samples
-agree (`methods/shared/stepping.py`). docs/kt_pfl.md derives it and says what leaves a client; docs/results/joint.md
-has the ablation. Beside the symbols of `kt_pfl`:
+A round is KT-pFL's, with confidence weighting of the teachers. In addition, clients of one architecture share
+parameters as in `kt_pfl_params`, by a second learned matrix that is zero across architectures. The mixed models teach
+each other too. Each client steps from KT-pFL's model toward the mixed one as far as validation samples support it
+(`methods/shared/stepping.py`). docs/kt_pfl_variants.md derives it and states what leaves a client;
+docs/results/joint.md has the ablation. Symbols in addition to those of `kt_pfl`:
 
     p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
     h_n   taught     w_n after distillation of p_n: KT-pFL's model
-    d_nm  mixing     how much of m's parameters n takes: a second knowledge coefficient matrix, 0 across architectures
+    d_nm  mixing     how much of m's parameters n takes; 0 across architectures
     v_n   mixed      Σ_m d_nm w_m, n's model after parameters were mixed
     u_n   beside     v_n after distillation of its own teacher, made as p_n of predictions of all v_m
     μ_n              how far n goes from h_n to u_n
@@ -36,11 +36,11 @@ from ktpfl_pipeline.methods.shared import stepping
 
 @dataclass(frozen=True, eq=False)
 class KTpFLJointState(KTpFLState):
-    """What crosses rounds beside c and the models of clients that took part.
+    """What crosses rounds in addition to c and the models of clients that took part.
 
     Attributes:
         mixing: d, (N, N) float64.
-        tally: (N, len(stepping.LENGTHS), 2), validation samples that each length has won and lost so far.
+        tally: (N, len(stepping.LENGTHS), 2), validation samples that each step length has won and lost so far.
     """
 
     mixing: Tensor
@@ -49,13 +49,13 @@ class KTpFLJointState(KTpFLState):
 
 @dataclass(frozen=True)
 class KTpFLJoint(KTpFL):
-    """Key idea: predictions everywhere, and parameters beside them only as far as they help.
+    """KT-pFL (joint): predictions across all architectures, and parameters as far as validation supports them.
 
     Attributes:
-        confidence: γ, how much more a client says about public samples of which it is sure; 0 treats all alike, and is
-            safer where public samples are of another kind than the private ones (docs/results/joint.md).
-        rho_parameters: ρ of the mixing matrix d, as `rho` is of c.
-        pooling: how much everybody's validation samples count beside a client's own.
+        confidence: γ, the extra weight of clients with confident predictions; 0 is off, and safer where public samples
+            come from another domain than private ones (docs/results/joint.md).
+        rho_parameters: ρ of the mixing matrix d, as `rho` for c.
+        pooling: weight of all clients' validation samples relative to a client's own.
     """
 
     title = "KT-pFL (joint)"
@@ -69,7 +69,7 @@ class KTpFLJoint(KTpFL):
     pooling: Annotated[float, Ge(0)] = 0.25
 
     def init(self, fed: Federation) -> KTpFLJointState:
-        """Start from the common initial models, equal c, and d equal within each architecture."""
+        """Start from the initial models, equal c, and d equal within each architecture."""
         rows = fed.positions([client.id for client in fed.clients])
         mixing = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=fed.device)
         for group in fed.of_one_architecture(fed.by_id).values():
@@ -80,11 +80,11 @@ class KTpFLJoint(KTpFL):
     def round(
         self, state: KTpFLState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[KTpFLJointState, RoundReport]:
-        """Run one communication round."""
+        """Run one round: KT-pFL with confidence weighting, mixing of parameters, a second exchange, a step."""
         assert isinstance(state, KTpFLJointState)
         before, seen = self.personal(state, cohort, fed), fed.of_one_architecture(state.models)
         late = [n for n in cohort if n not in state.models and fed.by_id[n].architecture in seen]
-        # 1. A round of KT-pFL, with teachers in which the sure say more: w_n, trained, becomes h_n.
+        # 1. A round of KT-pFL with confidence weighting: w_n, trained, becomes h_n.
         upload = exchange.train_and_predict(fed, before, cohort, t)
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
         teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
@@ -99,20 +99,20 @@ class KTpFLJoint(KTpFL):
         models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
         state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
         choice = Traffic(coefficients_up=stepping.TALLY_BYTES, coefficients_down=4)
-        traffic = {  # two exchanges on one public batch, models, and the choice
+        traffic = {  # two exchanges on one public batch, models, and the step
             n: report.traffic[n] + replace(there.traffic[n], public_down=0) + models_sent + choice
             for n, models_sent in exchange.both_ways(upload.models, late).items()
         }
         return state, RoundReport(upload.models, traffic, coefficients)
 
     def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
-        """Return h_n + μ_n (u_n - h_n), μ_n as validation samples agree, and the tally that says so; see `stepping`."""
+        """Return h_n + μ_n (u_n - h_n) with μ_n chosen by validation, and the new tally; see `stepping`."""
         return stepping.step(own, taught, tally, self.pooling, fed)
 
     def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
         """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.
 
-        `mixing` is d of the round before, (N, N), and `trained` the cohort's w_n.
+        `mixing` is d of the round before, (N, N), and `trained` are the cohort's w_n.
         """
         mixed = dict(trained)
         matrix = replace(self, rho=self.rho_parameters)
@@ -126,7 +126,7 @@ class KTpFLJoint(KTpFL):
         return mixed, mixing
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the mixture that each client's row of d makes of the models that the server has; else the initial."""
+        """Return the mixture of the server's models by each client's row of d, or the initial model."""
         assert isinstance(state, KTpFLJointState)
         there, found = fed.of_one_architecture(state.models), dict(super().sent(state, clients, fed))
         for architecture, asked in fed.of_one_architecture(clients).items():
@@ -137,7 +137,7 @@ class KTpFLJoint(KTpFL):
         return found
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
-        """Return the average model of each newcomer's architecture, where somebody has it."""
+        """Return the average model of each new client's architecture, if other clients have it."""
         groups, found = fed.of_one_architecture(there), dict[int, Params]()
         for architecture, asked in fed.of_one_architecture(newcomers).items():
             if group := groups.get(architecture):

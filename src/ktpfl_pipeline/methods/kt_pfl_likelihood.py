@@ -1,4 +1,4 @@
-"""KT-pFL whose coefficients are fitted to labels: what Theorem 1 of the paper is about; ours (docs/kt_pfl.md)."""
+"""KT-pFL with coefficients fitted to labels, as in Theorem 1 of the paper; ours (docs/kt_pfl_variants.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,13 +22,13 @@ from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
 @dataclass(frozen=True)
 class KTpFLLikelihood(KTpFL):
-    """Key idea: the best mixture for a client is the one that explains its own validation labels best.
+    """KT-pFL (likelihood): each client's row maximizes the likelihood of its own validation labels.
 
-    A client computes its row of the matrix where its labels are. For that it needs the other clients' models, and the
-    bytes say so. All else is KT-pFL's.
+    A client computes its row locally. For that it needs the other clients' models, which the traffic counts. The rest
+    is KT-pFL's.
 
     Attributes:
-        temperature: T_c of the models' predictions of validation samples.
+        temperature: T_c of the predictions on validation samples.
     """
 
     title = "KT-pFL (likelihood)"
@@ -40,7 +40,7 @@ class KTpFLLikelihood(KTpFL):
     update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
-        """Run one round of KT-pFL, and count the models and the rows of c that travel beside the predictions."""
+        """Run one round of KT-pFL, and count the models and the rows of c that are sent in addition to predictions."""
         after, report = super().round(state, cohort, t, fed)
         sizes = {n: wire_bytes(params) for n, params in report.after_local.items()}
         others = {n: sum(sizes.values()) - size for n, size in sizes.items()}
@@ -51,20 +51,21 @@ class KTpFLLikelihood(KTpFL):
         return after, replace(report, traffic=traffic)
 
     def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Teach newcomers the plain average: a row of their own would take every client's model."""
+        """Teach new clients the plain average; their own row would need every client's model."""
         return Method.join(self, state, there, newcomers, fed)
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
-        """Return what the cohort's c minimises: the negative log-likelihood of each client's validation labels."""
+        """Return the objective of the cohort's c: the negative log-likelihood of each client's validation labels."""
         probabilities, samples = true_label_probabilities(upload.models, fed, self.temperature)
         return Likelihood(probabilities, samples, self.row_weights(fed.data_weights(list(upload.models))), self.rho)
 
 
 def true_label_probabilities(models: Models, fed: Federation, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return what each model gives to the true labels of each client's validation samples, and how many samples it has.
+    """Return each model's probability of the true labels of each client's validation samples, and their number.
 
     Returns:
-        (|S|, V, |S|) float64, client × sample × model, ones where a client has fewer than V samples; and (|S|,).
+        (|S|, V, |S|) float64, client × sample × model, ones where a client has fewer than V samples; and the
+        numbers of samples, (|S|,).
 
     Raises:
         InputError: if a client of the cohort has no validation samples.

@@ -1,8 +1,9 @@
-"""KT-pFL with model parameters as knowledge, for clients of one architecture.
+"""KT-pFL (parameters): clients of one architecture exchange models instead of predictions.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-section 4.3, https://arxiv.org/abs/2111.02862. Its appendix with the details was not at hand; docs/kt_pfl.md says what
-is ours: the divergence of teacher and student becomes ‖v_n - w_n‖² / q, q the mean squared distance of two models.
+section 4.3, https://arxiv.org/abs/2111.02862. Its appendix with the details was not available to us;
+docs/kt_pfl_variants.md states what is ours: the divergence becomes ‖v_n - w_n‖² / q, with q the mean squared distance
+of two models.
 """
 
 from dataclasses import dataclass
@@ -23,12 +24,12 @@ from ktpfl_pipeline.methods.kt_pfl import KTpFLState
 
 @dataclass(frozen=True)
 class KTpFLParams(LearnedMatrix, PersonalParameters):
-    """Key idea: each client moves to a mixture of all clients' models whose weights are learned.
+    """KT-pFL (parameters) (Zhang et al., 2021): each client moves to a mixture of all models with learned weights.
 
     Attributes:
-        mu: μ, how far a client moves to its mixture; 1 replaces its model.
-        normalise: whether distances are measured in units of their mean q, so that λ and ρ mean the same for any
-            architecture and at any stage of training.
+        mu: μ, the step toward the mixture; 1 replaces the model.
+        normalise: whether distances are in units of their mean q, so that λ and ρ mean the same for any architecture
+            and at any stage of training.
     """
 
     title = "KT-pFL (parameters)"
@@ -38,7 +39,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
     normalise: bool = True
 
     def init(self, fed: Federation) -> KTpFLState:
-        """Start from the common initial model and equal coefficients 1/N."""
+        """Start from the initial model and equal coefficients 1/N."""
         return KTpFLState({}, uniform(len(fed.common_models()), fed.device))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
@@ -52,7 +53,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
         return KTpFLState(models, coefficients), RoundReport(trained, traffic, coefficients)
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the mixture, all of it whatever μ, that each client's row of c makes of the models there are."""
+        """Return the mixture of the existing models by each client's row of c, without μ."""
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)
@@ -61,14 +62,14 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
         return dict(zip(clients, mixed, strict=True))
 
     def objective(self, trained: Models, fed: Federation) -> Objective:
-        """Return what the cohort's c minimises: λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖²."""
+        """Return the objective of the cohort's c: λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖²."""
         products = gram(list(trained.values()), fed.trained_names)
         q = mean_distance(products) if self.normalise else 1.0
         return SquaredDistance(products / q, self.row_weights(fed.data_weights(list(trained))), self.rho)
 
 
 def mean_distance(products: torch.Tensor) -> float:
-    """Return q, the mean of ‖w_m - w_j‖² over pairs of different models; 1 where all are equal or there is one."""
+    """Return q, the mean of ‖w_m - w_j‖² over pairs of different models; 1 if all are equal or there is only one."""
     n = len(products)
     total = float(squared_distances(products).sum())
     return total / (n * (n - 1)) if total > 0 else 1.0

@@ -2,7 +2,7 @@
 
 Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally, Act Globally: Federated Learning with
 Local and Global Representations, 2020, Algorithm 1, https://arxiv.org/abs/2001.01523. The global part is the last
-linear layer; what enters it is brought to a common dimension F by averaging neighbours.
+linear layer; its input is brought to a common dimension F by averaging neighbors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,17 +21,17 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class CommonHeadState(PersonalState):
-    """What crosses rounds: each client's model, of which only the extractor is its own; and the common head."""
+    """What crosses rounds: each client's model, of which only the extractor is its own, and the shared head."""
 
     head: Params
 
 
 @dataclass(frozen=True)
 class LGFedAvg(Method[CommonHeadState]):
-    """Key idea: what samples look like is a client's own affair, and what to make of it is common.
+    """LG-FedAvg (Liang et al., 2020): the feature extractor is personal, the head is shared.
 
     Attributes:
-        dimension: F, the common dimension of the features; 512 as in HtFLlib, and the best of four that were measured.
+        dimension: F, the common dimension of the features; 512 as in HtFLlib, the best of four measured values.
     """
 
     title = "LG-FedAvg"
@@ -42,7 +42,7 @@ class LGFedAvg(Method[CommonHeadState]):
     dimension: Annotated[int, Ge(1)] = 512
 
     def init(self, fed: Federation) -> CommonHeadState:
-        """Start from the common initial models and one head."""
+        """Start from the initial models and one head."""
         return CommonHeadState(fed.initial_models(), common_head.initial(fed, self.dimension))
 
     def round(
@@ -54,14 +54,14 @@ class LGFedAvg(Method[CommonHeadState]):
         return after, RoundReport(trained, exchange.both_ways(heads))
 
     def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the clients' own extractors with the common head."""
+        """Return the clients' own extractors with the shared head."""
         return common_head.worn(fed, select(state.models, clients), state.head)
 
     def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return the clients' extractors trained together with a copy of the common head."""
+        """Return the clients' extractors after training together with a copy of the shared head."""
         return common_head.adapted(fed, models, state.head, epochs)
 
     def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Send newcomers the common head; their extractors are those of the initial models."""
+        """Send new clients the shared head; their extractors are the initial ones."""
         models = common_head.worn(fed, select(fed.initial_models(), newcomers), state.head)
         return given(models, dict.fromkeys(newcomers, state.head))

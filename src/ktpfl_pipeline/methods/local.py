@@ -1,7 +1,7 @@
-"""Local-only training: nobody sends anything. Every federated method must beat it to have helped.
+"""Local-only training: clients exchange nothing. A federated method must beat it to have helped.
 
-`LocalMatched` beside it trains longer: what other methods spend on distillation, or on a second model, it spends on a
-client's own data. What still beats it has gained by what it exchanges, and not by the work.
+`LocalMatched` trains longer: it spends on a client's own data the work that other methods spend on distillation or on a
+second model. A method that beats it gains from the exchange, not from the work.
 """
 
 import math
@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.weights import Models, select
 
 @dataclass(frozen=True)
 class Local(Personal):
-    """Key idea: a client's own data are enough."""
+    """Local-only training: each client trains on its own data."""
 
     title = "Local only"
     exchanges = frozenset[str]()
@@ -36,11 +36,11 @@ class Local(Personal):
 
 @dataclass(frozen=True)
 class LocalMatched(Local):
-    """Key idea: a client's own data are enough, if it may work as hard on them as others do.
+    """Work-matched local training: each client trains on its own data with as much work as other methods.
 
     Attributes:
-        work: epochs in a round, in units of E.
-        public: whether it trains on R · |D_r| images more, as many as a method that distils.
+        work: epochs per round, in units of E.
+        public: whether it trains on R · |D_r| more samples, as many as one distillation processes.
     """
 
     title = "Local only (matched work)"
@@ -50,11 +50,11 @@ class LocalMatched(Local):
     public: bool = True
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:
-        """Return each model trained on its client's data for as many epochs as the work takes."""
+        """Return each model after training on its client's data for `epochs`."""
         calls = {n: (params, t, self.epochs(n, fed)) for n, params in models.items()}
         return fed.run_training("train", operations.train, calls, models, uses="trains for more epochs than others")
 
     def epochs(self, n: int, fed: Federation) -> int:
-        """Return client n's epochs in a round, rounded up: in doubt local-only has the more work."""
+        """Return client n's epochs per round, rounded up in favor of local-only training."""
         public = self.public * fed.distillation.epochs * fed.public_batch_size / len(fed.by_id[n].train)
         return math.ceil(self.work * fed.training_of(n).epochs + public)

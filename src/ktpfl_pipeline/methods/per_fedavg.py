@@ -1,7 +1,7 @@
 """Per-FedAvg: one model from which a single step on a client's data makes a good model for that client.
 
 Fallah, Mokhtari, Ozdaglar: Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
-Approach, NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948. It minimises Σ_n f_n(w - α ∇f_n(w)) / N.
+Approach, NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948. It minimizes Σ_n f_n(w - α ∇f_n(w)) / N.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +22,13 @@ from ktpfl_pipeline.core.weights import Models, average
 
 @dataclass(frozen=True)
 class PerFedAvg(Shared):
-    """Key idea: the best common model is the one that adapts best.
+    """Per-FedAvg (Fallah et al., 2020): the global model is trained to be best after one step of adaptation.
 
     Attributes:
-        alpha: α, of the adaptation; None takes η₁ whatever its schedule, as the step before an evaluation does.
-        beta: β, of the meta-step; None takes η₁. (The paper's 0.001 hardly moves in tens of rounds.)
+        alpha: α, step size of the adaptation; None is η₁ without its schedule, as for the step before an evaluation.
+        beta: β, step size of the meta-step; None is η₁. (The paper's 0.001 hardly moves in tens of rounds.)
         hessian: ``True`` is the paper's Hessian-free version (HF), ``False`` its first-order one (FO).
-        adapt_steps: steps of SGD on a client's training batches that make the model it is evaluated with.
+        adapt_steps: SGD steps on a client's training batches before each evaluation.
     """
 
     title = "Per-FedAvg (FO)"
@@ -42,7 +42,7 @@ class PerFedAvg(Shared):
     adapt_steps: Annotated[int, Ge(0)] = 1
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
-        """Send the model, take meta-steps, average with equal weights, as the objective does."""
+        """Send the model, take meta-steps, average uniformly, as the objective does."""
         rule = self if self.alpha is not None else replace(self, alpha=fed.training.learning_rate)
         trained, _ = fed.train_by(rule, dict.fromkeys(cohort, state.model), t)
         equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
@@ -50,11 +50,11 @@ class PerFedAvg(Shared):
 
     @property
     def batches(self) -> int:
-        """Two mini-batches a step, three with the Hessian's product."""
+        """Mini-batches per step: two, or three with the Hessian product."""
         return 3 if self.hessian else 2
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Step along (I - α ∇²f) ∇f(w - α ∇f(w)), each gradient on a mini-batch of its own."""
+        """Step along (I - α ∇²f) ∇f(w - α ∇f(w)), each gradient on a separate mini-batch."""
         (w,) = vectors
         alpha, beta = (rate if value is None else value for value in (self.alpha, self.beta))
         v = gradient(sgd(w, gradient(w, group[0]), alpha), group[1])
@@ -63,11 +63,11 @@ class PerFedAvg(Shared):
         return (sgd(w, v, beta),)
 
     def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the common model after `adapt_steps` steps on each client's own training samples."""
+        """Return the global model after `adapt_steps` steps on each client's training samples."""
         return fed.adapt(Descent(self.alpha), super().personal(state, clients, fed), self.adapt_steps)
 
     def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers the common model, on which they take the same steps as clients that were there."""
+        """Give new clients the global model, on which they take the same steps as other clients."""
         return given(self.personal(state, newcomers, fed))
 
 

@@ -1,4 +1,4 @@
-"""pFedGraph: the server infers who should work with whom, and mixes a model for each client by it.
+"""pFedGraph: the server infers which clients should collaborate, and mixes a model for each client accordingly.
 
 Ye, Ni, Wu, Chen, Wang: Personalized Federated Learning with Inferred Collaboration Graphs, ICML 2023, section 4,
 https://proceedings.mlr.press/v202/ye23b.html
@@ -24,10 +24,10 @@ from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_o
 
 @dataclass(frozen=True)
 class CosinePull:
-    """SGD on the loss minus strength · cos(w, anchor): vectors are the model and its anchor; zeros do not pull.
+    """SGD on the loss minus strength · cos(w, anchor); vectors are the model and its anchor, zeros for no pull.
 
     Attributes:
-        strength: of the pull toward the anchor's direction.
+        strength: weight of the pull toward the anchor's direction.
     """
 
     strength: float
@@ -50,17 +50,17 @@ class PFedGraphState(PersonalState):
 
 @dataclass(frozen=True)
 class PFedGraph(PersonalParameters):
-    """Key idea: clients whose models moved the same way should work together, larger ones more.
+    """pFedGraph (Ye et al., 2023): clients whose models moved in the same direction collaborate, larger clients more.
 
-    A client trains on from the mixture that it gets. Which model it uses, `report` says.
+    A client trains from the mixture that it receives.
 
     Attributes:
-        report: the model that a client uses. ``before`` is the mixture, before local training. ``after`` is the model
-            after its last local training. ``validation`` is the one of the two that classifies more of the client's
-            validation samples correctly, and the second if they are equal or there are no validation samples. The
-            authors choose by validation too, and keep the best model of all rounds.
-        balance: α, how strongly a row of the graph is held at the shares of data; 0.8 in the authors' code.
-        pull: λ, of -λ cos(w, u) in the local loss, u the mixture that was sent; 0.01 there.
+        report: the model that a client uses. ``before``: the mixture, before local training. ``after``: the model after
+            its last local training. ``validation``: the one that classifies more of its validation samples correctly,
+            and ``after`` for ties or without validation samples. The authors also choose by validation, among all
+            rounds.
+        balance: α, the pull of a row of the graph toward the shares of samples; 0.8 in the authors' code.
+        pull: λ, of -λ cos(w, u) in the local loss, u the received mixture; 0.01 in the authors' code.
     """
 
     title = "pFedGraph"
@@ -91,7 +91,7 @@ class PFedGraph(PersonalParameters):
         return after, RoundReport(trained, traffic, shown)
 
     def personal(self, state: PFedGraphState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return what `report` says of each client's mixture and its last trained model."""
+        """Return each client's mixture or its last trained model, as `report` states."""
         asked = list(clients)
         mixed = super().personal(state, asked, fed)
         if self.report == "before":
@@ -106,15 +106,15 @@ class PFedGraph(PersonalParameters):
     def graph(self, trained: Models, fed: Federation) -> Tensor:
         """Return each client's weights of the others' models, (|S|, |S|) float64, rows that sum to one.
 
-        A row minimises Σ_m c_m d_nm + α ‖c - a‖² on the simplex, d_nm = -cos of how the two models have moved from
-        the initial one, and a are the shares of data: its solution is the projection of a - d_n / 2α.
+        A row minimizes Σ_m c_m d_nm + α ‖c - a‖² on the simplex. d_nm is minus the cosine of the two models' changes
+        from the initial one, and a are the shares of samples. The solution is the projection of a - d_n / 2α.
         """
         start = vector_of(fed.initial_model(fed.architecture), fed.trained_names)
         moved = normalize((matrix_of(list(trained.values()), fed.trained_names) - start).double(), dim=1)
         return project(fed.data_weights(list(trained)) + moved @ moved.T / (2.0 * self.balance))
 
     def sent(self, state: PersonalState, clients: list[int], fed: Federation) -> Models:
-        """Return the average, by shares of data, of the models of those that took part: no direction is known."""
+        """Return the average of the models of clients that took part, by shares of samples; no direction is known."""
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)

@@ -26,11 +26,11 @@ class PFedHNState:
     """What crosses rounds.
 
     Attributes:
-        weights: φ, of the hypernetwork.
+        weights: φ of the hypernetwork.
         velocity: its momentum.
-        embeddings: (N, e), v.
+        embeddings: v, (N, e).
         embedding_velocity: (N, e), the momentum of each.
-        untrained: what the hypernetwork does not make, BatchNorm's statistics for example, of each client's last
+        untrained: tensors that the hypernetwork does not make, such as BatchNorm's statistics, from each client's last
             training.
     """
 
@@ -41,7 +41,7 @@ class PFedHNState:
     untrained: Models
 
     def copied(self) -> "PFedHNState":
-        """Return a state that may be written to, which takes the memory of `hidden` models."""
+        """Return a writable copy of the state; it takes the memory of `hidden` models."""
         weights, velocity = ({k: v.clone() for k, v in params.items()} for params in (self.weights, self.velocity))
         embeddings = self.embeddings.clone()
         return PFedHNState(weights, velocity, embeddings, self.embedding_velocity.clone(), dict(self.untrained))
@@ -49,20 +49,19 @@ class PFedHNState:
 
 @dataclass(frozen=True)
 class PFedHN(Method[PFedHNState]):
-    """Key idea: clients are points of one space, and a network learns what model suits each point.
+    """pFedHN (Shamsian et al., 2021): a hypernetwork maps each client's embedding to its model.
 
-    The server steps after each client; their order is drawn afresh in every round, whatever order they are listed in.
-    The last layer's bias starts as the common initial model and its weights at zero, so that this method starts where
-    all others do; the original draws them at random.
+    The server steps after each client, in an order drawn in every round. The last layer's bias starts as the initial
+    model and its weights at zero, so that this method starts where all others do; the original draws them at random.
 
     Attributes:
         hidden: width of the hypernetwork. 100 in the paper; its last layer has `hidden` times the model's parameters,
             so 32 here, for machines without a GPU.
         layers: hidden layers after the first; 3 in the authors' code.
-        rate: step size of the server; 0.01 there.
-        momentum: of the server's SGD; 0.9 there.
-        decay: weight decay of φ; 0.001 there. Embeddings have none: a client outside the cohort keeps its own.
-        clip: the largest norm of a server gradient; 50 there.
+        rate: step size of the server; 0.01 in the authors' code.
+        momentum: of the server's SGD; 0.9 in the authors' code.
+        decay: weight decay of φ; 0.001 in the authors' code. Embeddings have none, so absent clients keep theirs.
+        clip: largest norm of a server gradient; 50 in the authors' code.
     """
 
     title = "pFedHN"
@@ -78,7 +77,7 @@ class PFedHN(Method[PFedHNState]):
     clip: Annotated[float, Ge(0)] = 50.0
 
     def init(self, fed: Federation) -> PFedHNState:
-        """Draw the hypernetwork and the embeddings; every client's model is the common initial one."""
+        """Draw the hypernetwork and the embeddings; every client's model is the initial one."""
         model, names = fed.initial_model(fed.architecture), fed.trained_names
         start, size = vector_of(model, names), int(1 + len(fed.clients) / 4)  # e
         weights = initial_hypernetwork(start, size, self.hidden, self.layers, fed.stream("hypernetwork"))
@@ -92,7 +91,7 @@ class PFedHN(Method[PFedHNState]):
         return PFedHNState(weights, velocity, embeddings, torch.zeros_like(embeddings), rest)
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
-        """For one client after another: make its model, train it, step the server along what training changed."""
+        """For one client after another: make its model, train it, step the server along the change."""
         after = state.copied()
         trained: Models = {}
         rows = dict(zip(cohort, fed.rows(cohort), strict=True))
@@ -107,7 +106,7 @@ class PFedHN(Method[PFedHNState]):
         return after, RoundReport(after_local, exchange.both_ways(after_local))
 
     def step(self, server: PFedHNState, row: int, slopes: Params, slope: Tensor) -> None:
-        """Take a step of SGD with momentum, in place: φ along (∇_φ θ)ᵀ Δθ, one client's embedding along (∇_v θ)ᵀ Δθ."""
+        """Take one SGD step with momentum, in place: φ along (∇_φ θ)ᵀ Δθ, the client's embedding along (∇_v θ)ᵀ Δθ."""
         for name, tensor in server.weights.items():
             server.velocity[name].mul_(self.momentum).add_(slopes[name]).add_(tensor, alpha=self.decay)
             tensor.sub_(server.velocity[name], alpha=self.rate)
@@ -115,37 +114,37 @@ class PFedHN(Method[PFedHNState]):
         server.embeddings[row] -= self.rate * server.embedding_velocity[row]
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
-        """Return client n's model with the weights `theta`, (d,); a newcomer's rest is the initial model's."""
+        """Return client n's model with the weights `theta`, (d,); a new client's other tensors are the initial ones."""
         model = {**fed.initial_model(fed.architecture), **state.untrained.get(n, {})}
         return with_vector(model, fed.trained_names, theta)
 
     def personal(self, state: PFedHNState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the model that the hypernetwork makes for each client, with no local step."""
+        """Return the hypernetwork's model for each client, without a local step."""
         embeddings = dict(zip(fed.by_id, state.embeddings, strict=True))
         made = {n: generate(state.weights, embeddings[n]) for n in clients}
         return {n: self.assemble(state, n, theta, fed) for n, theta in made.items()}
 
     def join(self, state: PFedHNState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give newcomers what the hypernetwork makes of the mean embedding; nobody has learned theirs."""
+        """Give new clients the hypernetwork's model for the mean embedding."""
         theta = generate(state.weights, state.embeddings.mean(dim=0))
         return given({n: self.assemble(state, n, theta, fed) for n in newcomers})
 
 
 def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) -> Tensor:
-    """Return numbers drawn between -bound and bound, drawn on the CPU, on the device and of the dtype of `like`."""
+    """Return uniform numbers in [-bound, bound], drawn on the CPU, with device and dtype of `like`."""
     drawn = (2.0 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1.0) * bound
     return sent(drawn, like.device).to(like.dtype)
 
 
 def initial_hypernetwork(start: Tensor, inputs: int, hidden: int, layers: int, stream: torch.Generator) -> Params:
-    """Return the weights φ of a network that makes `start`, (d,), of every embedding: its last layer is a bias.
+    """Return the weights φ of a network that maps every embedding to `start`, (d,): its last layer is a bias.
 
     Args:
-        start: what it makes.
+        start: its output.
         inputs: e, the size of an embedding.
         hidden: width.
         layers: hidden layers after the first.
-        stream: draws the hidden layers, within torch's default bound for a linear layer.
+        stream: random stream of the hidden layers, within torch's default bound for a linear layer.
     """
     weights: dict[str, Tensor] = {}
     for layer, width in enumerate([inputs, *[hidden] * layers]):
@@ -163,12 +162,12 @@ def generate(weights: Params, embedding: Tensor) -> Tensor:
 
 
 def pulled_back(weights: Params, embedding: Tensor, change: Tensor, clip: float) -> tuple[Params, Tensor]:
-    """Return (∂h/∂φ)ᵀ Δ and (∂h/∂v)ᵀ Δ for a change Δ, (d,), of what is made, their common norm at most `clip`."""
+    """Return (∂h/∂φ)ᵀ Δ and (∂h/∂v)ᵀ Δ for a change Δ, (d,), of the output, with their joint norm at most `clip`."""
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
     v = embedding.detach().clone().requires_grad_()
     made = generate(leaves, v)
     gradients = torch.autograd.grad(made, [*leaves.values(), v], change.clone())  # the last bias's is that very tensor
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
     scale = torch.clamp(clip / (norm + 1e-6), max=1.0)
-    *slopes, slope = [gradient.mul_(scale) for gradient in gradients]  # in place: the last layer's is large
+    *slopes, slope = [gradient.mul_(scale) for gradient in gradients]  # in place, because the last layer is large
     return dict(zip(leaves, slopes, strict=True)), slope

@@ -1,7 +1,7 @@
-"""pFedMe: each client's model stays near a common one that moves toward all of them, through Moreau envelopes.
+"""pFedMe: each client's model stays near a global one that moves toward all of them (Moreau envelopes).
 
 Dinh, Tran, Nguyen: Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020, Algorithm 1,
-https://arxiv.org/abs/2006.08848. It minimises Σ_n F_n(w) / N with F_n(w) = min_θ f_n(θ) + (λ/2)‖θ - w‖².
+https://arxiv.org/abs/2006.08848. It minimizes Σ_n F_n(w) / N with F_n(w) = min_θ f_n(θ) + (λ/2)‖θ - w‖².
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from ktpfl_pipeline.core.weights import Models, average, vector_of, with_vector
 
 @dataclass(frozen=True)
 class PFedMe(BesideCommon):
-    """Key idea: a client fits its own data without going far from a common model.
+    """pFedMe (Dinh et al., 2020): a client fits its own data without going far from the global model.
 
-    The clients' own models, θ, are only evaluated; the common one is w.
+    The clients' own models θ are only evaluated; the global model is w.
 
     Attributes:
         coupling: λ; 15 in the paper. η₁ λ must stay below 1.
         inner_steps: K, steps of θ on one mini-batch; 5 in the paper.
-        inner_rate: step size of θ; None takes η₁.
-        server_rate: β, how far the common model moves toward the clients' average; 1 is all the way.
+        inner_rate: step size of θ; None is η₁.
+        server_rate: β, the step of the global model toward the clients' average; 1 replaces it.
     """
 
     title = "pFedMe"

@@ -1,4 +1,4 @@
-"""SCARLET: the server keeps its labels of public samples for some rounds, and asks only for what it does not have.
+"""SCARLET: the server caches its labels of public samples for D rounds, and asks clients only for missing ones.
 
 Azuma, Nishio, Kitagawa, Nakano, Tanimura: Soft-Label Caching and Sharpening for Communication-Efficient Federated
 Distillation, IEEE TMC 2026, https://arxiv.org/abs/2504.19602: synchronized caches, and Enhanced ERA.
@@ -24,8 +24,8 @@ class ScarletState(PersonalState):
     """What crosses rounds: each client's model, and the server's cache.
 
     Attributes:
-        labels: (M, K) float64, what the server taught of each public sample last.
-        made: (M,) in which round; 0 for never.
+        labels: (M, K) float64, the last label of each public sample.
+        made: (M,) the round of each label; 0 for never.
     """
 
     labels: Tensor
@@ -34,13 +34,13 @@ class ScarletState(PersonalState):
 
 @dataclass(frozen=True)
 class SCARLET(Personal):
-    """Key idea: a consensus changes slowly, so one of some rounds ago need be neither asked for nor sent again.
+    """SCARLET (Azuma et al., 2026): a consensus changes slowly, so recent labels are reused instead of sent again.
 
-    A client is sent the labels of the round's batch that it does not have, and keeps what arrives.
+    A client is sent the labels of the round's batch that it does not have, and keeps them.
 
     Attributes:
-        duration: D, for how many rounds after the one in which it was made a label serves.
-        beta: β of Enhanced ERA: labels are the mean of predictions to this power, normalised; 1 is the mean itself.
+        duration: D, the number of rounds after its own in which a label is reused.
+        beta: β of Enhanced ERA: labels are the normalized power of the mean prediction; 1 is the mean itself.
     """
 
     title = "SCARLET"
@@ -50,21 +50,21 @@ class SCARLET(Personal):
     beta: Annotated[float, Gt(0)] = 1.5
 
     def init(self, fed: Federation) -> ScarletState:
-        """Start from the common initial models, with nothing in the cache."""
+        """Start from the initial models, with an empty cache."""
         labels = torch.zeros(len(fed.public), fed.classes, dtype=torch.float64, device=fed.device)
         return ScarletState(fed.initial_models(), labels, labels.new_zeros(len(labels), dtype=torch.int64))
 
     def round(
         self, state: ScarletState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[ScarletState, RoundReport]:
-        """Train, predict what is asked for, aggregate, cache, distil from what is cached."""
+        """Train, predict the requested samples, aggregate, cache, distill from the cache."""
         batch, made = fed.public_batch(t), state.made.cpu()
         asked = (made[batch] == 0) | (made[batch] < t - self.duration)
         upload = exchange.train_and_predict(fed, state.models, cohort, t, batch[asked])
         fresh = sent(upload.batch, fed.device)
         labels = state.labels.index_put((fresh,), sharpened(upload.soft.mean(dim=0), self.beta))
         made = made.index_fill(0, upload.batch, t)
-        known = batch[(made[batch] > 0) & (made[batch] >= t - self.duration)]  # none expired that nobody has sent anew
+        known = batch[(made[batch] > 0) & (made[batch] >= t - self.duration)]  # labels in force
         taught, teachers = replace(upload, batch=known), labels[sent(known, fed.device)]
         after, report = exchange.teach(fed, state, taught, teachers, t, since=made[known])
         request = Traffic(predictions_down=len(pack(asked)))
@@ -72,7 +72,7 @@ class SCARLET(Personal):
         return ScarletState(after.models, labels, sent(made, fed.device)), replace(report, traffic=traffic)
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
-        """Return the labels of Enhanced ERA for newcomers, (B, K), as they are made in every round."""
+        """Return the labels of Enhanced ERA for new clients, (B, K)."""
         return sharpened(super().consensus(logits, fed), self.beta)
 
 

@@ -1,4 +1,4 @@
-"""Selective-FD: clients speak of samples like their own alone, and the server teaches what it is sure of.
+"""Selective-FD: clients predict only samples like their own, and the server teaches only confident means.
 
 Shao, Wu, Zhang: Selective knowledge sharing for privacy-preserving federated distillation without a good teacher,
 Nature Communications 15, 2024 (arXiv 2023), https://arxiv.org/abs/2304.01731. A client's selector is a density ratio of
@@ -25,11 +25,11 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class SelectiveFD(Personal):
-    """Key idea: a model knows nothing of samples unlike its own, and an ensemble that is not sure misleads.
+    """Selective-FD (Shao et al., 2024): predictions on unfamiliar samples and uncertain ensembles are filtered out.
 
     Attributes:
-        quantile: of the density ratios of a client's held-out samples: what is less like them is not spoken of.
-        ambiguity: τ, the largest L1 distance of the ensemble's prediction from certainty, 0 to 2, that is taught.
+        quantile: of the density ratios of a client's held-out samples; public samples below it are not predicted.
+        ambiguity: τ, the largest L1 distance of a taught prediction from certainty, 0 to 2.
         width: σ of the Gaussian kernel; None is the median distance between the client's samples.
         regularisation: λ of KuLSIF.
     """
@@ -44,14 +44,14 @@ class SelectiveFD(Personal):
     regularisation: Annotated[float, Ge(1e-9)] = 1e-3
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Select, train, predict, average over those who speak, select again, distil."""
+        """Select, train, predict, average over the clients that predict a sample, select again, distill."""
         batch = fed.public_batch(t)
         calls = dict.fromkeys(cohort, (batch, self.quantile, self.width, self.regularisation))
         chosen = fed.run("select", familiar, calls, uses="estimates the density of private samples")
         upload = exchange.train_and_predict(
             fed, state.models, cohort, t, batch, torch.stack([chosen[n] for n in cohort])
         )
-        ensemble = upload.soft.mean(dim=0)  # over those who speak of a sample
+        ensemble = upload.soft.mean(dim=0)  # over the clients that predict a sample
         sure = (2.0 * (1.0 - ensemble.amax(dim=1)) <= self.ambiguity).to(upload.batch.device).nonzero()[:, 0]
         taught = replace(upload, batch=upload.batch[sure])
         return exchange.teach(fed, state, taught, ensemble[sent(sure, ensemble.device)], t)
@@ -62,8 +62,8 @@ def familiar(
 ) -> Outcome[Tensor]:
     """Return which public samples are like client n's training samples, (B,) bool.
 
-    A tenth of these, drawn once and for all, is held out of the estimate and says what ratio is usual. The noise is
-    uniform over the values that its own and the public samples have.
+    A fixed random tenth of the training samples is held out of the estimate and gives the quantile. The noise is
+    uniform over the range of the client's and the public samples.
     """
     samples = vectors(space, space.split(n, "train").inputs)
     order = sent(torch.randperm(len(samples), generator=space.setting.stream("density", n))[:MOST], space.device)
@@ -80,14 +80,14 @@ def familiar(
 
 
 def vectors(space: Workspace, inputs: Tensor) -> Tensor:
-    """Return inputs as a model takes them, as vectors in float64, (n, d)."""
+    """Return a model's inputs as float64 vectors, (n, d)."""
     return space.numbers(inputs).flatten(1).double()
 
 
 class DensityRatio:
-    """The density of `known` samples, (n, d), over that of `noise`, (m, d), by kernel least squares in closed form.
+    """The density ratio of `known` samples, (n, d), to `noise`, (m, d), by kernel least squares in closed form.
 
-    It minimises 1/2 E_noise r² - E_known r + λ/2 ‖r‖² over the functions of a Gaussian kernel k with width σ:
+    It minimizes 1/2 E_noise r² - E_known r + λ/2 ‖r‖² over the functions of a Gaussian kernel k with width σ:
     r(x) = Σ_j α_j k(x, y_j) + 1/(nλ) Σ_i k(x, x_i), where (K/m + λ I) α = -1/(nmλ) Σ_i k(y, x_i).
     """
 
@@ -97,7 +97,7 @@ class DensityRatio:
         self.width: float | Tensor = width or 1.0
         if width is None and len(known) > 1:
             distance = torch.pdist(known).median()
-            self.width = distance.where(distance > 0, 1.0)  # on the device: nobody waits for it
+            self.width = distance.where(distance > 0, 1.0)  # on the device, without synchronization
         kernel = self._kernel(noise, noise) / len(noise)
         kernel.diagonal().add_(regularisation)
         self.alpha = linalg.solve(kernel, -self._likeness(noise) / len(noise))

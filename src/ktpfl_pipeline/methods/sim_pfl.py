@@ -1,6 +1,6 @@
 """Sim-pFL and TopK-pFL: teachers are weighted by the cosine similarity of predictions; nothing is learned.
 
-Zhang et al., NeurIPS 2021, section 5.1: the paper's own ablations of the learned matrix. It speaks of the similarity of
+Zhang et al., NeurIPS 2021, section 5.1: the paper's ablations of the learned matrix. The paper mentions similarity of
 soft predictions there, and of parameters elsewhere; only predictions can be compared across architectures.
 """
 
@@ -31,21 +31,21 @@ def similarities(logits: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Similarity(Personal):
-    """What both share: the round, in which a method's `mixture` makes teachers of similarities.
+    """The round of both methods; `mixture` turns similarities into weights of teachers.
 
     Attributes:
-        temperature: of the soft predictions that are compared.
+        temperature: of the compared soft predictions.
     """
 
     temperature: Annotated[float, Gt(0)] = 1.0
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, predict, weigh by similarity, distil."""
+        """Train, predict, weight by similarity, distill."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
 
     def join(self, state: PersonalState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Weigh the clients that were there, and the newcomer itself, by similarity."""
+        """Weight the trained clients, and the new client itself, by similarity."""
 
         def teacher(n: int, logits: Tensor) -> Tensor:
             soft = soft_predictions(logits, fed.distillation.temperature)
@@ -60,11 +60,11 @@ class Similarity(Personal):
 
 @dataclass(frozen=True)
 class SimPFL(Similarity):
-    """Key idea: a client learns from others in proportion to how alike they predict.
+    """Sim-pFL (Zhang et al., 2021): a client learns from others in proportion to the similarity of their predictions.
 
     Attributes:
-        weights: ``minmax``, similarities less the row's smallest, as in the authors' code: the least similar client
-            gets nothing; or ``direct``, the similarities themselves.
+        weights: ``minmax``, similarities minus the row's smallest, as in the authors' code, so the least similar client
+            gets no weight; or ``direct``, the similarities themselves.
     """
 
     title = "Sim-pFL"
@@ -78,16 +78,16 @@ class SimPFL(Similarity):
         if self.weights == "minmax":
             scores = scores - scores.min(dim=1, keepdim=True).values
         total = scores.sum(dim=1, keepdim=True)
-        alike = total <= TINY * len(scores)  # all equally similar: nothing to tell them apart by
+        alike = total <= TINY * len(scores)  # all equally similar
         return torch.where(alike, 1.0 / len(scores), scores / total.clamp_min(TINY))
 
 
 @dataclass(frozen=True)
 class TopKPFL(Similarity):
-    """Key idea: a client learns from the K that predict most like itself, itself among them, all alike.
+    """TopK-pFL (Zhang et al., 2021): a client learns equally from the K most similar clients, including itself.
 
     Attributes:
-        k: K, 5 in the paper; all of a smaller cohort.
+        k: K, 5 in the paper; at most the size of the cohort.
     """
 
     title = "TopK-pFL"
@@ -97,7 +97,7 @@ class TopKPFL(Similarity):
 
     def mixture(self, logits: Tensor) -> Tensor:
         """Return each client's weights of its teachers: 1/K for the K most similar, itself first, (|S|, |S|)."""
-        scores = similarities(logits, self.temperature).fill_diagonal_(2.0)  # itself before an equal one
+        scores = similarities(logits, self.temperature).fill_diagonal_(2.0)  # the client itself comes first
         k = min(self.k, len(scores))
         nearest = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]  # ties: the earlier client
         return torch.zeros_like(scores).scatter_(1, nearest, 1.0 / k)

@@ -82,7 +82,7 @@ def train_wearing(
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
 
-    Arguments of its own:
+    Args:
         params: its model, whose own head waits.
         head: ``weight`` (K, F) and ``bias`` (K,).
         weight: of the common head's cross-entropy on generated features.

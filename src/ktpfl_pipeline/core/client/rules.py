@@ -65,7 +65,7 @@ def train(
 ) -> Outcome[tuple[Params, Vectors]]:
     """Take the rule's steps on client n's data.
 
-    Arguments of its own:
+    Args:
         rule: how a step goes.
         others: what the rule needs beside the model.
         epochs: passes over the training split.

@@ -1,1 +1,1 @@
-"""What several methods share, and none owns: parts of a model, a head for all, a step as far as validation agrees."""
+"""Shared by several methods: parts of a model, a shared head, step selection by validation."""

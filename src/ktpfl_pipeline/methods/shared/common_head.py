@@ -1,4 +1,4 @@
-"""What methods share that look at features and heads: class means of the clients, and one head for all of them.
+"""Shared by methods on features and heads: class means of the clients, and one head for all clients.
 
 Clients may have different architectures; see `core/client/features.py`.
 """
@@ -14,14 +14,14 @@ from ktpfl_pipeline.core.weights import Models, Params
 
 
 def initial(fed: Federation, dimension: int) -> Params:
-    """Return a head on F = `dimension` features before the first round, as torch draws linear layers."""
+    """Return the initial head on F = `dimension` features, with torch's initialization of linear layers."""
     with rng.seeded(rng.derive(fed.seed, "initialisation", "common head")):
         layer = nn.Linear(dimension, fed.classes)
     return fed.placed(layer)
 
 
 def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models, Models]:
-    """Return each model, trained with the common head in the place of its own, and the head as that client left it."""
+    """Return each model after training with the shared head instead of its own, and that client's copy of the head."""
     calls = {n: (params, head, t) for n, params in models.items()}
     before = {n: (params, head) for n, params in models.items()}
     found = fed.run_training("train", features.train_wearing, calls, before, uses="trains with a common head")
@@ -29,9 +29,9 @@ def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models
 
 
 def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Models:
-    """Return models with the common head after `epochs` of `features.train_wearing`; see `Federation.fine_tune`.
+    """Return models with the shared head after `epochs` of `features.train_wearing`; see `Federation.fine_tune`.
 
-    The head's copy trains in its own parameters; the layer (W P, b) that a model uses would take longer steps.
+    The head's copy is trained in its own parameters; the layer (W P, b) of a model would take longer steps.
     """
     calls = {n: (params, head, 0, 0.0, None, epochs) for n, params in models.items()}
     before = {n: (params, head) for n, params in models.items()}
@@ -40,7 +40,7 @@ def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Model
 
 
 def worn(fed: Federation, models: Models, head: Params) -> Models:
-    """Return each model with the common head in the place of its own."""
+    """Return each model with the shared head instead of its own."""
     architectures = {fed.by_id[n].architecture for n in models}
     names = {architecture: head_of(fed, architecture, "biased").name for architecture in architectures}
     return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}

@@ -31,23 +31,23 @@ def mask(fed: Federation, names: Iterable[str]) -> Tensor:
 
 
 class PartlyShared(PersonalParameters):
-    """Clients share a part of the model, which is averaged with a_n = D_n / D; the other stays with each.
+    """Clients share a part of the model, which is averaged with a_n = D_n / D; the other part stays on the client.
 
-    Of a client's model in the state its own part counts. Evaluated is the new common part with the client's own, before
-    anything is tuned to it. A client that never took part has the common part with its own as it was in the beginning.
+    Of a client's model in the state only its own part is used. The new shared part with the client's own part is
+    evaluated, before further training. A client that never took part has the shared part and its initial own part.
     """
 
     @abstractmethod
     def own_names(self, fed: Federation) -> Iterable[str]:
-        """Return the names of the tensors that stay with a client."""
+        """Return the names of the tensors that stay on the client."""
 
     def init(self, fed: Federation) -> CommonState:
-        """Start from the common initial model."""
+        """Start from the initial model."""
         own, model = set(self.own_names(fed)), fed.initial_model(fed.architecture)
         return CommonState({}, {name: model[name] for name in model if name not in own})
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Send the common part, train, upload and average it."""
+        """Send the shared part, train, upload and average it."""
         trained = self.train(self.personal(state, cohort, fed), t, fed)
         parts: Models = {n: {name: trained[n][name] for name in state.common} for n in cohort}
         after = CommonState({**state.models, **trained}, fed.average(parts))
@@ -58,10 +58,10 @@ class PartlyShared(PersonalParameters):
         return fed.train(models, t)
 
     def personal(self, state: CommonState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the common part with each client's own."""
+        """Return the shared part with each client's own part."""
         return {n: {**own, **state.common} for n, own in super().personal(state, clients, fed).items()}
 
     def join(self, state: CommonState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Send newcomers the common part; the rest is the initial model's."""
+        """Send new clients the shared part; the rest is initial."""
         model = {**fed.initial_model(fed.architecture), **state.common}
         return given(dict.fromkeys(newcomers, model), dict.fromkeys(newcomers, state.common))

@@ -1,10 +1,10 @@
-"""How far a client goes from a model of its own toward another that was made with others': as validation agrees.
+"""Step selection: how far a client moves from its own model toward a mixed one, by validation samples.
 
-A client with a dozen validation samples knows little alone, and twenty of them know much together. So a step is judged
-by samples, a client's own and a part of everybody's, of all rounds so far: those that only the longer step classifies
-correctly against those that only the own model does. Not by the loss: a teacher's soft predictions raise it where they
-raise the accuracy too (docs/LOG.md). And a step is taken only where it is ahead by more than chance: where clients have
-little in common, a model mixed with others' is a worse start for local training, which shows too late.
+One client's dozen validation samples are few, but twenty clients together have many. So a step is evaluated on a
+client's own samples plus a part of all clients' samples, over all rounds so far: the samples that only the longer step
+classifies correctly against those that only the own model does. The loss is not used, because soft teachers raise it
+even where they raise the accuracy (docs/LOG.md). A step must be ahead by more than chance: where clients have little in
+common, a mixed model is a worse start for local training, which shows too late.
 """
 
 import math
@@ -40,16 +40,16 @@ def between(own: Params, taught: Params, length: float) -> Params:
 
 
 def step(own: Models, taught: Models, tally: Tensor, pooling: float, fed: Federation) -> tuple[Models, Tensor]:
-    """Let each client of the cohort choose a length, and return its model there and the tally after this round.
+    """Choose a step length for each client of the cohort; return its model there and the tally after this round.
 
-    Arguments of its own:
-        own: the models that the cohort's clients have where they go nowhere.
-        taught: those that they go toward.
+    Args:
+        own: the cohort's models at step length 0.
+        taught: their models at step length 1.
         tally: of the rounds before; see `none_yet`.
-        pooling: how much everybody's samples count beside a client's own.
+        pooling: weight of all clients' samples relative to a client's own.
 
     Raises:
-        InputError: if nobody has a validation sample.
+        InputError: if no client has a validation sample.
     """
     if not any(len(client.validation) for client in fed.clients):
         raise InputError(
@@ -64,7 +64,7 @@ def step(own: Models, taught: Models, tally: Tensor, pooling: float, fed: Federa
 
 
 def weigh(space: Workspace, n: int, own: Params, taught: Params) -> Outcome[Tensor]:
-    """Return on how many of client n's validation samples each length wins and loses against 0, float64.
+    """Return how many of client n's validation samples each length wins and loses against 0, float64.
 
     Returns:
         (len(LENGTHS), 2): samples that only the longer step's model classifies correctly, and that only `own` does.
@@ -84,9 +84,10 @@ def weigh(space: Workspace, n: int, own: Params, taught: Params) -> Outcome[Tens
 
 
 def choose(tally: Tensor, pooling: float) -> list[float]:
-    """Return the length that each client takes, by row of the `tally`, (N, len(LENGTHS), 2).
+    """Return each client's step length, by row of the `tally`, (N, len(LENGTHS), 2).
 
-    The most wins less losses, the shortest of equal ones, of the lengths that are ahead of 0 by more than `DOUBT`.
+    It is the length with the most wins minus losses (the shortest for ties) among those ahead of 0 by more than
+    `DOUBT`.
     """
     evidence = (tally + pooling * tally.sum(dim=0)).tolist()
     chosen = []
