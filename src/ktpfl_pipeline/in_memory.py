@@ -35,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "private": {},
     "public": {"source": "open_part", "batch": 150},
     "image": {"channels": 1, "size": 28},
+    "text": {},
     "training": {"epochs": 3, "batch_size": 16, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.05},
     "adversaries": {},

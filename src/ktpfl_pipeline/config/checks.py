@@ -133,7 +133,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
 
 
 def check_families(name: str, experiment: Experiment) -> None:
-    """Check that models of torchvision and timm exist: only where they are run, for both take seconds to import."""
+    """Check that models of other libraries exist: only where they are run, as the libraries take seconds to import."""
     from ktpfl_pipeline import models
 
     for architecture in filter(models.is_family, experiment.models()):

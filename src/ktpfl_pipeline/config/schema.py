@@ -109,6 +109,14 @@ class Image(Settings):
         return self.channels, height, width
 
 
+class Text(Settings):
+    """How texts become tokens, see `data.sources.tokens`."""
+
+    tokenizer: str = "auto"
+    vocabulary: Count = 10_000
+    length: Count | None = None
+
+
 class Partition(Settings):
     """Who gets which images."""
 
@@ -271,6 +279,7 @@ class Experiment(Settings):
     private: Private
     public: Public = Public()
     image: Image | None = None  # None: inputs stay as they are
+    text: Text = Text()
     partition: Partition = Partition()
     training: Training = Training()
     distillation: Distillation = Distillation()
@@ -311,7 +320,7 @@ class Experiment(Settings):
     def of_data(self) -> dict[str, Any]:
         """Return what the data of the federation depend on, as plain values."""
         public = {"source": True, "share": True}
-        own = dict.fromkeys(("seeds", "clients", "pretrained", "private", "image", "partition"), True)
+        own = dict.fromkeys(("seeds", "clients", "pretrained", "private", "image", "text", "partition"), True)
         return self.model_dump(include={**own, "public": public})
 
     def shared(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Inputs with labels, as every part of the project passes them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -11,17 +12,59 @@ Shape = tuple[int, ...]
 """Of one input: (channels, height, width) of an image, (channels, length) of a series, (features,) of a vector."""
 
 
+class TokenShape(tuple[int, ...]):
+    """Shape of one text in tokens, (length,), with what a model must know to embed the tokens.
+
+    Attributes:
+        vocabulary: the number of ids, which are 0 to vocabulary - 1.
+        padding: the id that fills a text up to the length; None where no text is filled up.
+    """
+
+    vocabulary: int
+    padding: int | None
+
+    def __new__(cls, shape: Iterable[int], vocabulary: int = 1, padding: int | None = None) -> Self:
+        """Return a shape that equals the tuple of the same numbers."""
+        made = super().__new__(cls, shape)
+        made.vocabulary, made.padding = vocabulary, padding
+        return made
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the ids of tokens mean.
+
+    Attributes:
+        size: the number of ids in the inputs of a dataset.
+        padding: the id that fills texts up to one length; None where no id does.
+        words: (size,) the token of each id; None where they are not known.
+        frequent: how many ids models see: the most frequent ones in the clients' training texts, found for each seed
+            when the clients are known; see `data.standardisation.FrequentTokens`. None: all ids.
+    """
+
+    size: int
+    padding: int | None = None
+    words: tuple[str, ...] | None = None
+    frequent: int | None = None
+
+    def plain(self) -> tuple[int, int | None, tuple[str, ...] | None, int | None]:
+        """Return the attributes in their order, as plain values."""
+        return self.size, self.padding, self.words, self.frequent
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledDataset:
     """Inputs and their labels.
 
     Attributes:
-        inputs: (M, ...), of one of the kinds in `core.kinds`: images in uint8, or features of any shape in float32.
+        inputs: (M, ...), of one of the kinds in `core.kinds`: images in uint8, features of any shape in float32, or
+            tokens in int64.
         labels: (M,), int64 class numbers from 0.
         native: shape of an input as its source has it; None where they are of many, or it is not known.
         class_names: (K,) what the source calls each class, in the order of the class numbers; None where it has no
             names.
         test: (M,) bool, the samples that the source gives to test on; None where it gives no split.
+        vocabulary: what the ids of tokens mean; None for other kinds.
     """
 
     inputs: Tensor
@@ -29,6 +72,7 @@ class LabelledDataset:
     native: Shape | None = field(default=None, kw_only=True)
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
     test: Tensor | None = field(default=None, kw_only=True)
+    vocabulary: Vocabulary | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         """Return the number of samples M."""
@@ -41,8 +85,10 @@ class LabelledDataset:
 
     @property
     def shape(self) -> Shape:
-        """Shape of one input."""
-        return tuple(self.inputs.shape[1:])
+        """Shape of one input; a `TokenShape` where the vocabulary is known."""
+        if (known := self.vocabulary) is None:
+            return tuple(self.inputs.shape[1:])
+        return TokenShape(self.inputs.shape[1:], known.frequent or known.size, known.padding)
 
     @property
     def classes(self) -> int:

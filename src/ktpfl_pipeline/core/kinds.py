@@ -58,6 +58,10 @@ class Kind(ABC):
             memory_format: of images.
         """
 
+    def transported(self, inputs: Tensor) -> int:
+        """Return the bytes of one number of `inputs`, (M, ...), on its way to a client."""
+        return inputs.element_size()
+
     def blank(self, shape: Sequence[int], number: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return inputs of one shape, (number, ...), as a model in `dtype` takes them, all zero."""
         return self.to_float(torch.zeros(number, *shape, dtype=self.dtype), dtype).zero_()
@@ -116,8 +120,37 @@ class Features(Kind):
         return drawn / 127.5 - 1
 
 
-IMAGES, FEATURES = Images(), Features()
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (IMAGES, FEATURES)}
+class Tokens(Kind):
+    """Texts as ids of a vocabulary, which models embed: (length,), int64."""
+
+    name, dtype = "tokens", torch.int64
+    form = "int64, (M, length)"
+
+    def allows(self, inputs: Tensor) -> bool:
+        """Return whether inputs are int64, (M, L)."""
+        return super().allows(inputs) and inputs.dim() == 2
+
+    def to_float(
+        self,
+        inputs: Tensor,
+        dtype: torch.dtype = torch.float32,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """Return ids unchanged: the first layer of a model looks up their embeddings."""
+        return inputs
+
+    def transported(self, inputs: Tensor) -> int:
+        """Return the bytes of the smallest unsigned integer that holds every id: 1, 2 or 4."""
+        highest = int(inputs.max()) if inputs.numel() else 0
+        return 1 if highest < 2**8 else 2 if highest < 2**16 else 4
+
+    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
+        """Return uniform ids up to the highest of `inputs`."""
+        return torch.randint(0, int(inputs.max()) + 1, (number, *inputs.shape[1:]), generator=generator)
+
+
+IMAGES, FEATURES, TOKENS = Images(), Features(), Tokens()
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (IMAGES, FEATURES, TOKENS)}
 """All kinds by name."""
 
 

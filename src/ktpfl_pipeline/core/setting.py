@@ -344,7 +344,7 @@ class Setting:
 
     def public_bytes(self) -> int:
         """Return the bytes of one round's public batch on its way to one client."""
-        numbers, size = self.public[0].numel(), self.public.element_size()  # a byte a pixel, four a feature
+        numbers, size = self.public[0].numel(), kinds.of(self.public).transported(self.public)
         each = {"float32": 4 * numbers, "uint8": size * numbers, "indices": 4}
         return self.public_batch_size * each[self.public_transport]
 

@@ -64,6 +64,8 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
         if name in FACTORS:
             self.flops += 2 * found.numel() * args[FACTORS[name]].shape[-1]
+        elif name == "mkldnn_rnn_layer":  # all steps of a recurrent layer at once, on a CPU
+            self.flops += 2 * args[0].shape[:2].numel() * (args[1].numel() + args[2].numel())
         elif name == "convolution":
             inputs, weight, transposed = args[0], args[1], args[6]
             pixels = (inputs if transposed else found).shape[2:].numel()

@@ -30,7 +30,12 @@ class FeatureSkew(NamedTuple):
     def check(self, inputs: Tensor) -> None:
         """Raise an `InputError` where inputs (M, ...) cannot be skewed so."""
         shape = tuple(inputs.shape[1:])
-        if not (kind := kinds.of(inputs)).pixels and self.kind != "noise":
+        if (kind := kinds.of(inputs)) is kinds.TOKENS:
+            raise InputError(
+                f"partition.feature_skew is {self.kind}, which changes the numbers of inputs, and the private data are"
+                " tokens, whose numbers are ids: choose none."
+            )
+        if not kind.pixels and self.kind != "noise":
             raise InputError(
                 f"partition.feature_skew is {self.kind}, which images can have, and the private data are {kind.name} of"
                 f" shape {shape}: choose noise or none."

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
-from ktpfl_pipeline.data.standardisation import Standardisation
+from ktpfl_pipeline.data.standardisation import Fitted, FrequentTokens, Standardisation
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +102,17 @@ class SeedData:
         return ClientData(*splits)
 
     @cached_property
-    def scale(self) -> Standardisation | None:
-        """How features are standardised; None for images, whose range is known."""
-        if not self.private.kind.standardized:
-            return None
-        return Standardisation.of(self.private.inputs, (own.train for _, own in sorted(self.partition.items())))
+    def scale(self) -> Fitted | None:
+        """What is fitted to the training samples: the scale of features, the frequent tokens of texts; None else."""
+        training, known = (own.train for _, own in sorted(self.partition.items())), self.private.vocabulary
+        if self.private.kind.standardized:
+            return Standardisation.of(self.private.inputs, training)
+        if known is not None and known.frequent is not None:
+            return FrequentTokens.of(self.private.inputs, training, known.size, known.frequent)
+        return None
 
     def standardised(self, inputs: Tensor) -> Tensor:
-        """Return inputs, private or public, as models see them: features standardised, images as they are."""
+        """Return inputs, private or public, as models see them: features standardised, rare tokens replaced."""
         return inputs if self.scale is None else self.scale(inputs)
 
     def facts(self, clients: list[int]) -> Facts:
@@ -144,6 +147,8 @@ class SeedData:
                 digest.update(split.contiguous().numpy().data)
         if self.skew is not None:
             digest.update(repr(self.skew).encode())
+        if self.private.vocabulary is not None:
+            digest.update(repr(self.private.vocabulary).encode())
         return digest.hexdigest()[:16]
 
 
@@ -173,7 +178,8 @@ class FederatedData:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
-            "private": {name: getattr(self.private, name) for name in ("inputs", "labels", "native", "class_names")},
+            "private": {name: getattr(self.private, name) for name in ("inputs", "labels", "native", "class_names")}
+            | {"vocabulary": self.private.vocabulary and self.private.vocabulary.plain()},
             "public": vars(self.public),
             "partitions": partitions,
             "settings": self.settings,
@@ -189,7 +195,9 @@ class FederatedData:
             seed: {n: ClientIndices(*own) for n, own in clients.items()}
             for seed, clients in values["partitions"].items()
         }
-        private, public = LabelledDataset(**values["private"]), PublicSet(**values["public"])
+        known = values["private"].get("vocabulary")
+        private = LabelledDataset(**{**values["private"], "vocabulary": known and Vocabulary(*known)})
+        public = PublicSet(**values["public"])
         return cls(private, public, partitions, *(values[name] for name in ("settings", "skew", "names", "pretrained")))
 
     @cached_property

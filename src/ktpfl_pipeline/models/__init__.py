@@ -1,20 +1,22 @@
 """The models: one family a file, and the registry `MODELS`.
 
-A model takes numbers (n, ...) and returns logits (n, classes). Its initial weights come from
-torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one line
-to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``, one of torchvision or
-timm as ``torchvision:resnet18``. These are imported only by the builders that need them, when they are called.
+A model takes numbers (n, ...), or ids of tokens (n, length), and returns logits (n, classes). Its initial weights come
+from torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one
+line to `MODELS`; one outside this package is named by its dotted path, ``my_package.nets:wide_mlp``, one of torchvision
+or timm as ``torchvision:resnet18``, one of transformers by its folder, ``transformers:my/bert``. These libraries are
+imported only by the builders that need them, when they are called.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 
 from torch import nn
 
-from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load
 from ktpfl_pipeline.core.weights import Params
-from ktpfl_pipeline.models import own, pretrained, zoo
+from ktpfl_pipeline.models import own, pretrained, text, transformers, zoo
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.cnn import cnn, cnn_bn
 from ktpfl_pipeline.models.cnn1d import cnn1d
@@ -26,7 +28,10 @@ from ktpfl_pipeline.models.resnet import resnet18
 from ktpfl_pipeline.models.shufflenet import shufflenet_v2
 
 Builder = Callable[[Shape, int], nn.Module]
-"""Called as ``builder(shape, classes)``, shape being that of one input, (channels, height, width) of an image."""
+"""Called as ``builder(shape, classes)``, shape being that of one input, (channels, height, width) of an image.
+
+The shape of a text, (length,), has the attributes ``vocabulary`` and ``padding``; see `core.dataset.TokenShape`.
+"""
 
 MODELS: dict[str, Builder] = {
     # The paper's four heterogeneous architectures.
@@ -43,15 +48,23 @@ MODELS: dict[str, Builder] = {
     # For series.
     "cnn1d": cnn1d,
     "gru": gru,
+    # For tokens.
+    "fasttext": text.fasttext,
+    "text_cnn": text.text_cnn,
+    "text_gru": text.text_gru,
+    "text_lstm": text.text_lstm,
+    "text_transformer": text.text_transformer,
 }
 
 
 def find(name: str) -> Builder:
-    """Return the builder of the architecture `name`: of `MODELS`, of torchvision or timm, or at a dotted path.
+    """Return the builder of the architecture `name`: of `MODELS`, of another library, or at a dotted path.
 
     Raises:
         InputError: if there is none.
     """
+    if transformers.is_one(name):
+        return transformers.find(name)
     if is_family(name):
         return zoo.find(name)
     if name not in MODELS and not is_path(name):
@@ -63,28 +76,40 @@ def find(name: str) -> Builder:
 
 
 def is_family(name: str) -> bool:
-    """Say whether an architecture is one of torchvision or timm."""
-    return name.partition(":")[0] in zoo.FAMILIES
+    """Say whether an architecture is one of torchvision, timm or transformers."""
+    return name.partition(":")[0] in zoo.FAMILIES or transformers.is_one(name)
 
 
 def module_of(name: str) -> str:
     """Return the name of the module whose source makes the architecture `name`."""
     if name in MODELS:
         return MODELS[name].__module__
+    if transformers.is_one(name):
+        return transformers.__name__
     return zoo.__name__ if is_family(name) else name.partition(":")[0]
+
+
+def libraries(names: Iterable[str]) -> dict[str, str]:
+    """Return what else decides the results of some architectures: versions of libraries, and hashes of folders."""
+    given = list(names)
+    found = {"timm": version("timm")} if any(name.startswith("timm:") for name in given) else {}
+    if folders := [name for name in given if transformers.is_one(name)]:
+        found["transformers"] = version("transformers")
+        found |= {name: transformers.fingerprint(name) for name in folders}
+    return found
 
 
 def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] | None = None) -> nn.Module:
     """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
 
     Args:
-        name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, or a dotted path.
-        shape: of one input, (channels, height, width) of an image.
+        name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, ``transformers:<folder>``, or a dotted path.
+        shape: of one input, (channels, height, width) of an image; a `TokenShape` of a text.
         classes: number of logits, at least 2.
         weights: by architecture, what is taken in the place of drawn ones where it fits; see `pretrained.load`.
 
     Returns:
-        A module in training mode from numbers (n, ...) to logits (n, classes).
+        A module in training mode from numbers (n, ...), or ids (n, length), to logits (n, classes).
 
     Raises:
         InputError: if an argument is not among those allowed, or a model of one's own cannot be trained.
@@ -97,10 +122,9 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
     builder = find(name)
     if classes < 2:
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
-    if name in MODELS or is_family(name):
-        model = builder(tuple(shape), classes)
-    else:
-        model = own.build(name, builder, tuple(shape), classes)
+    plain = shape if isinstance(shape, TokenShape) else tuple(shape)
+    ours = name in MODELS or is_family(name)
+    model = builder(plain, classes) if ours else own.build(name, builder, plain, classes)
     if weights and name in weights:
         pretrained.load(name, model, weights[name])
     return model

@@ -11,10 +11,12 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import raised
+from ktpfl_pipeline.models import shapes
 
 Builder = Callable[[Shape, int], nn.Module]
-_FITTING: set[tuple[str, int, Shape, int]] = set()
-"""What was found to be a model of a shape and a number of classes, with its builder's id: each is tried once."""
+_FITTING: set[tuple[str, int, Shape, int, int]] = set()
+"""What was found to be a model of a shape, a vocabulary and a number of classes, with its builder's id: each is tried
+once."""
 
 
 def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
@@ -32,7 +34,7 @@ def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
         except InputError:  # some compute with numbers while they are built, which this device has not
             with rng.seeded(0), torch.device("cpu"):
                 return _made(name, builder, shape, classes)
-    key = (name, id(builder), shape, classes)
+    key = (name, id(builder), shape, getattr(shape, "vocabulary", 0), classes)
     if key not in _FITTING:
         with rng.seeded(0), torch.device("cpu"), torch.enable_grad():
             check(name, _made(name, builder, shape, classes), shape, classes)
@@ -104,7 +106,7 @@ def _check_tensors(name: str, model: nn.Module) -> None:
 
 def _check_repeats(name: str, model: nn.Module, shape: Shape) -> None:
     """Check that a model in evaluation mode returns the same logits for the same inputs."""
-    inputs = torch.ones(2, *shape)
+    inputs = shapes.example(shape, 2) + 1
     with torch.no_grad():
         one, other = (model.eval()(inputs.clone()) for _ in range(2))
     if not torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True):
@@ -132,7 +134,7 @@ def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
 
 def _output(name: str, model: nn.Module, shape: Shape) -> Any:
     try:
-        return model(torch.zeros(2, *shape))
+        return model(shapes.example(shape, 2))
     except Exception as error:  # whatever the user's own code raises
         raise InputError(
             f"The model {name!r} does not take inputs of {_sides(shape)}; it raised {raised(error, name)}: correct it, "

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.weights import Params, tied_names
 
 TOO_LARGE = "give weights of the architecture that is trained"
 LIGHTNING = "model."
-"""What Lightning puts before the names of a network that its module calls `model`."""
+"""What Lightning, and this package with models of transformers, put before the names of a network's tensors."""
 
 
 def read(file: Path) -> dict[str, Tensor]:
@@ -85,6 +85,7 @@ def load(name: str, module: nn.Module, weights: Params) -> int:
     """
     own, tied = module.state_dict(), tied_names(module)
     ways = [weights, {key.removeprefix(LIGHTNING): each for key, each in weights.items() if key.startswith(LIGHTNING)}]
+    ways.append({LIGHTNING + key: each for key, each in weights.items()})
     found = [{key: each for key, each in way.items() if key in own and each.shape == own[key].shape} for way in ways]
     fitting = max(found, key=len)
     fitting = {**{tied[key]: each for key, each in fitting.items() if key in tied}, **fitting}

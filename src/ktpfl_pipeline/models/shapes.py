@@ -1,6 +1,9 @@
 """What kind of input a model takes, and what is said of one that it does not."""
 
-from ktpfl_pipeline.core.dataset import Shape
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError
 
 KINDS = {3: "images", 2: "series", 1: "vectors"}
@@ -9,6 +12,7 @@ INSTEAD = {
     "images": "choose lenet, cnn, mlp or torchvision:resnet18",
     "series": "choose cnn1d, gru or mlp",
     "vectors": "choose mlp",
+    "tokens": "choose fasttext, text_cnn, text_gru, text_lstm or text_transformer",
 }
 
 
@@ -58,8 +62,33 @@ def _series_in_disguise(shape: Shape) -> str:
     )
 
 
+def tokens(model: str, shape: Shape) -> TokenShape:
+    """Return the length of a text and its vocabulary, for a `model` that takes tokens.
+
+    Raises:
+        InputError: if an input is not a text in tokens.
+    """
+    _of_kind("tokens", model, shape)
+    assert isinstance(shape, TokenShape)
+    return shape
+
+
+def numbers(model: str, shape: Shape) -> Shape:
+    """Return the shape of an input, for a `model` that takes numbers of any shape; else raise InputError."""
+    if isinstance(shape, TokenShape):
+        _of_kind("numbers", model, shape)
+    return shape
+
+
+def example(shape: Shape, number: int) -> Tensor:
+    """Return inputs to try a model with, (number, *shape): zeros, which are ids where an input is a text."""
+    return torch.zeros(number, *shape, dtype=torch.int64 if isinstance(shape, TokenShape) else torch.float32)
+
+
 def _of_kind(kind: str, model: str, shape: Shape) -> Shape:
     found = KINDS.get(len(shape), f"inputs of {len(shape)} dimensions")
+    if isinstance(shape, TokenShape):
+        found = "tokens"
     if found != kind:
         if flat := _series_in_disguise(shape):
             raise InputError(f"{model} takes {kind}; {flat}.")

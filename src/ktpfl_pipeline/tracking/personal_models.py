@@ -17,10 +17,11 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core.dataset import TokenShape, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.model_facts import facts_of
-from ktpfl_pipeline.data.standardisation import Standardisation
+from ktpfl_pipeline.data.standardisation import Fitted, of_plain
 
 NAME = "personal_models"
 """The folder among the files of a run."""
@@ -33,8 +34,9 @@ def save(
     architectures: Mapping[int, str],
     example: Tensor,
     classes: int,
-    scale: Standardisation | None = None,
+    scale: Fitted | None = None,
     class_names: Sequence[str] | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> None:
     """Write the models of a federation's clients.
 
@@ -42,10 +44,11 @@ def save(
         folder: a new folder.
         weights: each client's whole model by id, as `state_dict` has it.
         architectures: what each client's model is called in the registry.
-        example: (B, ...) uint8 or float32, an input of each of the first B clients, to try the model with.
+        example: (B, ...) an input of each of the first B clients as the source has it, to try the model with.
         classes: K.
-        scale: how features were standardised for training; None for images.
+        scale: what was fitted to the training samples: the scale of features, the frequent tokens of texts; None else.
         class_names: (K,) what the columns of the predicted probabilities are; None where the source has no names.
+        vocabulary: what the ids of tokens mean; None for other kinds.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc
@@ -62,7 +65,8 @@ def save(
         torch.save(plain, file)  # given a path, torch hides what the system said
     kind = kinds.of(example).name
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes, "kind": kind}
-    built["scale"] = scale and {"mean": scale.mean.tolist(), "std": scale.std.tolist()}
+    built["scale"] = scale and scale.plain()
+    built["vocabulary"] = vocabulary and vocabulary.plain()
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
     metadata = None if class_names is None else {"class_names": list(class_names)}
     model = Model(signature=ModelSignature(takes, gives), metadata=metadata)
@@ -78,23 +82,24 @@ class PersonalModels:
     Attributes:
         models: by client id.
         kind: of the inputs.
-        scale: how features are standardised; None for images.
+        scale: what was fitted to the training samples; None where nothing was.
     """
 
     def __init__(self, folder: Path) -> None:
         built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
         weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
         scale, shape = built["scale"], tuple(built["shape"])
-        self.scale = scale and Standardisation(
-            *(torch.tensor(scale[name], dtype=torch.float64) for name in ("mean", "std"))
-        )
+        self.scale = scale and of_plain(scale)
+        if known := built.get("vocabulary"):
+            known = Vocabulary(*known)
+            shape = TokenShape(shape, known.frequent or known.size, known.padding)
         older = kinds.FEATURES if scale else kinds.IMAGES  # models saved before data said their kind
         self.kind = kinds.KINDS.get(built.get("kind"), older)
         self.models = {}
         build = partial(models.build, shape=shape, classes=built["classes"])
 
         def head(architecture: str) -> str:
-            found = facts_of(build, architecture, shape).head
+            found = facts_of(build, architecture, shape, self.kind).head
             assert found is not None  # only FedMRL's models have two, and FedMRL checks that
             return found.name
 

@@ -2,8 +2,8 @@
 
 `SOURCES` is the registry: a new source is one file and one line; one outside this package is named by its dotted path,
 ``my_package.sources:load_csv:argument``. Every source gives all its samples, as they are (images in uint8 with their
-own channels and size, or features in float32); those that know whose each sample is return an `OwnedDataset`. `adapt`
-brings images to the channels and size of a federation.
+own channels and size, features in float32, or tokens in int64); those that know whose each sample is return an
+`OwnedDataset`. `adapt` brings images to the channels and size of a federation.
 """
 
 import re
@@ -21,7 +21,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table
+from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table, text
 from ktpfl_pipeline.data.sources.adaptation import adapt
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.returned import check_returned
@@ -43,17 +43,25 @@ SOURCES: dict[str, Source] = {
     "clients": clients.load,  # clients:<path>
     "leaf": leaf.load,  # leaf:<path>
     "table": table.load,  # table:<path>
+    "text": text.load,  # text:<path>
 }
-INCLUDED: dict[str, Callable[..., Tensor]] = {"npz": npz.included, "clients": clients.included}
+INCLUDED: dict[str, Callable[..., Tensor]] = {
+    "npz": npz.included,
+    "clients": clients.included,
+    "text": text.included,
+}
 """Sources that may bring public inputs with the private ones: what ``public.source: included`` reads."""
 UNLABELLED: dict[str, Callable[..., Tensor]] = {
     "npz": npz.unlabelled,
     "folder": folder.unlabelled,
     "table": table.unlabelled,
+    "text": text.unlabelled,
 }
 """Sources whose inputs need no labels where they are public."""
 SIZED = (folder.load, folder.unlabelled, clients.load, clients.included, table.load, table.unlabelled)
 """What reads image files, and is told how: see `photographs.Reading`."""
+TOLD = (*SIZED, text.load, text.included, text.unlabelled, leaf.load, npz.unlabelled)
+"""What is told how files are read: also what reads texts, or tokens in the vocabulary of the private ones."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module tells it from ``name:argument``."""
@@ -136,8 +144,8 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
         return inputs
     if source == "included":
         raise InputError(
-            f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file> and"
-            " clients:<folder> may: choose open_part or another source."
+            f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file>,"
+            " clients:<folder> and text:<file> may: choose open_part or another source."
         )
     return load(source, folder, reading=reading).inputs
 
@@ -148,7 +156,7 @@ def sized(source: str) -> bool:
 
 
 def _read(function: Callable[..., Any], argument: str, folder: Path, reading: Reading) -> Any:
-    return function(argument, folder, reading) if function in SIZED else function(argument, folder)
+    return function(argument, folder, reading) if function in TOLD else function(argument, folder)
 
 
 def _called(path: str, function: Source, argument: str, folder: Path, reading: Reading) -> Any:

@@ -13,6 +13,7 @@ from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.folder import by_class, check_file, find, is_given_split, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
+from ktpfl_pipeline.data.sources.tokens import agreed
 
 PUBLIC = "public"
 """The name, as a folder or as an `.npz` file, of the inputs that belong to no client."""
@@ -23,7 +24,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
 
     Each subfolder has one of these, the same for all:
         a subfolder of images per class: classes are numbered by the sorted names that any client has;
-        ``data.npz``, with images or features and labels as for the source `npz`;
+        ``data.npz``, with images, features or tokens, and labels, as for the source `npz`;
         ``train.npz`` and ``test.npz``: the client is tested on the second.
 
     Args:
@@ -56,7 +57,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
     root = find("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
-        return npz.unlabelled(f"{PUBLIC}.npz", root)
+        return npz.unlabelled(f"{PUBLIC}.npz", root, reading)
     if any(place.name == PUBLIC for place in subfolders(root, root)):
         return unlabelled(PUBLIC, root, reading)
     raise InputError(
@@ -94,6 +95,7 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
             raise InputError(
                 f"{named} names its classes and {unnamed} does not: save the array 'classes' in all files, or in none."
             )
+    known = agreed((part.vocabulary for part in parts), files.__getitem__)
     called = _agreed([part.class_names for part in parts if part.class_names])
     sizes = torch.tensor([len(part) for part in parts])
     counts = torch.tensor([len(own) for own in clients])
@@ -101,7 +103,8 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     labels = torch.cat([_renumbered(part, called) for part in parts])
     test = torch.tensor([file.name == "test.npz" for file in files]).repeat_interleave(sizes)
     owners = torch.arange(len(names)).repeat_interleave(counts).repeat_interleave(sizes)
-    return OwnedDataset(inputs, labels, owners, names, test=test if test.any() else None, class_names=called)
+    given = test if test.any() else None
+    return OwnedDataset(inputs, labels, owners, names, test=given, class_names=called, vocabulary=known)
 
 
 def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:

@@ -1,16 +1,19 @@
 """LEAF's JSON files: users, and the samples of each (Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018).
 
 Every file has `users`, a list of names, `num_samples`, a list of how many each has, and `user_data`,
-``{user: {"x": [[0.1, ...], ...], "y": [3, ...]}}``.
+``{user: {"x": [[0.1, ...], ...], "y": [3, ...]}}``. Shakespeare has a string of 80 characters as each `x`, and the next
+character as its `y`; Sent140 has a list of strings as each `x`, of which the last one is the text.
 """
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
@@ -19,33 +22,37 @@ from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
+from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, Texts, tokenized
 
 PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list of 56 bytes and its place in another
 
 
 class _Share(NamedTuple):
-    """What one user has in one file: x (n, ...) float32, y (n,) int64."""
+    """What one user has in one file: x (n, ...) float32 or n texts, y (n,) int64 or n characters."""
 
-    x: "np.ndarray[Any, Any]"
-    y: "np.ndarray[Any, Any]"
+    x: Any
+    y: Any
 
 
-def load(argument: str, folder: Path) -> OwnedDataset:
-    """Return the samples of all users, sorted by name; features in float32 of the shape that `x` has.
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
+    """Return the samples of all users, sorted by name: features in float32 of the shape that `x` has, or tokens.
 
     Args:
         argument: a file; a folder of ``.json`` files; or one with such folders `train` and `test`, where each user is
             tested on what `test` has.
         folder: where relative paths start.
+        reading: how texts become tokens, in `Reading.texts`.
     """
     path = path_in("leaf", argument, folder, "leaf:yourfolder")
+    read = partial(_joined, path, how=reading.texts, folder=folder)
     if os.path.isfile(path):
-        return _joined(path, _users([path], path.parent), {})
+        return read(_users([path], path.parent), {})
     if not os.path.isdir(path):
         raise no_such("folder", path, folder)
     parts = {place.name: place for place in subfolders(path, path) if place.name in ("train", "test")}
     if not parts:
-        return _joined(path, _users(_files(path, path), path), {})
+        return read(_users(_files(path, path), path), {})
     if len(parts) == 1:
         raise InputError(
             f"{path} has only one of the folders 'train' and 'test': add the other, or name {path / next(iter(parts))}."
@@ -56,7 +63,7 @@ def load(argument: str, folder: Path) -> OwnedDataset:
             f"{path} has user {lost[0]!r} in only one of train and test: split each user's samples (LEAF's -t sample),"
             " not the users."
         )
-    return _joined(path, train, test)
+    return read(train, test)
 
 
 def _files(place: Path, root: Path) -> list[Path]:
@@ -104,13 +111,15 @@ def _share(where: str, data: Any) -> _Share:
         raise InputError(f"{where} has no samples: give lists 'x' and 'y', or leave the user out.")
     if len(x) != len(y):
         raise InputError(f"{where} has {len(x):,} inputs and {len(y):,} labels: give one label per input.")
+    if any(isinstance(each[-1] if isinstance(each, list) and each else each, str) for each in x):
+        return _Share(_texts(where, x), _text_labels(where, y))
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told below
             inputs = np.array(x, dtype=np.float32)  # with a type, for texts would be given the room of the longest
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(
-            f"{where} has an 'x' that is no list of numbers per sample, all of one length ({brief(error)}): text and"
-            " names of files cannot be read; give numbers."
+            f"{where} has an 'x' that is neither a list of numbers per sample, all of one length, nor a text"
+            f" ({brief(error)}): names of files cannot be read; give numbers or texts."
         ) from error
     if not 2 <= inputs.ndim <= 4 or not inputs.size:
         raise InputError(
@@ -124,18 +133,74 @@ def _share(where: str, data: Any) -> _Share:
     return _Share(inputs, class_numbers(np.array(y), where))
 
 
-def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share]) -> OwnedDataset:
+def _texts(where: str, x: list[Any]) -> list[str]:
+    """Return the text of each sample: the sample itself, or the last of the strings that it has."""
+    found = [each[-1] if isinstance(each, list) and each else each for each in x]
+    for number, each in enumerate(found):
+        if not isinstance(each, str) or not each:
+            raise InputError(
+                f"{where} has {str(each)[:40]!r} as text {number + 1}: give each sample a text, or leave it out."
+            )
+    return found
+
+
+def _text_labels(where: str, y: list[Any]) -> Any:
+    """Return class numbers, (n,) int64, or the labels themselves where all are single characters that are no digits."""
+    if all(isinstance(label, str) and len(label) == 1 for label in y):
+        return y
+    if wrong := [label for label in y if type(label) not in (int, float) or abs(label) >= MAX_CLASSES]:
+        raise InputError(
+            f"{where} has the label {str(wrong[0])[:40]!r}: labels of texts are class numbers from 0 to"
+            f" {MAX_CLASSES - 1}, or the next character."
+        )
+    return class_numbers(np.array(y), where)
+
+
+def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: Texts, folder: Path) -> OwnedDataset:
     """Return the samples of all users, those to test on after each one's others."""
     names = sorted(train)
+    users = [name for name in names for part in (train, test) if part]
     shares = [part[name] for name in names for part in (train, test) if part]
-    for user, share in zip([name for name in names for part in (train, test) if part], shares, strict=True):
+    sizes, parts = torch.tensor([len(share.y) for share in shares]), 2 if test else 1
+    flags = torch.tensor([False, True]).repeat(len(names)).repeat_interleave(sizes) if test else None
+    owners = torch.arange(len(names)).repeat_interleave(parts).repeat_interleave(sizes)
+    for form, has in (("texts", lambda share: isinstance(share.x, list)), ("characters", _has_characters)):
+        if len({has(share) for share in shares}) > 1:
+            odd = next(user for user, share in zip(users, shares, strict=True) if not has(share))
+            raise InputError(f"{path} has {form} of some users, and not of user {odd!r}: give all users one form.")
+    if isinstance(shares[0].x, list):
+        return _of_texts(path, shares, owners, tuple(names), flags, how, folder)
+    for user, share in zip(users, shares, strict=True):
         if share.x.shape[1:] != shares[0].x.shape[1:]:
             raise InputError(
                 f"{path} has inputs of shape {shares[0].x.shape[1:]} and, of user {user!r}, of {share.x.shape[1:]}:"
                 " give all one shape."
             )
-    sizes, parts = torch.tensor([len(share.y) for share in shares]), 2 if test else 1
-    flags = torch.tensor([False, True]).repeat(len(names)).repeat_interleave(sizes) if test else None
-    owners = torch.arange(len(names)).repeat_interleave(parts).repeat_interleave(sizes)
     inputs, labels = (torch.from_numpy(np.concatenate([share[i] for share in shares])) for i in (0, 1))
     return OwnedDataset(inputs, labels, owners, tuple(names), test=flags)
+
+
+def _has_characters(share: _Share) -> bool:
+    return isinstance(share.y, list)
+
+
+def _of_texts(
+    path: Path,
+    shares: list[_Share],
+    owners: Tensor,
+    names: tuple[str, ...],
+    test: Tensor | None,
+    how: Texts,
+    folder: Path,
+) -> OwnedDataset:
+    """Return texts as tokens, each with its class number, or with the number of its next character."""
+    called = None
+    if _has_characters(shares[0]):
+        found, numbers = np.unique([label for share in shares for label in share.y], return_inverse=True)
+        called = tuple(label if label.isprintable() else repr(label)[1:-1] for label in map(str, found))
+        labels = torch.from_numpy(numbers.astype(np.int64))
+    else:
+        labels = torch.from_numpy(np.concatenate([share.y for share in shares]))
+    texts = [text for share in shares for text in share.x]
+    ids, known = tokenized(texts, how, str(path), folder, auto=WORDS if called is None else CHARACTERS)
+    return OwnedDataset(ids, labels, owners, names, test=test, class_names=called, vocabulary=known)

@@ -6,7 +6,9 @@ import io
 import math
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +16,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.limits import MAX_HEADER, MAX_READ, check_claim, readable
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
+from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
 
 Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 Headers = dict[str, Header]
 
-INPUTS = ("images", "features")
+INPUTS = ("images", "features", "tokens")
 _BESIDE = ("labels", "clients", "test")
 _NAMED, _COLUMNS = "classes", "columns"
-_KNOWN = (*INPUTS, *_BESIDE, _NAMED, _COLUMNS, "public")
+_MEANING = ("vocabulary", "padding")
+_KNOWN = (*INPUTS, *_BESIDE, _NAMED, _COLUMNS, *_MEANING, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -38,7 +43,8 @@ def load(argument: str, folder: Path) -> LabelledDataset:
 
     Its arrays, with a row for each of N samples:
         images: uint8, N x H x W or N x H x W x C with 1 to 4 channels; or
-        features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32.
+        features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32; or
+        tokens: integers of any type, N x L, ids from 0 of a vocabulary, read as int64.
         labels: class numbers from 0, N, as integers or whole floats, used as they are; or text, the names of the
             classes, which are numbered in sorted order. A class without samples is allowed.
         clients: optional: whose each sample is, integers or text, N.
@@ -46,6 +52,8 @@ def load(argument: str, folder: Path) -> LabelledDataset:
         columns: optional: the names of the features, for the reader of the file; not read.
         test: optional, beside clients: which samples they are tested on, true or false or 0 and 1, N.
         public: optional: see `included`.
+        vocabulary: optional, with tokens: the token of each id, text, V. Without it the ids go up to the highest one.
+        padding: optional, with tokens: the id that fills short texts, one integer.
 
     An array of another name is refused: it may be one of these, misspelt. Shapes and types are read from the headers
     and checked before any array is.
@@ -53,26 +61,37 @@ def load(argument: str, folder: Path) -> LabelledDataset:
     return read(_file(argument, folder))
 
 
-def unlabelled(argument: str, folder: Path) -> Tensor:
-    """Return the images or features of a file, which need have no labels."""
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
+    """Return the images, features or tokens of a file, which need have no labels.
+
+    Tokens must have the vocabulary of the private ones, `reading.texts.known`, where both are known.
+    """
     path = _file(argument, folder)
     with _opened(path) as file:
         kind, headers = _checked(path, file, labelled=False)
-        return _inputs(path, kind, _arrays(path, file, headers))
+        arrays = _arrays(path, file, headers)
+    inputs = _inputs(path, kind, arrays)
+    private, own = reading.texts.known, _vocabulary(path, kind, inputs, arrays)
+    if private and own and own.words and (own.words, own.padding) != (private.words, private.padding):
+        raise InputError(
+            f"{path} has another vocabulary or padding id than the private tokens: save tokens of one vocabulary."
+        )
+    return inputs
 
 
 def included(argument: str, folder: Path) -> Tensor:
-    """Return the array `public` of a file: images or features as those of `load`, without labels."""
+    """Return the array `public` of a file: images, features or tokens as those of `load`, without labels."""
     path = _file(argument, folder)
     with _opened(path) as file:
         headers = _headers(file, "public")
+        kind = "tokens" if _headers(file, "tokens") else "public"
         if not headers:
             raise InputError(
                 f"{path} has no array 'public', which public.source: included needs: save the public inputs under that"
                 " name, or choose another public.source, such as open_part."
             )
-        _check_inputs(path, "public", *headers["public"])
-        return _inputs(path, "public", _arrays(path, file, headers))
+        _check_inputs(path, "public", *headers["public"], kind)
+        return _inputs(path, "public", _arrays(path, file, headers), kind)
 
 
 def read(path: Path) -> LabelledDataset:
@@ -82,12 +101,13 @@ def read(path: Path) -> LabelledDataset:
         arrays = _arrays(path, file, headers)
     numbers, called = _labels(path, arrays)
     inputs = _inputs(path, kind, arrays)
+    known = _vocabulary(path, kind, inputs, arrays)
     if "clients" not in arrays:
-        return LabelledDataset(inputs, numbers, class_names=called)
+        return LabelledDataset(inputs, numbers, class_names=called, vocabulary=known)
     found, owners = np.unique(_texts(path, arrays["clients"]), return_inverse=True)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
     mine, names = torch.from_numpy(owners.astype(np.int64)), client_names(found, path)
-    return OwnedDataset(inputs, numbers, mine, names, test=test, class_names=called)
+    return OwnedDataset(inputs, numbers, mine, names, test=test, class_names=called, vocabulary=known)
 
 
 def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
@@ -99,6 +119,19 @@ def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...]
     if _NAMED in arrays:
         named = _texts(path, arrays[_NAMED])
     return numbers, None if named is None else class_names(named, numbers, path)
+
+
+def _vocabulary(path: Path, kind: str, inputs: Tensor, arrays: dict[str, Any]) -> Vocabulary | None:
+    """Return what the ids of tokens mean, having checked the ids; None for other inputs."""
+    if kind != "tokens":
+        return None
+    words = tuple(map(str, _texts(path, arrays["vocabulary"]))) if "vocabulary" in arrays else None
+    padding = int(arrays["padding"]) if "padding" in arrays else None
+    where = f"the array 'tokens' in {path}"
+    if words is not None and len(set(words)) < len(words):
+        word = Counter(words).most_common(1)[0][0]
+        raise InputError(f"{path} has {word!r} twice in 'vocabulary': each id has a token of its own.")
+    return replace(vocabulary_of(inputs, where, words and len(words), padding), words=words)
 
 
 def _texts(path: Path, array: Any) -> Any:
@@ -179,12 +212,12 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
 
 def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
     """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
-    headers = _headers(file, *INPUTS, *((*_BESIDE, _NAMED) if labelled else ()))
+    headers = _headers(file, *INPUTS, *_MEANING, *((*_BESIDE, _NAMED) if labelled else ()))
     found = [name for name in INPUTS if name in headers]
-    if len(found) == 2:
-        raise InputError(f"{path} has the array 'images' and the array 'features': save one of them alone.")
+    if len(found) > 1:
+        raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
     if not found or (labelled and "labels" not in headers):
-        missing = "'labels'" if found else "'images' or 'features'"
+        missing = "'labels'" if found else "'images', 'features' or 'tokens'"
         others = ", ".join(_names(file)) or "none at all"
         raise InputError(f"{path} has no array {missing}, only {others}: {_SAVE_AGAIN}.")
     for name in _names(file):
@@ -194,9 +227,10 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
                 f"{path} has an array {name!r}, which is not known{near}: the names are {', '.join(_KNOWN)}; save it"
                 " under one of them, or leave it out."
             )
-    _check_inputs(path, found[0], *headers[found[0]])
+    _check_inputs(path, found[0], *headers[found[0]], found[0])
     _check_beside(path, found[0], headers)
     _check_names(path, headers)
+    _check_meaning(path, found[0], headers)
     return found[0], headers
 
 
@@ -243,6 +277,30 @@ def _check_names(path: Path, headers: Headers) -> None:
         )
 
 
+def _check_meaning(path: Path, kind: str, headers: Headers) -> None:
+    """Check the arrays that say what ids of tokens mean."""
+    for name in (name for name in _MEANING if name in headers):
+        if kind != "tokens":
+            raise InputError(f"{path} has an array {name!r}, which belongs to tokens, and has {kind}: leave it out.")
+        shape, dtype = headers[name]
+        _check_plain(path, name, dtype, "save text, with .astype(str), or an integer")
+        if name == "vocabulary" and (dtype.kind not in "US" or len(shape) != 1 or dtype.itemsize == 0):
+            raise InputError(
+                f"the array 'vocabulary' in {path} is {dtype} of shape {shape} and must be text of shape (V,): save the"
+                " token of each id, in the order of the ids."
+            )
+        if name == "vocabulary" and not 2 <= shape[0] <= MAX_VOCABULARY:
+            raise InputError(
+                f"the array 'vocabulary' in {path} has {shape[0]:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible:"
+                " save a vocabulary of that size."
+            )
+        if name == "padding" and (dtype.kind not in "iu" or math.prod(shape) != 1):
+            raise InputError(
+                f"the array 'padding' in {path} is {dtype} of shape {shape} and must be one integer: save the id that"
+                " fills short texts."
+            )
+
+
 _PLAIN = {
     "labels": "save class numbers, with .astype('int64'), or names of classes, with .astype(str)",
     "clients": "save text, with .astype(str), or whole numbers, with .astype('int64')",
@@ -258,11 +316,20 @@ def _check_plain(
         raise InputError(f"the array {name!r} in {path} holds Python objects, which could run code when read: {fix}.")
 
 
-def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> None:
-    """Check an array of inputs: floats are features, all others must be images."""
+def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtype[Any]", kind: str) -> None:
+    """Check an array of inputs: tokens where the `kind` is that, features where they are floats, images else."""
     where = f"the array {name!r} in {path}"
-    _check_plain(path, name, dtype)
-    if name == "features" or (name == "public" and dtype.kind == "f"):
+    _check_plain(path, name, dtype, "save plain numbers, all samples of one size")
+    if kind == "tokens":
+        if dtype.kind not in "iu":
+            fix = "texts are read from a CSV table with text:<file>" if dtype.kind in "US" else "save .astype('int64')"
+            raise InputError(f"{where} is {dtype} and must be ids in integers, uint8 to int64: {fix}.")
+        if len(shape) != 2:
+            raise InputError(
+                f"{where} has shape {shape} and must have N x L, texts of one length: cut longer ones, and fill shorter"
+                " ones up with a padding id."
+            )
+    elif name == "features" or (name == "public" and dtype.kind == "f"):
         if dtype.kind != "f" or dtype.itemsize > 8:
             raise InputError(f"{where} is {dtype} and must be float16, float32 or float64: save .astype('float32').")
         if not 2 <= len(shape) <= 4:
@@ -286,12 +353,17 @@ def _claimed(headers: Headers) -> int:
     """Return the bytes of all arrays, as they are read and as they become: float32 features, int64 labels."""
     as_they_are = sum(math.prod(shape) * dtype.itemsize for shape, dtype in headers.values())
     become = sum(4 * math.prod(shape) for shape, dtype in headers.values() if dtype.kind == "f" and dtype.itemsize != 4)
+    become += 8 * math.prod(headers["tokens"][0] if "tokens" in headers else (0,))
     return as_they_are + become + sum(8 * headers[name][0][0] for name in _BESIDE[:2] if name in headers)
 
 
-def _inputs(path: Path, name: str, arrays: dict[str, Any]) -> Tensor:
-    """Return images as (N, C, H, W) uint8, or features as they are in float32, all of them finite."""
+def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> Tensor:
+    """Return images as (N, C, H, W) uint8, finite features in float32, or tokens in int64, where `kind` is that."""
     array = arrays.pop(name)
+    if "tokens" in (name, kind):
+        if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+            raise InputError(f"the array {name!r} in {path} has the id {array.max():,}: number the tokens from 0.")
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
     if array.dtype == np.uint8:
         return torch.from_numpy(array if array.ndim == 4 else array[..., None]).permute(0, 3, 1, 2).contiguous()
     with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told below

@@ -16,6 +16,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import gib
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, readable
+from ktpfl_pipeline.data.sources.tokens import Texts
 
 logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width
@@ -28,7 +29,7 @@ ORIENTATION = 0x0112  # EXIF's tag
 
 
 class Reading(NamedTuple):
-    """How image files are read.
+    """How image files and texts are read.
 
     Attributes:
         size: height and width that each image is brought to as it is read; None: the images stay as they are, all of
@@ -36,11 +37,13 @@ class Reading(NamedTuple):
         window: values of images with more than 8 bits that become 0 and 255; values outside become 0 or 255, and those
             between are scaled linearly. None: such images are refused, because their range is not known.
         skip: whether files that cannot be read are left out, and counted in a warning; else they are an error.
+        texts: how texts become tokens.
     """
 
     size: Size | None = None
     window: tuple[float, float] | None = None
     skip: bool = False
+    texts: Texts = Texts()
 
 
 AS_THEY_ARE = Reading()

@@ -12,6 +12,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names
 from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.npz import check_finite
+from ktpfl_pipeline.data.sources.tokens import check_ids, vocabulary_of
 
 
 def check_returned(samples: Any, source: str) -> LabelledDataset:
@@ -38,14 +39,18 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
     if len(inputs) != len(labels) or not len(labels):
         raise InputError(f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: give each input its own.")
     numbers = torch.from_numpy(class_numbers(labels.cpu().numpy(), who))
-    if inputs.is_floating_point():
+    known = given.vocabulary
+    if kinds.of(inputs) is kinds.TOKENS:
+        known = known or vocabulary_of(inputs, who)
+        check_ids(inputs, known.size, who)
+    elif inputs.is_floating_point():
         check_finite(inputs, who)
     if isinstance(samples, OwnedDataset):
         _check_owners(samples, who)
     names = None if samples.class_names is None else class_names(samples.class_names, numbers, who)
-    if labels.dtype == torch.int64 and given.class_names == names:
+    if labels.dtype == torch.int64 and given.class_names == names and given.vocabulary == known:
         return given
-    return replace(given, labels=numbers, class_names=names)
+    return replace(given, labels=numbers, class_names=names, vocabulary=known)
 
 
 def _check_owners(samples: OwnedDataset, who: str) -> None:

@@ -4,7 +4,7 @@ import csv
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     names, numbers = numbered(table["label"])
     images, kept = _images(place, table, reading)
     labels = torch.from_numpy(numbers)[kept]
-    test = _tested(place, table["split"])[kept] if "split" in table else None
+    test = tested(place, table["split"])[kept] if "split" in table else None
     called = class_names(names, torch.from_numpy(numbers), place)
     if "client" not in table:
         return LabelledDataset(images, labels, class_names=called, test=test)
@@ -95,17 +95,37 @@ def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
     return {name: [None if row[n] in unknown else row[n] for row in cells] for n, name in enumerate(names)}
 
 
-def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
-    """Return the path of a table and its columns by their names in lower case, having checked that no cell is empty."""
-    place = path_in("table", argument, folder, "table:photos.csv")
+def opened(
+    name: str, example: str, argument: str, folder: Path, needed: Sequence[str], optional: Sequence[str]
+) -> tuple[Path, Table]:
+    """Return the path of a table and its columns by their names in lower case.
+
+    Args:
+        name: of the source.
+        example: of a table's path, for the message.
+        argument: the path that the source was given.
+        folder: where relative paths start.
+        needed: columns that the table must have.
+        optional: columns that it may have.
+
+    Raises:
+        InputError: if the table cannot be read, or a column is missing.
+    """
+    place = path_in(name, argument, folder, f"{name}:{example}")
     if not os.path.isfile(place):
         raise no_such("file", place, folder)
-    found = {name.lower(): cells for name, cells in read(place, ()).items()}
-    if lacking := [name for name in needed if name not in found]:
+    found = {column.lower(): cells for column, cells in read(place, ()).items()}
+    if lacking := [column for column in needed if column not in found]:
         raise InputError(
             f"{place} has no column {' and no column '.join(map(repr, lacking))}, only {', '.join(found)}: name the"
-            " columns path, label and, if it is known, client and split, in the first line."
+            f" columns {', '.join(needed)} and, if it is known, {' and '.join(optional)}, in the first line."
         )
+    return place, found
+
+
+def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
+    """Return the path of a table of images and its columns, having checked that no cell is empty."""
+    place, found = opened("table", "photos.csv", argument, folder, needed, ("client", "split"))
     for name in (*needed, "client", "split"):
         if None in found.get(name, ()):
             row = found[name].index(None) + 2
@@ -145,9 +165,20 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
     return images, kept
 
 
-def _tested(place: Path, split: Cells) -> Tensor:
+def flagged(place: Path, column: str, cells: Cells, meanings: Mapping[str, bool], allowed: str) -> list[bool]:
+    """Return what the cells of a column mean; `allowed` says in messages what may be written.
+
+    Raises:
+        InputError: if a cell is empty or means nothing.
+    """
+    names = [str(cell or "").lower() for cell in cells]
+    for row, name in enumerate(names, 2):
+        if name not in meanings:
+            raise InputError(f"{place} has the {column} {name!r} in row {row}: write {allowed}.")
+    return [meanings[name] for name in names]
+
+
+def tested(place: Path, split: Cells) -> Tensor:
     """Return which rows are to test on, (M,) bool."""
-    names = [str(name).lower() for name in split]
-    if wrong := next((name for name in names if name not in TRAIN | VALIDATION | TEST), None):
-        raise InputError(f"{place} has the split {wrong!r}: write train, val or test.")
-    return torch.tensor([name in TEST for name in names])
+    meanings = {**dict.fromkeys(TRAIN | VALIDATION, False), **dict.fromkeys(TEST, True)}
+    return torch.tensor(flagged(place, "split", split, meanings, "train, val or test"))

@@ -56,25 +56,28 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
 def _load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     from ktpfl_pipeline.core import kinds
     from ktpfl_pipeline.data import sources
+    from ktpfl_pipeline.data.sources.tokens import check_public
 
     source = experiment.public.source
     if source == OPEN_PART:
         return private.inputs
     if source == NO_PUBLIC:
         return private.inputs[:0]
-    public = sources.load_public(source, experiment.private.source, raw_folder, _reading(experiment))
+    reading = _reading(experiment, private)
+    public = sources.load_public(source, experiment.private.source, raw_folder, reading)
     public = _adapted(experiment, _shaped(experiment, public), "public", source)
     if (ours := kinds.described(private.inputs)) != (theirs := kinds.described(public)):
         raise InputError(
             f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
             " bring images to one with image: {channels: 3, size: 64}, say."
         )
+    check_public(public, private.vocabulary, source)
     return public
 
 
 def _warn_of_many_features(inputs: Any, source: str) -> None:
     """Warn of vectors, (M, F), that look as if a column of ids or of numbers had become one feature per value."""
-    if inputs.dim() != 2:
+    if inputs.dim() != 2 or not inputs.is_floating_point():
         return
     samples, features = inputs.shape
     used = inputs.ne(0)
@@ -123,21 +126,29 @@ def _without_owners(source: str, raw_folder: Path) -> InputError:
     )
 
 
-def _reading(experiment: Experiment) -> Any:
-    """Return how image files are read, a `data.sources.Reading`."""
+def _reading(experiment: Experiment, private: Any = None) -> Any:
+    """Return how image files and texts are read, a `data.sources.Reading`; public texts as the `private` ones were."""
     from ktpfl_pipeline.data.sources import Reading
+    from ktpfl_pipeline.data.sources.tokens import Texts
 
+    texts = Texts(**experiment.text.model_dump())
+    if private is not None and private.vocabulary is not None:
+        texts = texts._replace(known=private.vocabulary, length=private.shape[0])
     if (image := experiment.image) is None:
-        return Reading()
+        return Reading(texts=texts)
     window = None if image.window is None else (image.window[0], image.window[1])
-    return Reading(image.shape[1:], window, image.unreadable == "skip")
+    return Reading(image.shape[1:], window, image.unreadable == "skip", texts)
 
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:
     """Return inputs whose values are in lists, (M, F), in the shape that the experiment gives them."""
+    from ktpfl_pipeline.core import kinds
+
     shape = experiment.private.shape
     if shape is None or tuple(inputs.shape[1:]) == tuple(shape):
         return inputs
+    if kinds.of(inputs) is kinds.TOKENS:
+        raise InputError(f"private.shape is {shape}, and the private samples are texts in tokens: leave it out.")
     if prod(shape) != prod(inputs.shape[1:]):
         raise InputError(
             f"private.shape is {shape}, which is {prod(shape):,} values, and a sample of the source has"

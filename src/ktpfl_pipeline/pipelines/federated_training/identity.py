@@ -111,7 +111,7 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
         "code": code_version(type(made), experiment, job.sources),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
         **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.data.pretrained) else {}),
-        **({"timm": version("timm")} if any(name.startswith("timm:") for name in experiment.models()) else {}),
+        **models.libraries(experiment.models()),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 

@@ -193,9 +193,9 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, personal_models.NAME)
-        personal_models.save(
-            folder, weights, architectures, examples, fed.classes, data.scale, data.private.class_names
-        )
+        private = data.private
+        known = (data.scale, private.class_names, private.vocabulary)
+        personal_models.save(folder, weights, architectures, examples, fed.classes, *known)
         yield folder
 
 

@@ -108,7 +108,8 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
     from ktpfl_pipeline.data.sources.arguments import path_in
 
     found = {}
-    for name, file in experiment.pretrained.items():
+    own = models.transformers.weights(experiment.models())
+    for name, file in {**own, **experiment.pretrained}.items():
         path = path_in("pretrained", file, raw_folder, "pretrained: {resnet18: weights/resnet18.pth}")
         found[name] = models.pretrained.read(path)
         model = models.build(name, private.shape, private.classes)

@@ -1,0 +1,112 @@
+"""A table of texts, `text:tickets.csv`: a row per text, with its label, and perhaps its client."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
+from ktpfl_pipeline.data.sources import tokens
+from ktpfl_pipeline.data.sources.labels import numbered
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
+from ktpfl_pipeline.data.sources.table import Table, flagged, opened, tested
+
+OPTIONAL = ("client", "split", "public")
+_PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
+
+
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabelledDataset:
+    """Return the private texts of a table; an `OwnedDataset` where it has a column `client`.
+
+    Its columns, named in the first line, in any order; others are ignored:
+        text: of the sample.
+        label: the class, a name or a number. Names are sorted, as numbers where all are numbers.
+        client: optional: who owns the text.
+        split: optional: train, val or test, as for the source `table`.
+        public: optional: true or false. Public texts belong to no client and need neither label nor client; see
+            `included`.
+
+    Args:
+        argument: the path of the table.
+        folder: where relative paths start.
+        reading: how texts become tokens, in `Reading.texts`.
+
+    Raises:
+        InputError: if a column or a cell is missing, or a text cannot be used.
+    """
+    place, table = _table(argument, folder, ("text", "label"))
+    rows = [row for row, public in enumerate(_public(place, table)) if not public]
+    if not rows:
+        raise InputError(f"{place} has no private text: add rows, or set their column 'public' to false.")
+    private = {name: [cells[row] for row in rows] for name, cells in table.items()}
+    for name in ("label", "client", "split"):
+        if None in private.get(name, ()):
+            row = rows[private[name].index(None)] + 2
+            raise InputError(f"{place} has no {name} in row {row}: fill it in, or leave the row out.")
+    names, numbers = numbered(private["label"])
+    if len(names) > MAX_CLASSES:
+        raise InputError(
+            f"{place} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: the column 'label'"
+            " holds the class of each text."
+        )
+    labels = torch.from_numpy(numbers)
+    ids, known = _tokens(private["text"], reading.texts, str(place), folder)
+    common = {
+        "class_names": class_names(names, labels, place),
+        "test": tested(place, private["split"]) if "split" in table else None,
+        "vocabulary": known,
+    }
+    if "client" not in table:
+        return LabelledDataset(ids, labels, **common)
+    clients, owners = np.unique([str(name) for name in private["client"]], return_inverse=True)
+    mine = torch.from_numpy(owners.astype(np.int64))
+    return OwnedDataset(ids, labels, mine, client_names(clients, place), **common)
+
+
+def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
+    """Return the public texts of a table, (m, L) int64, in the vocabulary of its private ones."""
+    place, table = _table(argument, folder, ("text",))
+    public = _public(place, table)
+    chosen = [text for text, open_ in zip(table["text"], public, strict=True) if open_]
+    if not chosen:
+        raise InputError(
+            f"{place} has no public text, which public.source: included needs: add a column 'public' with true for"
+            " texts that belong to no client, or choose another public.source, such as open_part."
+        )
+    how = reading.texts
+    if how.known is None:
+        private = load(argument, folder, reading)
+        how = how._replace(known=private.vocabulary, length=private.shape[0])
+    return _tokens(chosen, how, str(place), folder)[0]
+
+
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
+    """Return all texts of a table, (M, L) int64; it needs only the column `text`."""
+    place, table = _table(argument, folder, ("text",))
+    return _tokens(table["text"], reading.texts, str(place), folder)[0]
+
+
+def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
+    """Return the path of a table and its columns, having checked that each row has a text."""
+    place, table = opened("text", "tickets.csv", argument, folder, needed, OPTIONAL)
+    if None in table["text"]:
+        row = table["text"].index(None) + 2
+        raise InputError(f"{place} has no text in row {row}: fill it in, or leave the row out.")
+    if not table["text"]:
+        raise InputError(f"{place} has no text: add a row for each.")
+    return place, table
+
+
+def _public(place: Path, table: Table) -> list[bool]:
+    """Return which rows are public."""
+    if "public" not in table:
+        return [False] * len(table["text"])
+    return flagged(place, "public", table["public"], _PUBLIC, "true or false")
+
+
+def _tokens(given: list[str | None], how: tokens.Texts, where: str, folder: Path) -> tuple[Tensor, tokens.Vocabulary]:
+    return tokens.tokenized([str(text) for text in given], how, where, folder)

@@ -1,0 +1,242 @@
+"""Texts as tokens: the built-in tokenizers, tokenizer files of the `tokenizers` package, and checks of ids."""
+
+import logging
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import Vocabulary
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.resources import check_claim
+from ktpfl_pipeline.data.sources.limits import brief
+from ktpfl_pipeline.data.standardisation import PADDING, UNKNOWN
+
+logger = logging.getLogger(__name__)
+AUTO, WORDS, CHARACTERS = "auto", "words", "characters"
+MAX_VOCABULARY = 2**20
+"""Ids that a vocabulary may have: each takes a row of numbers in every model of every client."""
+MAX_LENGTH = 1000
+"""Tokens of the longest text that is kept whole without `length`."""
+MAX_WORD = 100
+"""Characters of a word; longer ones, which are addresses or noise, are cut."""
+SPECIAL = ("[PAD]", "[UNK]")
+"""What tokens `PADDING` and `UNKNOWN` of the built-in tokenizers are called."""
+PADDINGS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>")
+"""What the padding token of a tokenizer file may be called, the usual names first."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Texts(NamedTuple):
+    """How texts become tokens.
+
+    Attributes:
+        tokenizer: ``auto``, ``words``, ``characters``, or the path of a file of the `tokenizers` package. ``auto`` is
+            characters for texts that are labelled with their next character, and words for others.
+        vocabulary: how many tokens models see at most, those most frequent in the training texts; a tokenizer file
+            keeps its own.
+        length: tokens of a text; longer texts are cut, shorter ones are filled up. None: of the longest text.
+        known: the vocabulary of the private texts, which public texts use; None where there is none yet.
+    """
+
+    tokenizer: str = AUTO
+    vocabulary: int = 10_000
+    length: int | None = None
+    known: Vocabulary | None = None
+
+
+Tokens = tuple[Tensor, Vocabulary]
+"""Texts as ids, (M, L) int64, and what the ids mean."""
+
+
+def tokenized(texts: Sequence[str], how: Texts, where: str, folder: Path, auto: str = WORDS) -> Tokens:
+    """Return texts as tokens.
+
+    Args:
+        texts: (M,).
+        how: the tokenizer, the vocabulary and the length.
+        where: the texts are from, for messages.
+        folder: where the relative path of a tokenizer file starts.
+        auto: the tokenizer that ``auto`` is.
+
+    Raises:
+        InputError: if the tokenizer cannot be used, a text has no token, or texts are too long.
+    """
+    name = auto if how.tokenizer == AUTO else how.tokenizer
+    if name not in (WORDS, CHARACTERS):
+        return _by_file(texts, how, where, folder / os.path.expanduser(name))
+    parts = [words(text) if name == WORDS else list(text) for text in texts]
+    if how.known is None:
+        _check_none_empty(parts, where)
+        found = sorted({part for each in parts for part in each})
+        if len(found) + len(SPECIAL) > MAX_VOCABULARY:
+            raise InputError(
+                f"{where} has {len(found):,} different {name}, and at most {MAX_VOCABULARY - len(SPECIAL):,} can be"
+                " read: take fewer texts, or set text.tokenizer to a tokenizer file."
+            )
+        seen = len(SPECIAL) + min(len(found), how.vocabulary)
+        known = Vocabulary(len(found) + len(SPECIAL), PADDING, (*SPECIAL, *found), seen)
+    elif how.known.words is None:
+        raise InputError(f"{where} has texts, and the private tokens have no vocabulary: save the array 'vocabulary'.")
+    else:
+        known = how.known
+    numbers = {word: number for number, word in enumerate(known.words or ())}
+    unknown = numbers.get(SPECIAL[UNKNOWN])
+    if unknown is None:
+        unknown = numbers.get("<unk>", known.padding)
+    rows = [[numbers.get(part, unknown) for part in each] for each in parts]
+    if unknown is None and (odd := next((row for row, each in enumerate(rows) if None in each), None)) is not None:
+        raise InputError(
+            f"{where} has {parts[odd][rows[odd].index(None)]!r}, which the private vocabulary lacks, in text {odd + 1}:"
+            " choose public texts of the same characters or words."
+        )
+    return _filled(rows, known, how.length, where)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case, and its punctuation marks, each a token: ``it's`` has three."""
+    return [word[:MAX_WORD] for word in _WORD.findall(unicodedata.normalize("NFC", text).lower())]
+
+
+def _check_none_empty(parts: Sequence[Sequence[Any]], where: str) -> None:
+    if (row := next((row for row, each in enumerate(parts) if not each), None)) is not None:
+        raise InputError(f"{where} has no token in text {row + 1} (texts count from 1): fill it in, or leave it out.")
+
+
+def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None, where: str, cut: int = 0) -> Tokens:
+    """Return rows of ids, brought to one length, of which `cut` were cut before."""
+    longest = max((len(row) for row in rows), default=0)
+    if length is None and longest > MAX_LENGTH:
+        at = next(row for row, each in enumerate(rows) if len(each) == longest)
+        raise InputError(
+            f"{where} has a text of {longest:,} tokens (text {at + 1}), and texts of more than {MAX_LENGTH:,} are only"
+            " read where text.length is set: set it, such as to 200, and longer texts are cut."
+        )
+    length = length or longest
+    short = any(len(row) < length for row in rows)
+    if short and known.padding is None:
+        raise InputError(
+            f"{where} has texts of different lengths, and the vocabulary has no padding token: choose a tokenizer that"
+            " has one, or texts of one length."
+        )
+    check_claim(Path(where), len(rows) * length * 8, "data", "lower text.length, or take fewer texts")
+    ids = torch.full((len(rows), length), known.padding or 0)
+    for row, each in enumerate(rows):
+        kept = each[:length]
+        ids[row, : len(kept)] = torch.tensor(kept, dtype=torch.int64)
+    if cut := cut or sum(len(row) > length for row in rows):
+        logger.warning(
+            "%s has %s of %s texts with more than %s tokens, which are cut: raise text.length to keep them whole.",
+            *(where, f"{cut:,}", f"{len(rows):,}", f"{length:,}"),
+        )
+    return ids, known
+
+
+def _by_file(texts: Sequence[str], how: Texts, where: str, file: Path) -> Tokens:
+    """Return texts as tokens of a tokenizer file, a text of more than `length` tokens cut by the tokenizer."""
+    if not file.is_file():
+        raise InputError(
+            f"text.tokenizer is {how.tokenizer!r}, and there is no file {file}: choose {WORDS}, {CHARACTERS} or a"
+            " tokenizer.json of the tokenizers package."
+        )
+    if find_spec("tokenizers") is None:
+        raise InputError(f"{file} needs tokenizers, which is not installed: pip install '.[text]'.")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are forked after this
+    from tokenizers import Tokenizer
+
+    check_claim(file, file.stat().st_size * 10, "a vocabulary", "choose a smaller tokenizer")
+    try:
+        made = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises plain exceptions
+        raise InputError(
+            f"{file} is not a tokenizer file ({brief(error)}): save one with Tokenizer.save, or take the"
+            " tokenizer.json of a model."
+        ) from error
+    size = made.get_vocab_size(with_added_tokens=True)
+    numbers = made.get_vocab(with_added_tokens=True)
+    size = max(size, 1 + max(numbers.values(), default=0))
+    if not 2 <= size <= MAX_VOCABULARY:
+        raise InputError(f"{file} has {size:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible: choose another one.")
+    padding = next((numbers[name] for name in PADDINGS if name in numbers), None)
+    known = Vocabulary(size, padding, tuple(made.id_to_token(number) or f"[{number}]" for number in range(size)))
+    if how.known is not None and how.known != known:
+        raise InputError(f"{where} would have another vocabulary than the private tokens: use one tokenizer for both.")
+    made.no_padding()
+    made.no_truncation()
+    rows = [each.ids for each in made.encode_batch(list(texts))]
+    cut = 0 if how.length is None else sum(len(row) > how.length for row in rows)
+    if cut:  # again, as the tokenizer keeps its last special token
+        made.enable_truncation(how.length)
+        rows = [each.ids for each in made.encode_batch(list(texts))]
+    _check_none_empty(rows, where)
+    return _filled(rows, known, how.length, where, cut)
+
+
+def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:
+    """Return a vocabulary for ids of a source, having checked them.
+
+    Args:
+        ids: (M, L) int64.
+        where: they are from, for messages.
+        size: the number of ids; None: up to the highest id that is used.
+        padding: the id of the padding token.
+
+    Raises:
+        InputError: if an id is negative, or is not in the vocabulary.
+    """
+    if size is None:
+        size = max(2, 1 + int(ids.max()), 1 + (padding or 0))
+        if size > MAX_VOCABULARY:
+            raise InputError(
+                f"{where} has the id {size - 1:,}, and ids are 0 to {MAX_VOCABULARY - 1:,}: number the tokens from 0."
+            )
+    check_ids(ids, size, where)
+    if padding is not None and not 0 <= padding < size:
+        raise InputError(f"{where} has the padding id {padding}, and ids are 0 to {size - 1:,}: correct it.")
+    return Vocabulary(size, padding)
+
+
+def check_ids(ids: Tensor, size: int, where: str) -> None:
+    """Check that all ids, (M, L), are in a vocabulary of `size` tokens; else raise InputError naming the first."""
+    outside = (ids < 0) | (ids >= size)
+    if outside.any():
+        row, place = outside.nonzero()[0].tolist()
+        raise InputError(
+            f"{where} has the id {int(ids[row, place]):,} in row {row}, place {place} (both count from 0), and the"
+            f" vocabulary has the ids 0 to {size - 1:,}: save ids of the vocabulary, or a larger vocabulary."
+        )
+
+
+def check_public(public: Tensor, private: Vocabulary | None, source: str) -> None:
+    """Check that public tokens use the private vocabulary; inputs of other kinds have none."""
+    if private is not None:
+        check_ids(public, private.size, f"the public source {source!r}")
+
+
+def agreed(known: Iterable[Vocabulary | None], where: Callable[[int], object]) -> Vocabulary | None:
+    """Return one vocabulary for several files of one federation; None for other kinds of data.
+
+    Args:
+        known: of each file.
+        where: returns a file by its number.
+
+    Raises:
+        InputError: if two files have other words or another padding id.
+    """
+    given = list(known)
+    first = given[0]
+    if first is None:
+        return None
+    for number, each in enumerate(given):
+        if each is None or (each.words, each.padding) != (first.words, first.padding):
+            raise InputError(
+                f"{where(number)} has another vocabulary or padding id than {where(0)}: save the same arrays"
+                " 'vocabulary' and 'padding' in all files."
+            )
+    return Vocabulary(max(each.size for each in given if each), first.padding, first.words)
