@@ -74,6 +74,7 @@ def test_one_client_answers_for_all_inputs(folder: Path) -> None:
 
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (60, 6, 5)).astype("uint8")
+TOKENS = np.random.default_rng(0).integers(0, 6, (60, 5)) + 7 * (np.arange(60) % 3)[:, None]
 SERIES = np.random.default_rng(0).normal([[[900.0], [0.001]]], [[[40.0], [0.0002]]], (60, 2, 16)).astype("float32")
 
 
@@ -83,16 +84,18 @@ SERIES = np.random.default_rng(0).normal([[[900.0], [0.001]]], [[[40.0], [0.0002
         ("local", {"images": IMAGES}, {"channels": 3, "size": 8}, "uint8"),
         ("local", {"features": SERIES}, None, "float32"),
         ("fedmrl", {"features": SERIES}, None, "float32"),
+        ("local", {"tokens": TOKENS, "padding": 0}, None, "int64"),
     ],
-    ids=["images", "features", "two models as one"],
+    ids=["images", "features", "two models as one", "tokens"],
 )
 def test_predictions_are_those_of_the_engine(
     tmp_path: Path, name: str, arrays: dict[str, Any], image: dict[str, int] | None, kind: str
 ) -> None:
-    """From what the source has: uint8 images, or features whose channels are far from mean 0 and deviation 1."""
+    """From what the source has: images, features far from mean 0 and deviation 1, or ids of tokens."""
     np.savez(tmp_path / "mine.npz", labels=np.arange(60) % 3, **arrays)
     own = {"private": {"source": "npz:mine.npz"}, "image": image, "public": {"source": "open_part", "batch": 5}}
-    settings = {"clients": 3, "architectures": ["mlp"], "partition": {"scheme": "dirichlet", "alpha": 5.0}}
+    architecture = "text_cnn" if "tokens" in arrays else "mlp"
+    settings = {"clients": 3, "architectures": [architecture], "partition": {"scheme": "dirichlet", "alpha": 5.0}}
     experiment = parsing.parse("mine", {**EXPERIMENT, **own, **settings, "training": {"epochs": 2}})
     data = prepare(experiment, tmp_path)
     fed, method = assemble(experiment, data, 0), create(name)

@@ -93,3 +93,9 @@ def test_tiny_images():
     for kind, size in product(("rotation", "blur", "colour", "noise"), (1, 2, 3)):
         with case(kind, size):
             assert seen(kind, 3, IMAGES[..., :size, :1]).shape == (5, 3, size, 1)
+
+
+@pytest.mark.parametrize("kind", ["noise", "rotation"])
+def test_tokens_are_never_skewed(kind: str) -> None:
+    with pytest.raises(InputError, match=rf"partition.feature_skew is {kind}, .* tokens, whose numbers are ids"):
+        FeatureSkew(kind, 4, 0).check(torch.zeros(2, 5, dtype=torch.int64))

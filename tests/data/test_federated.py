@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape, Vocabulary
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices
@@ -96,3 +96,18 @@ def test_everything_that_a_run_sees_is_in_its_fingerprint(data: FederatedData) -
     ]
     assert data.seeds[1].fingerprint != first
     assert len({first, *(other.seeds[0].fingerprint for other in others)}) == 6
+
+
+def test_texts_survive_the_file_and_rare_words_are_unknown(data: FederatedData) -> None:
+    known = Vocabulary(8, 0, tuple("_?abcdef"), 4)
+    texts = torch.tensor([[2, 3], [4, 4], [2, 0], [5, 0], [2, 3], [3, 6], [7, 7], [2, 2]])
+    private = LabelledDataset(texts, LABELS, vocabulary=known)
+    data = replace(data, private=private, public=PublicSet(texts[:3], {0: torch.arange(3), 1: torch.arange(3)}))
+    again = FederatedData.from_plain(data.plain())
+    assert again.private.vocabulary == known
+    assert isinstance(again.private.shape, TokenShape)
+    assert again.private.shape.vocabulary == 4
+    own = again.seeds[0]
+    assert own.clients[1].train.inputs.tolist() == [[2, 3], [3, 1]], "words 2 and 3 are trained on most often"
+    assert own.standardised(own.public).tolist() == [[2, 3], [1, 1], [2, 0]]
+    assert own.fingerprint != replace(own, private=replace(private, vocabulary=replace(known, frequent=5))).fingerprint

@@ -6,7 +6,7 @@ import torch
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import ClientIndices
-from ktpfl_pipeline.data.standardisation import Standardisation
+from ktpfl_pipeline.data.standardisation import PADDING, UNKNOWN, Fitted, FrequentTokens, Standardisation, of_plain
 
 GENERATOR = torch.Generator().manual_seed(0)
 LABELS = torch.arange(40) % 4
@@ -68,3 +68,24 @@ def test_images_stay_as_they_are() -> None:
     assert seed.scale is None
     assert seed.standardised(seed.public) is seed.public
     assert torch.equal(seed.clients[3].train.inputs, images[:12])
+
+
+TEXTS = torch.tensor([[2, 3, 3], [4, 3, 2], [5, 5, 5], [6, 0, 0]])
+
+
+def test_models_see_the_most_frequent_tokens_of_training_texts() -> None:
+    fitted = FrequentTokens.of(TEXTS, [torch.tensor([0]), torch.tensor([1, 3])], size=8, frequent=4)
+    assert fitted.kept.tolist() == [3, 2], "three times, and twice; 5 is in no training text"
+    assert fitted(TEXTS).tolist() == [[3, 2, 2], [UNKNOWN, 2, 3], [UNKNOWN] * 3, [UNKNOWN, PADDING, PADDING]]
+
+
+def test_tokens_of_no_training_text_are_unknown_where_all_fit() -> None:
+    fitted = FrequentTokens.of(TEXTS, [torch.tensor([0])], size=8, frequent=8)
+    assert fitted(torch.tensor([[2, 3, 4, 7]])).tolist() == [[3, 2, UNKNOWN, UNKNOWN]]
+
+
+@pytest.mark.parametrize(
+    "fitted", [FrequentTokens(torch.tensor([3, 2]), 8), Standardisation(torch.ones(2), torch.ones(2))]
+)
+def test_what_was_fitted_survives_plain_values(fitted: Fitted) -> None:
+    assert of_plain(fitted.plain()).plain() == fitted.plain()

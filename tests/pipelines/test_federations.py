@@ -1,4 +1,4 @@
-"""Federations that nobody partitioned, from conf/ and a file to the report: people's series, cameras' images."""
+"""Federations with given owners, from conf/ and a file to the report: series, images, and tables of texts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,16 @@ def write(file: Path, kind: str, inputs: Any, owners: list[str]) -> None:
     """Write samples whose values tell their class, 24 of each owner, and 30 public ones."""
     labels = np.arange(24 * len(owners)) % CLASSES
     private = inputs(len(labels), labels)
-    np.savez(file, **{kind: private}, labels=labels, clients=np.repeat(owners, 24), public=inputs(30, np.zeros(30)))
+    public = inputs(30, np.zeros(30))
+    if kind == "text":
+        rows = [
+            f'"{text}",{label},{owner},false'
+            for text, label, owner in zip(private, labels, np.repeat(owners, 24), strict=True)
+        ]
+        rows += [f'"{text}",,,true' for text in public]
+        file.with_suffix(".csv").write_text("\n".join(["text,label,client,public", *rows]))
+        return
+    np.savez(file, **{kind: private}, labels=labels, clients=np.repeat(owners, 24), public=public)
 
 
 def series(number: int, labels: Any) -> Any:
@@ -30,12 +39,24 @@ def images(number: int, labels: Any) -> Any:
     return (noise + 60 * labels[:, None, None, None]).astype("uint8")
 
 
+def tickets(number: int, labels: Any) -> Any:
+    words = [["screen, ", "mouse, "], ["mail, ", "login, "], ["leave, ", "salary, "]]
+    drawn = np.random.default_rng(number).integers(0, 2, (number, 3))
+    texts = ["".join(words[int(label)][n] for n in row) for row, label in zip(drawn, labels, strict=True)]
+    return [f"ticket {number} {n}: {text}" for n, text in enumerate(texts)]
+
+
 # kind, inputs, owners, the section's name and what it says, the report's folder
 FEDERATIONS: dict[str, tuple[str, Any, list[str], dict[str, Any], str]] = {
     "har": (
         *("features", series, ["ann", "bo", "cy"]),
         {"architectures": ["cnn1d", "gru", "mlp"]},
         "npz_har.npz-9x32-all_clients-natural-included",
+    ),
+    "tickets": (
+        *("text", tickets, ["north", "river"]),
+        {"like": "har", "private": {"source": "text:tickets.csv"}, "architectures": ["fasttext", "text_lstm"]},
+        "text_tickets.csv-10-all_clients-natural-included",
     ),
     "cameras": (
         *("images", images, ["north", "river"]),

@@ -114,7 +114,13 @@ def _read(file: Path, changed: int) -> dict[str, Any]:
 
 
 class Classifier(nn.Module):
-    """A classifier of transformers, from ids to logits."""
+    """A classifier of transformers, from ids to logits.
+
+    Attributes:
+        without_single_gradients: that DP-SGD does not go with it: its positions are embedded once for a whole batch.
+    """
+
+    without_single_gradients = True
 
     def __init__(self, name: str, shape: TokenShape, classes: int) -> None:
         super().__init__()
@@ -143,7 +149,8 @@ class Classifier(nn.Module):
             config.pad_token_id = shape.padding
         config.use_cache = False
         try:
-            self.model: Any = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
+            family: Any = AutoModelForSequenceClassification
+            self.model: Any = family.from_config(config, attn_implementation="eager")
             self._try(name, shape, classes)
         except InputError:
             raise

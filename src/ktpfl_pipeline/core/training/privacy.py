@@ -55,6 +55,7 @@ def check_possible(
         return [name for name, module in built.items() if any(isinstance(part, kinds) for part in module.modules())]
 
     mixing, unknown = having(_BatchNorm), having(nn.RNNBase, nn.MultiheadAttention)
+    foreign = [name for name, module in built.items() if getattr(module, "without_single_gradients", False)]
     why = {
         "training.privacy needs Opacus, which is not installed: pip install '.[privacy]'": find_spec("opacus") is None,
         "compute.dtype is bfloat16; with training.privacy gradients of single samples are taken in float32 or float64: "
@@ -66,6 +67,8 @@ def check_possible(
         "lenet": bool(mixing),
         f"architectures has {', '.join(unknown)} with recurrent or attention layers of torch, in which Opacus finds no "
         "gradient of a single sample: take architectures without them, such as cnn1d": bool(unknown),
+        f"architectures has {', '.join(foreign)} of transformers, in which Opacus finds no gradient of a single sample "
+        "for all layers: take text_transformer, text_cnn or fasttext": bool(foreign),
     }
     for reason, holds in why.items():
         if holds:

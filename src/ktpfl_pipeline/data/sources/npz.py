@@ -131,7 +131,7 @@ def _vocabulary(path: Path, kind: str, inputs: Tensor, arrays: dict[str, Any]) -
     if words is not None and len(set(words)) < len(words):
         word = Counter(words).most_common(1)[0][0]
         raise InputError(f"{path} has {word!r} twice in 'vocabulary': each id has a token of its own.")
-    return replace(vocabulary_of(inputs, where, words and len(words), padding), words=words)
+    return replace(vocabulary_of(inputs, where, len(words) if words else None, padding), words=words)
 
 
 def _texts(path: Path, array: Any) -> Any:

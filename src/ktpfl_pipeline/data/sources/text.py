@@ -108,5 +108,5 @@ def _public(place: Path, table: Table) -> list[bool]:
     return flagged(place, "public", table["public"], _PUBLIC, "true or false")
 
 
-def _tokens(given: list[str | None], how: tokens.Texts, where: str, folder: Path) -> tuple[Tensor, tokens.Vocabulary]:
+def _tokens(given: list[str | None], how: tokens.Texts, where: str, folder: Path) -> tokens.Tokens:
     return tokens.tokenized([str(text) for text in given], how, where, folder)

@@ -170,9 +170,9 @@ def _by_file(texts: Sequence[str], how: Texts, where: str, file: Path) -> Tokens
     made.no_padding()
     made.no_truncation()
     rows = [each.ids for each in made.encode_batch(list(texts))]
-    cut = 0 if how.length is None else sum(len(row) > how.length for row in rows)
-    if cut:  # again, as the tokenizer keeps its last special token
-        made.enable_truncation(how.length)
+    cut = 0
+    if how.length is not None and (cut := sum(len(row) > how.length for row in rows)):
+        made.enable_truncation(how.length)  # which keeps special tokens at the end
         rows = [each.ids for each in made.encode_batch(list(texts))]
     _check_none_empty(rows, where)
     return _filled(rows, known, how.length, where, cut)

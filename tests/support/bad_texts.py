@@ -1,0 +1,168 @@
+"""Texts and tokens that cannot be used, each with a part of the one sentence that refuses it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ktpfl_pipeline.data.sources.tokens import Texts
+
+TOKENS = np.arange(60).reshape(12, 5) % 9
+LABELS = np.arange(12) % 3
+CLIENTS = np.repeat(["ann", "bo"], 6)
+WORDS = np.array(list("abcdefghi"))
+Write = Callable[[Path], str]
+
+
+def table(content: str | bytes) -> Write:
+    """Write a table of texts."""
+
+    def write(raw: Path) -> str:
+        data = content if isinstance(content, bytes) else content.encode()
+        (raw / "mine.csv").write_bytes(data)
+        return "text:mine.csv"
+
+    return write
+
+
+def npz(**arrays: Any) -> Write:
+    """Write an npz file of tokens; None leaves an array out."""
+
+    def write(raw: Path) -> str:
+        given = {"tokens": TOKENS, "labels": LABELS, **arrays}
+        np.savez(raw / "mine.npz", **{name: each for name, each in given.items() if each is not None})
+        return "npz:mine.npz"
+
+    return write
+
+
+def ragged() -> Any:
+    rows = np.empty(12, dtype=object)
+    rows[:] = [list(range(1 + row % 3)) for row in range(12)]
+    return rows
+
+
+def folders(**second: Any) -> Write:
+    """Write two clients' folders, of which the second one has other arrays."""
+
+    def write(raw: Path) -> str:
+        for client, own in {"ann": {}, "bo": second}.items():
+            (raw / "all" / client).mkdir(parents=True)
+            arrays = {"tokens": TOKENS, "labels": LABELS, "vocabulary": WORDS, **own}
+            np.savez(raw / "all" / client / "data.npz", **{k: each for k, each in arrays.items() if each is not None})
+        return "clients:all"
+
+    return write
+
+
+def leaf(**users: tuple[list[Any], list[Any]]) -> Write:
+    """Write a file of LEAF with the x and y of each user."""
+
+    def write(raw: Path) -> str:
+        data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
+        (raw / "mine.json").write_text(json.dumps({"users": [*data], "user_data": data}))
+        return "leaf:mine.json"
+
+    return write
+
+
+def tokenizer(content: str) -> Write:
+    """Write a table and a file that is named as its tokenizer."""
+
+    def write(raw: Path) -> str:
+        (raw / "tokenizer.json").write_text(content)
+        return table("text,label\na b,x\nc,y\n")(raw)
+
+    return write
+
+
+# What it is: how it is written, how texts become tokens, and parts of the message.
+TEXTS: dict[str, tuple[Write, Texts, list[str]]] = {
+    # Tables.
+    "no column text": (table("words,label\na,x\n"), Texts(), ["no column 'text'", "name the columns text, label"]),
+    "no column label": (table("text,class\na,x\n"), Texts(), ["no column 'label'"]),
+    "neither column": (table("a,b\n1,2\n"), Texts(), ["no column 'text' and no column 'label'"]),
+    "an empty file": (table(""), Texts(), ["is not a table in UTF-8"]),
+    "only column names": (table("text,label\n"), Texts(), ["has no text: add a row"]),
+    "an empty text": (table("text,label\na,x\n,y\n"), Texts(), ["has no text in row 3", "fill it in"]),
+    "a text of spaces": (table('text,label\na,x\n"   ",y\n'), Texts(), ["has no text in row 3"]),
+    "a missing label": (table("text,label\na,x\nb,\n"), Texts(), ["has no label in row 3"]),
+    "a missing client": (table("text,label,client\na,x,ann\nb,y,\n"), Texts(), ["has no client in row 3"]),
+    "a missing split": (table("text,label,split\na,x,train\nb,y,\n"), Texts(), ["has no split in row 3"]),
+    "an unknown split": (
+        table("text,label,split\na,x,dev2\n"),
+        Texts(),
+        ["the split 'dev2' in row 2", "train, val or"],
+    ),
+    "an empty public": (table("text,label,public\na,x,\n"), Texts(), ["the public '' in row 2", "true or false"]),
+    "an unknown public": (table("text,label,public\na,x,maybe\n"), Texts(), ["the public 'maybe'", "true or false"]),
+    "only public texts": (table("text,label,public\na,x,yes\n"), Texts(), ["has no private text"]),
+    "too few cells": (table("text,label\na,x\nb\n"), Texts(), ["row 3 has 1 cells and the first row has 2"]),
+    "a comma without quotes": (table("text,label\na,x\nb,c,y\n"), Texts(), ["row 3 has 3 cells"]),
+    "a quote that is never closed": (table('text,label\n"a,x\nb,y\n'), Texts(), ["is not a table in UTF-8"]),
+    "text after a closing quote": (table('text,label\n"a"b,x\n'), Texts(), ["is not a table in UTF-8"]),
+    "two columns of one name": (table("text,text,label\na,b,x\n"), Texts(), ["two columns have one name"]),
+    "Latin-1": (table("text,label\ncafé,x\nb,y\n".encode("latin-1")), Texts(), ["is not a table in UTF-8"]),
+    "UTF-16": (table("text,label\na,x\n".encode("utf-16")), Texts(), ["is not a table in UTF-8"]),
+    "UTF-8 and Latin-1 mixed": (
+        table("text,label\ncafé,x\n".encode() + "thé,y\n".encode("latin-1")),
+        Texts(),
+        ["is not a table in UTF-8", "save it as CSV in UTF-8"],
+    ),
+    "a client's name with a newline": (
+        table('text,label,client\na,x,"an\nn"\n'),
+        Texts(),
+        ["has a client named", "printable characters"],
+    ),
+    "a label as long as a text": (table(f"text,label\na,{'x' * 200}\n"), Texts(), ["has a class named"]),
+    "a text longer than any": (table(f"text,label\n{'a ' * 2000},x\n"), Texts(), ["a text of 2,000", "text.length"]),
+    "a text of one huge cell": (table(f"text,label\n{'a' * 200_000},x\n"), Texts(), ["is not a table in UTF-8"]),
+    "a folder": (lambda raw: "text:.", Texts(), ["is a folder and not a file"]),
+    "no file": (lambda raw: "text:gone.csv", Texts(), ["there is no file"]),
+    "no path": (lambda raw: "text", Texts(), ["source 'text' needs a path"]),
+    "a path that leaves the folder": (lambda raw: "text:../mine.csv", Texts(), ["leaves"]),
+    # Tokenizers.
+    "a tokenizer that is not there": (table("text,label\na,x\n"), Texts("gone.json"), ["there is no file", "words"]),
+    "a tokenizer's name misspelt": (table("text,label\na,x\n"), Texts("word"), ["text.tokenizer is 'word'"]),
+    "a tokenizer file that is no JSON": (tokenizer("{"), Texts("tokenizer.json"), ["is not a tokenizer file"]),
+    "a tokenizer file of other JSON": (tokenizer("{}"), Texts("tokenizer.json"), ["is not a tokenizer file"]),
+    # Tokens in npz files.
+    "tokens in floats": (npz(tokens=TOKENS / 2), Texts(), ["is float64 and must be ids in integers"]),
+    "tokens as text": (npz(tokens=TOKENS.astype(str)), Texts(), ["texts are read from a CSV table"]),
+    "ragged tokens": (npz(tokens=ragged()), Texts(), ["holds Python objects", "all samples of one size"]),
+    "tokens of one dimension": (npz(tokens=TOKENS[:, 0]), Texts(), ["must have N x L", "fill shorter ones"]),
+    "tokens of three dimensions": (npz(tokens=TOKENS[..., None]), Texts(), ["must have N x L"]),
+    "no tokens": (npz(tokens=TOKENS[:0], labels=LABELS[:0]), Texts(), ["is empty (shape (0, 5))"]),
+    "a negative id": (npz(tokens=TOKENS - 1), Texts(), ["has the id -1 in row 0, place 0"]),
+    "an id outside the vocabulary": (npz(vocabulary=WORDS[:8]), Texts(), ["has the id 8", "the ids 0 to 7"]),
+    "an id in the millions": (npz(tokens=TOKENS + 10**7), Texts(), ["has the id 10,000,008", "0 to 1,048,575"]),
+    "an id beyond int64": (npz(tokens=TOKENS.astype("uint64") + 2**63), Texts(), ["number the tokens from 0"]),
+    "a vocabulary of numbers": (npz(vocabulary=np.arange(9)), Texts(), ["must be text of shape (V,)"]),
+    "a vocabulary of one token": (npz(tokens=TOKENS * 0, vocabulary=WORDS[:1]), Texts(), ["has 1 tokens"]),
+    "a token twice": (npz(vocabulary=np.array(list("abcdefghh"))), Texts(), ["has 'h' twice in 'vocabulary'"]),
+    "a padding id outside": (npz(vocabulary=WORDS, padding=9), Texts(), ["the padding id 9", "0 to 8"]),
+    "a padding id in floats": (npz(padding=0.5), Texts(), ["must be one integer"]),
+    "two padding ids": (npz(padding=np.array([0, 1])), Texts(), ["must be one integer"]),
+    "a vocabulary of images": (
+        npz(tokens=None, images=np.zeros((12, 4, 4), "uint8"), vocabulary=WORDS),
+        Texts(),
+        ["belongs to tokens, and has images"],
+    ),
+    "tokens and images": (npz(images=np.zeros((12, 4, 4), "uint8")), Texts(), ["save only one of them"]),
+    "fewer labels than texts": (npz(labels=LABELS[:9]), Texts(), ["has 12 tokens and 9 labels"]),
+    "tokens without labels": (npz(labels=None), Texts(), ["has no array 'labels'"]),
+    "labels beyond the named classes": (npz(classes=np.array(["x", "y"])), Texts(), ["has 2 names of classes"]),
+    # Clients' folders.
+    "clients with other vocabularies": (folders(vocabulary=WORDS[::-1]), Texts(), ["has another vocabulary"]),
+    "one client without a vocabulary": (folders(vocabulary=None), Texts(), ["has another vocabulary"]),
+    "clients with other lengths": (folders(tokens=TOKENS[:, :4]), Texts(), ["has tokens of shape (4,)"]),
+    # LEAF.
+    "an empty text of LEAF": (leaf(ann=(["ab", ""], ["c", "d"])), Texts(), ["user 'ann'", "as text 2"]),
+    "texts and numbers in LEAF": (leaf(ann=(["ab", 3], ["c", "d"])), Texts(), ["has '3' as text 2"]),
+    "texts of one user only": (leaf(ann=(["ab"], [0]), bo=([[1.0]], [0])), Texts(), ["has texts of some users"]),
+    "characters and numbers as labels": (leaf(ann=(["ab"], ["c"]), bo=(["ab"], [0])), Texts(), ["not of user 'bo'"]),
+    "a word as a label in LEAF": (leaf(ann=(["ab"], ["good"])), Texts(), ["the label 'good'", "the next character"]),
+    "a missing label in LEAF": (leaf(ann=(["ab"], [None])), Texts(), ["the label 'None'"]),
+}
