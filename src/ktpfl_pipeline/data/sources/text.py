@@ -1,6 +1,7 @@
 """A table of texts, `text:tickets.csv`: a row per text, with its label, and perhaps its client."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         )
     labels = torch.from_numpy(numbers)
     ids, known = _tokens(private["text"], reading.texts, str(place), folder)
-    common = {
+    common: dict[str, Any] = {
         "class_names": class_names(names, labels, place),
         "test": tested(place, private["split"]) if "split" in table else None,
         "vocabulary": known,
