@@ -136,7 +136,7 @@ UNKNOWN = [
     ("compare", ["fedmdd"], "'fedmdd'", "did you mean 'fedmd'?"),
     ("compare", ["fedmd", "ktpfl_pipeline.methods.fedmd:FedMD"], "'FedMD'", "both are called 'FedMD': rename one."),
     ("architectures", ["lenet", "resnet"], "'resnet'", "did you mean 'resnet18'?"),
-    ("architectures", ["transformer"], "'transformer'", "choose from lenet, alexnet, resnet18, "),
+    ("architectures", ["perceptron"], "'perceptron'", "choose from lenet, alexnet, resnet18, "),
     ("architectures", ["my_nets:wide_mlp"], "'my_nets:wide_mlp'", "No module named 'my_nets'"),
     ("private.source", "mine.sources:csv:a.csv", "'mine.sources:csv'", "No module named 'mine'"),
     ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),

@@ -276,7 +276,7 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "npz: an empty archive": (
         NPZ,
         lambda raw: np.savez(raw / "mine.npz"),
-        "has no array 'images' or 'features', only none at all",
+        "has no array 'images', 'features' or 'tokens', only none at all",
     ),
     "npz: the first half": (NPZ, spoilt(lambda content: content[: len(content) // 2]), NOT_WHOLE),
     "npz: all but the last byte": (NPZ, spoilt(lambda content: content[:-1]), NOT_WHOLE),

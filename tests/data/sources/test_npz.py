@@ -109,9 +109,9 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
 
 def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
     for arrays, words in (
-        ({"x": GREY, "y": LABELS}, ("no array 'images' or 'features', only x, y", "savez_compressed")),
+        ({"x": GREY, "y": LABELS}, ("no array 'images', 'features' or 'tokens', only x, y", "savez_compressed")),
         ({"images": GREY}, ("no array 'labels', only images",)),
-        ({}, ("no array 'images' or 'features', only none",)),
+        ({}, ("no array 'images', 'features' or 'tokens', only none",)),
         ({"images": GREY / 255, "labels": LABELS}, ("'images'", "is float64", "must be uint8", "images * 255")),
         ({"images": GREY.astype("int32"), "labels": LABELS}, ("is int32", "must be uint8")),
         ({"images": GREY[0], "labels": LABELS[:6]}, ("shape (6, 5)", "N x H x W")),
@@ -151,7 +151,7 @@ def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
             {"images": GREY, "labels": LABELS, "clients": LABELS, "tests": LABELS > 0},
             (
                 "'tests', which is not known (did you mean 'test'?)",
-                "images, features, labels, clients, test, classes, columns, public;",
+                "images, features, tokens, labels, clients, test, classes, columns, vocabulary, padding, public;",
             ),
         ),
         ({"images": GREY, "labels": LABELS, "hospital": LABELS}, ("'hospital', which is not known: the names",)),

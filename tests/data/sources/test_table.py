@@ -65,7 +65,7 @@ def test_rows_without_their_file_are_left_out_on_request(shots: Path, caplog: py
         ("path,label\na/1.png,1\na/../a/1.png,2\n", "lists a/1.png 2 times"),
         ("path,label\n../secret.png,1\n", "lists ../secret.png, which is outside its folder"),
         ("path,label\n/etc/passwd,1\n", "outside its folder"),
-        ("path,label,split\na/1.png,1,later\n", "the split 'later': write train, val or test"),
+        ("path,label,split\na/1.png,1,later\n", "the split 'later' in row 2: write train, val or test"),
         ("path,label\na/1.png\n", "row 2 has 1 cells and the first row has 2"),
         ("path,label\n", "lists no image"),
         ("path,label\na,1\n", "is no file that can be read"),
