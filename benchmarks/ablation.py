@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,16 +26,10 @@ import torch
 
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport
-from ktpfl_pipeline.core.weights import Models, select
+from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import METHODS, create
-from ktpfl_pipeline.methods.feddf import FedDF, FedDFState, PFedDF
-from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
-from ktpfl_pipeline.methods.shared import stepping
-from ktpfl_pipeline.methods.sim_pfl import SimPFL
 from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem
 
 ROOT = Path(__file__).parents[1]
@@ -81,82 +75,23 @@ LONGER: dict[str, dict[str, Any]] = {
 """More local epochs, with all labels: on digits training alone gains nothing by further ones."""
 
 
-@dataclass(frozen=True, eq=False)
-class ChoosingState(PersonalState):
-    """A method's models, and the tally of `stepping`."""
+class HeadsAveraged(KTpFLJoint):
+    """Clients share heads as they share bodies."""
 
-    tally: torch.Tensor
+    title = "KT-pFL (joint), heads averaged"
 
-
-class Choosing:
-    """Offers the choice of a length to a method with a model a client as its state; stands first among the bases."""
-
-    def init(self, fed: Federation) -> ChoosingState:
-        """Start as the method does, with an empty tally."""
-        return ChoosingState(fed.initial_models(), stepping.none_yet(fed))
-
-    def round(self, state: ChoosingState, cohort: list[int], t: int, fed: Federation) -> tuple[Any, RoundReport]:
-        """Run the method's round, and go as far as validation agrees."""
-        after, report = super().round(PersonalState(state.models), cohort, t, fed)  # type: ignore[misc]
-        own, taught = report.after_local, select(after.models, cohort)
-        models, tally = stepping.step(own, taught, state.tally, KTpFLJoint.pooling, fed)
-        return ChoosingState({**state.models, **models}, tally), report
-
-
-class SimPFLChoosing(Choosing, SimPFL):
-    """Sim-pFL with the choice."""
-
-    title = "Sim-pFL, choosing"
-
-
-class FedMDChoosing(Choosing, FedMD):
-    """FedMD with the choice."""
-
-    title = "FedMD, choosing"
-
-
-class PFedDFChoosing(PFedDF):
-    """pFedDF with the choice between the prototype and what fine-tuning makes of it, at each evaluation."""
-
-    title = "pFedDF, choosing"
-
-    def personal(self, state: FedDFState, clients: Any, fed: Federation) -> Models:
-        """Return each client's model on the way from its prototype to the fine-tuned one."""
-        asked = list(clients)
-        prototypes, tuned = FedDF.personal(self, state, asked, fed), super().personal(state, asked, fed)
-        return stepping.step(prototypes, tuned, stepping.none_yet(fed), KTpFLJoint.pooling, fed)[0]
-
-
-class Confident(KTpFLJoint):
-    """Predictions alone: KT-pFL, with teachers in which who is sure says more."""
-
-    title = "KT-pFL, confident"
-
-    def mix(self, mixing: torch.Tensor, trained: Models, fed: Federation) -> tuple[Models, torch.Tensor]:
-        """Mix nothing."""
-        return trained, mixing
-
-
-class WithoutChoice(KTpFLJoint):
-    """Everybody takes all that it was taught."""
-
-    title = "joint without the choice"
-
-    def follow(self, own: Models, taught: Models, tally: torch.Tensor, fed: Federation) -> tuple[Models, torch.Tensor]:
-        """Follow all the way."""
-        return taught, tally
+    def head_weights(self, common: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        """Return the shares of the data."""
+        return shares.expand_as(common)
 
 
 RIVALS: dict[str, Any] = {
     name: name for name in ("local", "local_matched", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")
 }
 PARTS: dict[str, Any] = {
-    "sim_pfl, choosing": SimPFLChoosing(),
-    "fedmd, choosing": FedMDChoosing(),
-    "pfeddf, choosing": PFedDFChoosing(),
-    "kt_pfl, confident": Confident(),
-    "joint without confidence": KTpFLJoint(confidence=0.0),
-    "joint without the choice": WithoutChoice(),
+    "joint, heads averaged": HeadsAveraged(),
+    "joint, the trained model only": KTpFLJoint(start_share=0.0, memory=0.0),
+    "joint with confidence": KTpFLJoint(confidence=2.0),
 }
 WORK: dict[str, Any] = {name: name for name in ("local", "local_matched", "kt_pfl", "kt_pfl_joint")}
 ROWS = {"rivals": RIVALS, "parts": PARTS, "longer": WORK, "unseen": RIVALS}

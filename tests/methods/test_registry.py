@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 from cases import case
 
 from ktpfl_pipeline.config import parsing
@@ -18,7 +18,12 @@ from ktpfl_pipeline.methods.ditto import Ditto
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.per_fedavg import PerFedAvg
 
-BEYOND = {Ge: lambda bound: bound.ge - 1, Gt: lambda bound: bound.gt, Le: lambda bound: bound.le + 1}
+BEYOND = {
+    Ge: lambda bound: bound.ge - 1,
+    Gt: lambda bound: bound.gt,
+    Le: lambda bound: bound.le + 1,
+    Lt: lambda bound: bound.lt,
+}
 
 
 def answer(name: str, hyperparameters: dict[str, Any]) -> str:
@@ -68,7 +73,7 @@ def test_methods_on_predictions_alone() -> None:
 
 def test_methods_whose_epsilon_is_the_whole_story() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.private_data == TRAINING} == {
-        *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
+        *("kt_pfl", "kt_pfl_joint", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local", "scarlet"),
         *("kt_pfl_params", "fedavg", "pfedhn", "fedper", "fedbn"),
     }

@@ -129,7 +129,7 @@ def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypa
 
 def test_methods_that_choose_on_validation_samples_take_them_from_their_training_samples(project: Project) -> None:
     """Others train on all that is not tested on; test samples are the same."""
-    parts = {"table1": {"settings": {"partition": {"validation_share": 0}}, "methods": ["kt_pfl_joint", "local"]}}
+    parts = {"table1": {"settings": {"partition": {"validation_share": 0}}, "methods": ["kt_pfl_likelihood", "local"]}}
     seen: dict[str, Any] = {}
 
     def kept(paper: Any, *given: Any) -> list[Any]:
@@ -142,7 +142,7 @@ def test_methods_that_choose_on_validation_samples_take_them_from_their_training
         patch.setattr(planning, "planned", kept)
         paper(project, only="table1", parts=parts, train=False, seeds=[0])
     for n, own in seen["local"].items():
-        choosing = seen["kt_pfl_joint"][n]
+        choosing = seen["kt_pfl_likelihood"][n]
         assert len(own.validation) == 0
         assert len(choosing.validation) > 0
         assert own.test.equal(choosing.test)

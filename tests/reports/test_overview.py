@@ -122,10 +122,10 @@ class TestTables:
         ]
 
     def test_who_has_more_than_others_is_marked_and_told(self, columns, content, result):
-        found = columns(a=content([result(name, 0.9, 0.9) for name in ("kt_pfl", "pfeddf", "kt_pfl_joint")]))
-        assert column(overview.accuracy_table(found), "method") == ["KT-pFL", "KT-pFL (joint) †", "pFedDF ‡"]
+        found = columns(a=content([result(name, 0.9, 0.9) for name in ("kt_pfl", "pfeddf", "kt_pfl_likelihood")]))
+        assert column(overview.accuracy_table(found), "method") == ["KT-pFL", "KT-pFL (likelihood) †", "pFedDF ‡"]
         notes = overview.notes(found)
-        assert notes["†"].endswith("do not use: KT-pFL (joint).")
+        assert notes["†"].endswith("do not use: KT-pFL (likelihood).")
         assert notes["‡"].endswith("compare after equal extra epochs: pFedDF.")
 
     def test_a_lead_within_its_interval_is_not_bold(self, columns, content, result):

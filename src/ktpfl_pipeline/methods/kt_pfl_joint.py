@@ -1,145 +1,151 @@
-"""KT-pFL (joint): predictions and parameters in one round; our extension of KT-pFL, from no paper.
+"""KT-pFL (joint): a round of KT-pFL that starts from mixtures of models of one architecture; ours, from no paper.
 
-A round is KT-pFL's, with confidence weighting of the teachers. In addition, clients of one architecture share
-parameters as in `kt_pfl_params`, by a second learned matrix that is zero across architectures. The mixed models teach
-each other too. Each client steps from KT-pFL's model toward the mixed one as far as validation samples support it
-(`methods/shared/stepping.py`). docs/kt_pfl_variants.md derives it and states what leaves a client;
-docs/results/joint.md has the ablation. Symbols in addition to those of `kt_pfl`:
+Clients of one architecture share the body of their models, and the head as far as they have the same classes. The
+server estimates that from predictions: the mean of a client's predictions on public samples is close to its
+distribution of labels, even where the public samples are of another kind. A client starts its local training from the
+mixture, and uses what training made of it. docs/kt_pfl_variants.md derives the rule and states what leaves a client;
+docs/results/converged.md compares it with other methods. Further symbols, besides those of `kt_pfl`:
 
-    p_n   teachers   Σ_m c_nm κ_m s_m / Σ_m c_nm κ_m, sample by sample, κ_m the confidence of s_m to the power γ
-    h_n   taught     w_n after distillation of p_n: KT-pFL's model
-    d_nm  mixing     how much of m's parameters n takes; 0 across architectures
-    v_n   mixed      Σ_m d_nm w_m, n's model after parameters were mixed
-    u_n   beside     v_n after distillation of its own teacher, made as p_n of predictions of all v_m
-    μ_n              how far n goes from h_n to u_n
+    π_n   state.labels    client n's mean soft prediction over the round's public samples, an estimate of its labels
+    o_nm  overlap         Σ_k min(π_nk, π_mk): which share of their labels clients n and m have in common
+    h_m   state.taught    client m's model after distillation, which the server mixes
+    v_n   start           the mixture from which client n trains: body Σ_m b_m h_m, head Σ_m d_nm h_m
+    w_n   upload.models   v_n after local training
+    u_n   state.models    the model that client n uses: the running mean of what lies between v_n and w_n
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
-from ktpfl_pipeline.core.matrix.teachers import mix_confident
-from ktpfl_pipeline.core.method import RoundReport
-from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.weights import Models, Params, gram, mix, select
+from ktpfl_pipeline.core.matrix.teachers import mix_confident, soft_predictions
+from ktpfl_pipeline.core.method import PersonalState, RoundReport
+from ktpfl_pipeline.core.weights import Models, Params, average, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
-from ktpfl_pipeline.methods.kt_pfl_params import mean_distance
-from ktpfl_pipeline.methods.shared import stepping
+
+SHARPNESS = 2
+"""The power of the overlap in the weights of heads."""
 
 
 @dataclass(frozen=True, eq=False)
 class KTpFLJointState(KTpFLState):
-    """What crosses rounds in addition to c and the models of clients that took part.
+    """What crosses rounds beside c and the models u_n of clients that took part.
 
     Attributes:
-        mixing: d, (N, N) float64.
-        tally: (N, len(stepping.LENGTHS), 2), validation samples that each step length has won and lost so far.
+        taught: h_m, the last model that each client uploaded.
+        labels: π, (N, K) float64, zeros where a client never took part.
     """
 
-    mixing: Tensor
-    tally: Tensor
+    taught: Models
+    labels: Tensor
 
 
 @dataclass(frozen=True)
 class KTpFLJoint(KTpFL):
-    """KT-pFL (joint): predictions across all architectures, and parameters as far as validation supports them.
+    """KT-pFL (joint): each round of KT-pFL starts from mixtures of models of one architecture.
 
     Attributes:
         confidence: γ, the extra weight of clients with confident predictions; 0 is off, and safer where public samples
             come from another domain than private ones (docs/results/joint.md).
-        rho_parameters: ρ of the mixing matrix d, as `rho` for c.
-        pooling: weight of all clients' validation samples relative to a client's own.
+        start_share: α, how far the model that a client uses lies from its trained model w_n toward its start v_n.
+        memory: β, the weight of the earlier rounds in that model; 0 keeps only this round's.
     """
 
     title = "KT-pFL (joint)"
-    exchanges = frozenset({"predictions", "parameters", "coefficients"})
-    private_data = "validation accuracy"
-    fits_validation = True
+    exchanges = frozenset({"predictions", "parameters"})
     paper_name = None
 
-    confidence: Annotated[float, Ge(0)] = 2.0
-    rho_parameters: Annotated[float, Ge(0)] = 2.0
-    pooling: Annotated[float, Ge(0)] = 0.25
+    confidence: Annotated[float, Ge(0)] = 0.0
+    start_share: Annotated[float, Interval(ge=0, le=1)] = 0.25
+    memory: Annotated[float, Interval(ge=0, lt=1)] = 0.75
 
     def init(self, fed: Federation) -> KTpFLJointState:
-        """Start from the initial models, equal c, and d equal within each architecture."""
-        rows = fed.positions([client.id for client in fed.clients])
-        mixing = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=fed.device)
-        for group in fed.of_one_architecture(fed.by_id).values():
-            at = fed.positions(group)
-            mixing[at[:, None], at] = 1.0 / len(group)
-        return KTpFLJointState({}, super().init(fed).coefficients, mixing, stepping.none_yet(fed))
+        """Start from the initial models and equal c."""
+        labels = torch.zeros(len(fed.clients), fed.classes, dtype=torch.float64, device=fed.device)
+        return KTpFLJointState({}, super().init(fed).coefficients, {}, labels)
 
     def round(
         self, state: KTpFLState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[KTpFLJointState, RoundReport]:
-        """Run one round: KT-pFL with confidence weighting, mixing of parameters, a second exchange, a step."""
+        """Run one communication round."""
         assert isinstance(state, KTpFLJointState)
-        before, seen = self.personal(state, cohort, fed), fed.of_one_architecture(state.models)
-        late = [n for n in cohort if n not in state.models and fed.by_id[n].architecture in seen]
-        # 1. A round of KT-pFL with confidence weighting: w_n, trained, becomes h_n.
-        upload = exchange.train_and_predict(fed, before, cohort, t)
+        # 1. The server sends each client its start v_n, from which it trains, w_n, and predicts the public batch.
+        starts = self.starts(state, cohort, fed)
+        upload = exchange.train_and_predict(fed, starts, cohort, t)
+        # 2. KT-pFL: the server learns c and mixes teachers; w_n learns from its teacher, becomes h_n, and is uploaded.
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
         teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
-        taught, report = exchange.teach(fed, state, upload, teachers, t)
-        # 2. Each client uploads w_n; the server moves d down the gradient of its objective, and sends v_n = Σ d_nm w_m.
-        mixed, mixing = self.mix(state.mixing, upload.models, fed)
-        # 3. The same exchange with v_n, by the same c: it becomes u_n.
-        with fed.client_states.apart("mixed"):
-            second = exchange.predict(fed, before, mixed, t)
-            beside, there = exchange.teach(fed, state, second, mix_confident(c, second.soft, self.confidence), t)
-        # 4. Each client goes from h_n to h_n + μ_n (u_n - h_n).
-        models, tally = self.follow(select(taught.models, cohort), select(beside.models, cohort), state.tally, fed)
-        state = KTpFLJointState({**state.models, **models}, coefficients, mixing, tally)
-        choice = Traffic(coefficients_up=stepping.TALLY_BYTES, coefficients_down=4)
-        traffic = {  # two exchanges on one public batch, models, and the step
-            n: report.traffic[n] + replace(there.traffic[n], public_down=0) + models_sent + choice
-            for n, models_sent in exchange.both_ways(upload.models, late).items()
-        }
+        taught, report = exchange.teach(fed, PersonalState(state.taught), upload, teachers, t)
+        # 3. The server estimates what labels each client has.
+        labels = state.labels.clone()
+        if len(upload.batch):
+            labels[fed.positions(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
+        # 4. Each client averages: u_n ← β u_n + (1 - β) (w_n + α (v_n - w_n)).
+        models = {n: self.averaged(state.models.get(n), starts[n], upload.models[n]) for n in cohort}
+        state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels)
+        sizes = exchange.both_ways(upload.models)
+        traffic = {n: report.traffic[n] + sizes[n] for n in cohort}
         return state, RoundReport(upload.models, traffic, coefficients)
 
-    def follow(self, own: Models, taught: Models, tally: Tensor, fed: Federation) -> tuple[Models, Tensor]:
-        """Return h_n + μ_n (u_n - h_n) with μ_n chosen by validation, and the new tally; see `stepping`."""
-        return stepping.step(own, taught, tally, self.pooling, fed)
+    def averaged(self, before: Params | None, start: Params, trained: Params) -> Params:
+        """Return u_n after a round, from u_n before the round, v_n and w_n; after a client's first round it is w_n."""
+        if before is None:
+            return trained
+        new, share = 1.0 - self.memory, self.start_share
+        weights = torch.tensor([self.memory, new * (1.0 - share), new * share], dtype=torch.float64)
+        return average([before, trained, start], weights)
 
-    def mix(self, mixing: Tensor, trained: Models, fed: Federation) -> tuple[Models, Tensor]:
-        """Return v_n = Σ_m d_nm w_m and d after its update, by the objective of `kt_pfl_params` in each architecture.
+    def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return v_n: the mean body of the architecture, and a head mixed by squared overlap of labels.
 
-        `mixing` is d of the round before, (N, N), and `trained` are the cohort's w_n.
+        b_m = D_m / Σ D and d_nm ∝ D_m o_nm², over clients of n's architecture of which the server has a model. Where no
+        layer of its own makes the logits, the whole model is mixed as a head. A client that never took part has no
+        labels yet: its head is mixed as its body. Where the server has no model, v_n is the initial one.
         """
-        mixed = dict(trained)
-        matrix = replace(self, rho=self.rho_parameters)
-        for architecture, group in fed.of_one_architecture(trained).items():
-            models = [trained[n] for n in group]
-            products = gram(models, fed.trained_names_of(architecture))
-            weights = self.row_weights(fed.data_weights(group))
-            objective = SquaredDistance(products / mean_distance(products), weights, self.rho_parameters)
-            d, mixing = matrix.learn(mixing, fed.positions(group), objective)
-            mixed |= dict(zip(group, mix(models, d), strict=True))
-        return mixed, mixing
+        asked = list(clients)
+        found, groups = dict(select(fed.initial_models(), asked)), fed.of_one_architecture(state.taught)
+        for architecture, students in fed.of_one_architecture(asked).items():
+            if not (known := groups.get(architecture)):
+                continue
+            models, shares = [state.taught[m] for m in known], fed.data_weights(known)
+            rows = state.labels[fed.positions(students)], state.labels[fed.positions(known)]
+            head = fed.facts(architecture).head
+            prefix = "" if head is None else f"{head.name}."
+            body = average([{name: x for name, x in m.items() if not name.startswith(prefix)} for m in models], shares)
+            heads = mix(
+                [{name: x for name, x in m.items() if name.startswith(prefix)} for m in models],
+                self.head_weights(overlap(*rows), shares),
+            )
+            for n, own in zip(students, heads, strict=True):
+                found[n] = {name: own[name] if name in own else body[name] for name in models[0]}
+        return {n: found[n] for n in asked}
+
+    def head_weights(self, common: Tensor, shares: Tensor) -> Tensor:
+        """Return d, rows that sum to one, from overlaps of labels, (r, n), and shares of the data, (n,)."""
+        weights = shares * common**SHARPNESS
+        sums = weights.sum(dim=1, keepdim=True)
+        return torch.where(sums > 0, weights / sums.clamp_min(torch.finfo(sums.dtype).tiny), shares)
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the mixture of the server's models by each client's row of d, or the initial model."""
+        """Return the start that each client would be sent."""
         assert isinstance(state, KTpFLJointState)
-        there, found = fed.of_one_architecture(state.models), dict(super().sent(state, clients, fed))
-        for architecture, asked in fed.of_one_architecture(clients).items():
-            if seen := there.get(architecture, []):
-                rows = state.mixing[fed.positions(asked)][:, fed.positions(seen)]
-                mixed = mix([state.models[n] for n in seen], rows / rows.sum(dim=1, keepdim=True))
-                found |= dict(zip(asked, mixed, strict=True))
-        return found
+        return self.starts(state, clients, fed)
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
-        """Return the average model of each new client's architecture, if other clients have it."""
+        """Return the average model of each new client's architecture, if a client there has one."""
         groups, found = fed.of_one_architecture(there), dict[int, Params]()
         for architecture, asked in fed.of_one_architecture(newcomers).items():
             if group := groups.get(architecture):
                 found |= dict.fromkeys(asked, fed.average(select(there, group)))
         return found
+
+
+def overlap(one: Tensor, other: Tensor) -> Tensor:
+    """Return o_nm = Σ_k min(one[n, k], other[m, k]) of two sets of distributions, (r, K) and (n, K), as (r, n)."""
+    return torch.minimum(one[:, None], other[None]).sum(dim=2)

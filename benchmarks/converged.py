@@ -1,0 +1,154 @@
+"""KT-pFL (joint) against its rivals where clients have converged: Fashion-MNIST, twelve clients, paired by seed.
+
+    python benchmarks/converged.py run                      what is not in build/converged.csv yet, about an hour
+    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, some seeds
+    python benchmarks/converged.py keep                     copies the rows to benchmarks/results/converged.csv
+    python benchmarks/converged.py table                    prints the tables of the kept rows; needs no images
+
+Fashion-MNIST and MNIST are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. A run that is
+finished is never run again; stop it at any time. `LABEL=name` before the command writes a method's rows under
+another name, for the code of another commit.
+"""
+
+import csv
+import os
+import shutil
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+import torch
+
+from ktpfl_pipeline.analysis.statistics import difference
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.in_memory import federation
+from ktpfl_pipeline.methods import create
+
+ROOT = Path(__file__).parents[1]
+FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
+RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
+SEEDS, ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = (0, 1, 2), 20, 10, 12, 100, 5
+PARTITIONS = {"all classes": "all_labels", "two classes": "two_labels"}
+SETTINGS = {
+    "public": {"source": f"npz:{RAW}/mnist.npz", "batch": 300},
+    "private": {"samples": CLIENTS * SAMPLES},
+    "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
+    "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
+}
+CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}  # as in conf/base
+METHODS = ("local", "pfeddf", "kt_pfl", "kt_pfl_joint", "fedmd", "sim_pfl", "local_matched")
+SUBJECT = "kt_pfl_joint"
+Rows = list[dict[str, str]]
+
+
+def finished(partition: str, name: str, seed: int) -> Rows:
+    """Run a method, and return one row a client: its test accuracy in the last rounds, as it is and adapted."""
+    method, source = create(name, CONFIGURED.get(name)), f"npz:{RAW}/fashion_mnist.npz"
+    fed = federation(source, CLIENTS, partition=PARTITIONS[partition], seed=seed, **SETTINGS)  # type: ignore[arg-type]
+    schedule = engine.Schedule(ROUNDS, evaluate_every=ROUNDS, evaluate_last=LAST, adapt_epochs=(EPOCHS,))
+    with closing(fed.executor):
+        history = engine.run(method, replace(fed, rounds=ROUNDS), schedule).history[-LAST:]
+    return [
+        {
+            "partition": partition,
+            "method": os.environ.get("LABEL", name),
+            "seed": str(seed),
+            "client": str(client.id),
+            "architecture": client.architecture,
+            **{f"round {record.round}": f"{record.accuracy['after_transfer'][row]:.4f}" for record in history},
+            "adapted": f"{fmean(record.accuracy[f'{ADAPTED}{EPOCHS}'][row] for record in history):.4f}",
+        }
+        for row, client in enumerate(fed.clients)
+    ]
+
+
+def read(file: Path) -> Rows:
+    """Return the rows of a file, none where there is no file."""
+    if not file.exists():
+        return []
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def run(names: str = "", seeds: str = "") -> None:
+    """Run what is missing, seed by seed."""
+    torch.set_num_threads(1)
+    FOUND.parent.mkdir(exist_ok=True)
+    for seed in map(int, seeds.split(",")) if seeds else SEEDS:
+        for name in names.split(",") if names else METHODS:
+            for partition in PARTITIONS:
+                wanted = partition, os.environ.get("LABEL", name), str(seed)
+                if wanted in {(row["partition"], row["method"], row["seed"]) for row in read(FOUND)}:
+                    continue
+                began = time.process_time()
+                rows = finished(partition, name, seed)
+                new = not FOUND.exists()
+                with FOUND.open("a", newline="") as opened:
+                    writer = csv.DictWriter(opened, list(rows[0]))
+                    writer.writerows([dict(zip(rows[0], rows[0], strict=True)), *rows] if new else rows)
+                as_is, adapted = by_seed(rows, "as is")[seed], by_seed(rows, "adapted")[seed]
+                seconds = time.process_time() - began
+                print(*wanted, f"{as_is:.1f}, adapted {adapted:.1f}, {seconds:.0f} CPU s", flush=True)
+
+
+def by_seed(rows: Rows, column: str) -> dict[int, float]:
+    """Return the mean over clients by seed, in percent; ``as is`` is the mean of the last rounds."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        last = [float(value) for name, value in row.items() if name.startswith("round ")]
+        found.setdefault(int(row["seed"]), []).append(100 * (fmean(last) if column == "as is" else float(row[column])))
+    return {seed: fmean(values) for seed, values in sorted(found.items())}
+
+
+def compared(one: dict[int, float], other: dict[int, float]) -> str:
+    """Return the difference in points paired by seed, bold where its interval excludes zero."""
+    found = difference([one[seed] - other[seed] for seed in one if seed in other])
+    if found is None:
+        return ""
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.1f}"
+    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    return f"**{text}**" if found.low > 0 or found.high < 0 else text
+
+
+def table(file: str = "") -> None:
+    """Print the tables, and how local-only training still moves in the last rounds."""
+    rows = read(Path(file) if file else KEPT)
+    for partition in PARTITIONS:
+        here = {name: [row for row in rows if (row["partition"], row["method"]) == (partition, name)] for name in
+                dict.fromkeys(row["method"] for row in rows)}  # fmt: skip
+        print(f"\n**{partition.capitalize()}**\n")
+        print("| method | seeds | accuracy | minus local-only | joint minus it | adapted | joint minus it, adapted |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        ranked = sorted(here.items(), key=lambda item: -fmean(by_seed(item[1], "as is").values()) if item[1] else 0.0)
+        for name, own in ranked:
+            if not own:
+                continue
+            as_is, adapted = by_seed(own, "as is"), by_seed(own, "adapted")
+            spread = f" ± {stdev(as_is.values()):.1f}" if len(as_is) > 1 else ""
+            cells = [
+                name,
+                str(len(as_is)),
+                f"{fmean(as_is.values()):.1f}{spread}",
+                "" if name == "local" else compared(as_is, by_seed(here.get("local", []), "as is")),
+                "" if name == SUBJECT else compared(by_seed(here.get(SUBJECT, []), "as is"), as_is),
+                f"{fmean(adapted.values()):.1f}",
+                "" if name == SUBJECT else compared(by_seed(here.get(SUBJECT, []), "adapted"), adapted),
+            ]
+            print(f"| {' | '.join(cells)} |")
+        rounds = [name for name in rows[0] if name.startswith("round ")]
+        flat = [f"{100 * fmean(float(row[name]) for row in here['local']):.1f}" for name in rounds]
+        print(f"\nLocal-only training after rounds {rounds[0][6:]} to {rounds[-1][6:]}: {', '.join(flat)}.")
+
+
+def keep() -> None:
+    """Copy the rows that are found into the repository."""
+    shutil.copyfile(FOUND, KEPT)
+
+
+if __name__ == "__main__":
+    {"run": run, "table": table, "keep": keep}[sys.argv[1]](*sys.argv[2:])
