@@ -15,6 +15,7 @@ from ktpfl_pipeline.config import parsing, studies
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines.tune import trials
 from ktpfl_pipeline.reports import tuning as report
+from ktpfl_pipeline.reports.figures import importance_is_known, optuna_study
 
 EXPERIMENT = parsing.parse("homo_mine", ONE_ARCHITECTURE)
 TUNE = studies.Tune(
@@ -134,6 +135,23 @@ class TestReport:
         )
         assert "coupling=0.0123, attention=0.456" in made.console
         assert max(map(len, made.console.splitlines())) <= 100
+
+    def test_the_search_is_drawn_by_optuna(self, tuning: Tuning) -> None:
+        """Ditto's diverged candidate is left out; TopK-pFL has three candidates; local-only has nothing to choose."""
+        made = report.build("tune_homo_mine", tuning, "{}\n")
+        assert list(made.figures) == ["history", "slice_ditto", "slice_topk_pfl"]
+        points = made.figures["slice_ditto"].axes[0].collections[0].get_offsets()
+        assert sorted(map(tuple, points.tolist())) == [
+            (pytest.approx(0.1), pytest.approx(0.6)),
+            (pytest.approx(2.0), pytest.approx(0.75)),
+        ]
+
+    def test_importance_needs_two_hyperparameters_and_enough_candidates(self) -> None:
+        def known(count: int, *names: str) -> bool:
+            found = [Trial(dict.fromkeys(names, n), {}, [0.1 * n], []) for n in range(1, count + 1)]
+            return importance_is_known(optuna_study("x", {name: [1, 9] for name in names}, found))
+
+        assert [known(4, "a", "b"), known(3, "a", "b"), known(4, "a")] == [True, False, False]
 
     def test_csv(self, tuning: Tuning) -> None:
         rows = list(csv.DictReader(io.StringIO(report.build("tune_homo_mine", tuning, "{}\n").data["trials.csv"])))

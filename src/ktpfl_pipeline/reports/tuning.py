@@ -8,10 +8,11 @@ from typing import Any
 
 from ktpfl_pipeline.analysis.statistics import std_over_seeds
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
-from ktpfl_pipeline.methods import title
+from ktpfl_pipeline.methods import slug, title
+from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
 from ktpfl_pipeline.reports.data_files import to_csv
-from ktpfl_pipeline.reports.model import Notes, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, percent, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
@@ -55,6 +56,7 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
         ],
         sections=[
             Section("", [main, Notes(main.meanings)]),
+            *search_sections(tuning),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),
             Section(
@@ -66,6 +68,33 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
         brief=[main.without("configured", "configured_validation", "candidates")],
         data={"trials.csv": to_csv(rows), "hyperparameters.json": chosen},
     )
+
+
+def search_sections(tuning: Tuning) -> list[Section]:
+    """Return Optuna's pictures of the search; no sections where no method has two finished candidates."""
+    studies = {
+        method: figures.optuna_study(title(method), tuning.tune["spaces"][method], trials)
+        for method, trials in tuning.methods.items()
+        if trials[0].changes and sum(trial.validation is not None for trial in trials) > 1
+    }
+    if not studies:
+        return []
+    history = "Validation accuracy of each candidate in the order of the search; lines: the best so far. 0: configured."
+    blocks: list[Block] = []
+    for method, study in studies.items():
+        caption = f"{title(method)}: validation accuracy by the value of each hyperparameter; darker: later candidates."
+        blocks.append(Picture(f"slice_{slug(method)}", figures.search_slices(study), caption))
+        if figures.importance_is_known(study):
+            share = f"{title(method)}: share of the variance of validation accuracy that each hyperparameter explains, "
+            share += "by fANOVA. With few candidates this is a rough estimate."
+            blocks.append(Picture(f"importance_{slug(method)}", figures.search_importances(study), share))
+    return [
+        Section(
+            "Course of the search",
+            [Picture("history", figures.search_history(list(studies.values()), list(studies)), history)],
+        ),
+        Section("Accuracy by hyperparameter", blocks, folded=len(studies) > 3),
+    ]
 
 
 def summary(tuning: Tuning) -> str:
