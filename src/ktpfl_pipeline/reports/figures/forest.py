@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import headline, local_only, subject
-from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
 from ktpfl_pipeline.reports.words import leading, too_few
@@ -70,4 +70,5 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95 % interval"
     which = corrected if any(each.ends for _, each in ranked) else too_few(max(each.seeds for _, each in ranked))
     head(axes, f"Difference to local-only, {which}", handles)
+    arrange(figure)  # the numbers move with the width of the axes, so that the layout is found again
     return figure
