@@ -178,8 +178,8 @@ def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run
     public = torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
     for memory in (512, 7):
         plan = planned(tmp_path)
-        compute = plan.experiment.compute.model_copy(update={"server_memory": memory})
-        plan = replace(plan, experiment=plan.experiment.model_copy(update={"compute": compute}))
+        compute = replace(plan.experiment.compute, server_memory=memory)
+        plan = replace(plan, experiment=replace(plan.experiment, compute=compute))
         attendance = serve.met(plan, "kt_pfl", 0, public, link)
         assert serve.federation(plan, "kt_pfl", 0, public, attendance).compute.server_memory == memory
         runs.add(attendance.run)

@@ -23,7 +23,6 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
@@ -104,8 +103,6 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
-    for fed in federations:
-        _check(made, fed)
     name = method if isinstance(method, str) else _name(type(made))
     return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
 
@@ -139,27 +136,6 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
         raise InputError(f"A federation is {others[0]!r}; give what federation(...) returns{hint}.")
     if type(rounds) is not int or rounds < 1:
         raise InputError(f"rounds is {rounds!r}; it must be a whole number of at least 1.")
-
-
-def _check(method: Method[Any], fed: Federation) -> None:
-    """Check what a comparison's section is checked for before it runs; see `config.checks.check_methods`."""
-    if fed.adversaries.share and not method.exchanges <= {"predictions"}:
-        raise InputError(
-            f"adversaries.share is {fed.adversaries.share}; adversaries upload false predictions, and {method.title} "
-            "exchanges models or prototypes, about which nobody lies: set it to 0, or run a method on predictions."
-        )
-    if method.own_step and (changes := [*fed.training.beyond_plain()]):
-        raise InputError(
-            f"training.{changes[0]}, and {method.title} prescribes how a step goes, which that would change: leave it "
-            "out, or run another method."
-        )
-    plain = Knowledge()
-    for setting in sorted(method.own_knowledge):
-        if getattr(fed.knowledge, setting) != getattr(plain, setting):
-            raise InputError(
-                f"knowledge.{setting} is {getattr(fed.knowledge, setting)}, and {method.title} has a rule of its own "
-                "for that: leave it out, or run another method."
-            )
 
 
 def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:

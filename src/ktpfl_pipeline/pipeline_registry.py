@@ -9,10 +9,9 @@ from kedro.config import MissingConfigException
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config import parsing, reading
-from ktpfl_pipeline.config.checks import nearest
 from ktpfl_pipeline.config.schema import REAL, RUN_BY_FLOWER
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.pipelines import overview, paper, sweep, tune
 from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.pipelines.template import experiment_pipeline

@@ -1,5 +1,7 @@
 """A section says only what differs from the one that it is like."""
 
+from dataclasses import replace
+
 import pytest
 from cases import case
 from experiment import EXPERIMENT, SWEEP
@@ -13,8 +15,8 @@ def test_what_is_left_out_is_taken_from_the_other_at_any_depth() -> None:
     changes = {"like": "theirs", "training": {"epochs": 7}, "architectures": ["mlp"]}
     mine = parsing.parse("mine", inherited({"mine": changes, "theirs": EXPERIMENT})["mine"])
     theirs = parsing.parse("theirs", EXPERIMENT)
-    training = theirs.training.model_copy(update={"epochs": 7})
-    assert mine == theirs.model_copy(update={"training": training, "architectures": ["mlp"]})
+    training = replace(theirs.training, epochs=7)
+    assert mine == replace(theirs, training=training, architectures=["mlp"])
 
 
 def test_a_word_for_a_group_is_kept_where_more_of_the_group_is_set() -> None:

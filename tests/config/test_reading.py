@@ -61,8 +61,8 @@ def test_a_run_reads_them_once_and_hands_them_to_kedro(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("mine: {like: yours}\nyours: {like: mine}", "yours.like is 'mine', which is like yours itself"),
-        ("mine: [1, 2", "unable to read line"),
-        ("mine: {rounds: 3}", "mine.private is missing; give it in conf/"),
+        ("mine: [1, 2", "parameters.yml, line 1: expected ',' or ']'"),
+        ("mine: {rounds: 3}", "mine.private is missing; set it in conf/"),
     ],
 )
 def test_listing_pipelines_of_bad_configuration_is_a_sentence(tmp_path: Path, text: str, message: str) -> None:

@@ -1,5 +1,7 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -10,7 +12,12 @@ from cases import case
 from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 
 from ktpfl_pipeline.config import checks, parsing
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.training.augmentation import CHANGES
+from ktpfl_pipeline.core.validation import meanings, rules
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
@@ -63,7 +70,7 @@ def test_what_is_compared_is_no_part_of_a_runs_settings(path: str, value: str) -
 
 @pytest.mark.parametrize("method", ["fedavg", "kt_pfl_params"])
 def test_a_method_of_one_architecture_compared_beside_several(method: str) -> None:
-    with pytest.raises(InputError, match=f"{method} combines the clients' models, which needs one architecture"):
+    with pytest.raises(InputError, match=f"excludes .*{method}.*: models are combined, which needs one architecture"):
         list(parsing.used(["mine"], {"mine": changed("compare", method)}))
     one = {**changed("compare", method), "architectures": "mlp", "training": {}}
     assert [name for name, _ in parsing.used(["mine"], {"mine": one})] == ["mine"]
@@ -84,7 +91,7 @@ def test_whole_numbers_do_for_fractions() -> None:
 
 
 def test_nothing_changes_afterwards() -> None:
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(FrozenInstanceError):
         parsing.parse("mine", EXPERIMENT).training.epochs = 5
 
 
@@ -100,14 +107,14 @@ def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
 def test_a_setting_that_does_not_exist() -> None:
     for path, value, mend in MISSPELT:
         with case(path):
-            assert refusal(path, value) == f"There is no setting {path.rpartition('.')[2]!r} in {mend}"
+            assert refusal(path, value) == f"mine.{path} does not exist; {mend}"
 
 
 def test_a_value_that_cannot_be() -> None:
     for path, value, rule in OUT_OF_RANGE:
         with case(path, value):
             message = refusal(path, value)
-            assert message.startswith(f"mine.{path} is {value!r}; it should ")
+            assert message.startswith(f"mine.{path} is {value!r}; it must be ")
             assert rule in message
             assert message.endswith(".")
             assert ". " not in message, "one sentence"
@@ -115,15 +122,15 @@ def test_a_value_that_cannot_be() -> None:
 
 def test_a_wrong_part_of_a_list() -> None:
     for path, value, message in (
-        ("seeds", -1, "mine.seeds.0 is -1; it should be greater than or equal to 0."),
-        ("seeds", [1.5], "mine.seeds.0 is 1.5; it should be a valid integer."),
-        ("seeds", "first", "mine.seeds.0 is 'first'; it should be a valid integer."),
-        ("seeds", "0+one", "mine.seeds.0 is '0+one'; it should be a valid integer."),
-        ("seeds", "0+1+0", "mine.seeds is '0+1+0'; it has 0 twice; give each once."),
-        ("seeds", True, "mine.seeds.0 is True; it should be a valid integer."),
-        ("seeds", [3, 0, 3], "mine.seeds is [3, 0, 3]; it has 3 twice; give each once."),
-        ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it should be a valid integer."),
-        ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it should be a valid string."),
+        ("seeds", -1, "mine.seeds.0 is -1; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", [1.5], "mine.seeds.0 is 1.5; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", "first", "mine.seeds.0 is 'first'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", "0+one", "mine.seeds.0 is '0+one'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", "0+1+0", "mine.seeds has 0 twice; list each item once."),
+        ("seeds", True, "mine.seeds.0 is True; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", [3, 0, 3], "mine.seeds has 3 twice; list each item once."),
+        ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it must be an integer."),
+        ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it must be a string."),
     ):
         with case(path, value):
             assert refusal(path, value) == message
@@ -177,6 +184,18 @@ def test_a_hyperparameter_that_means_nothing() -> None:
             assert rule in message
 
 
+def test_every_setting_has_a_meaning() -> None:
+    for kind in (*groups_of(Experiment), Sweep, Tune, Range, *groups_of(Paper), *CHANGES.values()):
+        assert {*rules(kind)} <= {*meanings(kind)}, kind
+
+
+def groups_of(kind: type) -> Iterator[type]:
+    yield kind
+    for rule in rules(kind).values():
+        for group in rule.groups:
+            yield from groups_of(group)
+
+
 def test_what_is_impossible_with_privacy() -> None:
     for path, value, reason in IMPOSSIBLE_WITH_PRIVACY:
         with case(path, value):
@@ -190,10 +209,13 @@ class TestRecipes:
     def test_what_does_not_go_together_is_refused(self) -> None:
         for training, message in (
             ({"momentum": 0.9, "optimizer": "adam"}, r"mine\.training\.momentum is 0\.9, which belongs to sgd"),
-            ({"nesterov": True}, r"mine\.training\.nesterov is True and momentum is 0\.0"),
-            ({"optimizer_state": "kept"}, r"mine\.training\.optimizer_state is kept, and sgd without momentum"),
-            ({"schedule": {"kind": "step", "floor": 0.1}}, r"mine\.training\.schedule\.floor is of the kind cosine"),
-            ({"clip": 1.0}, r"mine\.training\.clip is 1\.0 beside privacy"),
+            ({"nesterov": True}, r"mine\.training\.nesterov is true but momentum is 0"),
+            ({"optimizer_state": "kept"}, r"mine\.training\.optimizer_state is kept, but sgd without momentum"),
+            (
+                {"schedule": {"kind": "step", "floor": 0.1}},
+                r"mine\.training\.schedule\.floor belongs to the kind",
+            ),
+            ({"clip": 1.0}, r"mine\.training\.clip is 1\.0, but privacy already clips"),
         ):
             with case(training), pytest.raises(InputError, match=f"^{message}"):
                 parsing.parse("mine", {**EXPERIMENT, "training": {**EXPERIMENT["training"], **training}})
@@ -211,29 +233,35 @@ class TestRecipes:
 
     def test_what_is_not_known_is_refused(self) -> None:
         for training, message in (
-            ({"augmentation": ["mixup"]}, "it should be one of crop, flip, color_jitter, rand_augment"),
-            ({"augmentation": [{"crop": {}, "flip": {}}]}, "it should be one of crop, flip"),
-            ({"augmentation": [3]}, "it should be one of crop, flip"),
-            ({"augmentation": [{"flip": False}]}, r"augmentation\.0\.flip is False; it should be a valid dictionary"),
-            ({"augmentation": [{"crop": 0}]}, r"augmentation\.0\.crop is 0; it should be a valid dictionary"),
-            ({"augmentation": [{"crop": {"pad": 1}}]}, "There is no setting 'pad' in .*; did you mean 'padding'?"),
-            ({"schedule": "exponential"}, "'constant', 'step' or 'cosine'"),
-            ({"schedule": {"kind": "step", "factor": 0}}, "greater than 0"),
-            ({"schedule": {"warmup": 1}}, r"no setting 'warmup' in mine\.training\.schedule; did you mean 'warm_up'"),
+            ({"augmentation": ["mixup"]}, "it must be one of crop, flip, color_jitter, rand_augment"),
+            ({"augmentation": [{"crop": {}, "flip": {}}]}, "it must be one of crop, flip"),
+            ({"augmentation": [3]}, "it must be one of crop, flip"),
+            ({"augmentation": [{"flip": False}]}, r"augmentation\.0\.flip is False; it must be a group"),
+            ({"augmentation": [{"crop": 0}]}, r"augmentation\.0\.crop is 0; it must be a group"),
+            (
+                {"augmentation": [{"crop": {"pad": 1}}]},
+                r"0\.crop\.pad does not exist; did you mean 'padding'",
+            ),
+            ({"schedule": "exponential"}, "one of constant, step, cosine"),
+            ({"schedule": {"kind": "step", "factor": 0}}, "above 0"),
+            ({"schedule": {"warmup": 1}}, r"mine\.training\.schedule\.warmup does not exist; did you mean 'warm_up'"),
         ):
             with case(training), pytest.raises(InputError, match=message):
                 parsing.parse("mine", {**EXPERIMENT, "training": training})
 
     @pytest.mark.parametrize(
         ("methods", "named"),
-        [(["fedavg", "ditto"], "ditto prescribes"), (["apple", "pfedme"], "apple, pfedme prescribe")],
+        [(["fedavg", "ditto"], "ditto"), (["apple", "pfedme"], "apple, pfedme")],
     )
     def test_methods_with_steps_of_their_own_are_named(self, methods: list[str], named: str) -> None:
         values = {**EXPERIMENT, "architectures": ["mlp"], "training": {"momentum": 0.9}}
         experiment = parsing.parse("mine", values)
-        with pytest.raises(InputError, match=rf"^mine\.training\.momentum is 0\.9, and {named} how a step goes"):
-            checks.check_steps("mine", experiment, methods)
-        checks.check_steps("mine", experiment, ["fedavg", "fml", "fedproto", "local"])
+        with pytest.raises(
+            InputError,
+            match=rf"^mine\.training\.momentum is 0\.9, which excludes {named}: ",
+        ):
+            checks.check_methods("mine", experiment, methods)
+        checks.check_methods("mine", experiment, ["fedavg", "fml", "fedproto", "local"])
 
 
 class TestPrivacyBesideMethods:
@@ -242,13 +270,13 @@ class TestPrivacyBesideMethods:
     @pytest.mark.parametrize(
         ("methods", "named"),
         [
-            (["kt_pfl", "fedproto", "local"], "fedproto uses"),
-            (["kt_pfl_likelihood", "fml"], "kt_pfl_likelihood, fml use"),
+            (["kt_pfl", "fedproto", "local"], "fedproto"),
+            (["kt_pfl_likelihood", "fml"], "kt_pfl_likelihood, fml"),
         ],
     )
     def test_they_are_refused(self, methods: list[str], named: str) -> None:
         with pytest.raises(
-            InputError, match=rf"^mine\.training\.privacy is set, and {named} private samples otherwise"
+            InputError, match=rf"^mine\.training\.privacy is set, which excludes {named}: private samples"
         ):
             checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), methods)
 
@@ -258,7 +286,7 @@ class TestPrivacyBesideMethods:
 
     def test_a_sweep_is_refused_too(self) -> None:
         sweep = {**SWEEP, "methods": ["kt_pfl", "fedproto"]}
-        with pytest.raises(InputError, match="fedproto uses private samples"):
+        with pytest.raises(InputError, match="excludes fedproto: private samples"):
             parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT})
 
 
@@ -293,7 +321,7 @@ def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_section() -> None:
     for path in ("private", "private.source", "image.size"):
         with case(path):
-            message = f"mine.{path} is missing; give it in conf/ or with --params mine.{path}=..."
+            message = f"mine.{path} is missing; set it in conf/ or with --params mine.{path}=..."
             assert refusal(path, REMOVED) == message
 
 
@@ -305,8 +333,8 @@ def test_an_experiment_that_is_no_section() -> None:
 
 def test_several_architectures_where_models_are_combined() -> None:
     assert refusal("exchange", "parameters") == (
-        "mine.architectures is lenet, mlp; its methods combine the clients' models, which needs one architecture: "
-        "name one, as in [lenet], or put mine.exchange to predictions."
+        "mine.architectures is lenet, mlp, which excludes kt_pfl_params: models are combined, which needs one "
+        "architecture. Set one architecture, as in [lenet], or choose methods that exchange predictions."
     )
     for one in (["mlp"], ["mlp", "mlp"]):
         given = {**changed("architectures", one), "exchange": "parameters"}
@@ -324,7 +352,7 @@ def test_where_hyperparameters_are_from_is_no_part_of_a_runs_settings() -> None:
     configured, tuned = parsing.parse("mine", EXPERIMENT), parsing.parse("mine", changed("hyperparameters", "tuned"))
     assert configured.shared() == tuned.shared()
     assert configured.settings() != tuned.settings()
-    assert refusal("hyperparameters", "guessed").startswith("mine.hyperparameters is 'guessed'; it should be")
+    assert refusal("hyperparameters", "guessed").startswith("mine.hyperparameters is 'guessed'; it must be")
 
 
 class TestMerged:
@@ -361,19 +389,19 @@ class TestMerged:
 
 class TestCreateMethod:
     def test_defaults_and_changes(self) -> None:
-        assert parsing.create_method("fedmd", {}) == FedMD()
-        assert parsing.create_method("kt_pfl", {"rho": 0.5, "steps": 3}) == KTpFL(rho=0.5, steps=3)
+        assert create("fedmd", {}) == FedMD()
+        assert create("kt_pfl", {"rho": 0.5, "steps": 3}) == KTpFL(rho=0.5, steps=3)
 
     def test_a_preset_keeps_what_is_not_changed(self) -> None:
         """A preset differs from the method's own defaults, and one changed value must not bring those back."""
-        method = parsing.create_method("kt_pfl_paper_literal", {"rho": 0.1})
+        method = create("kt_pfl_paper_literal", {"rho": 0.1})
         assert (method.rho, method.update, method.steps) == (0.1, "pgd", 1)
 
 
 def test_methods_of_one_architecture_beside_several() -> None:
     experiment = parsing.parse("mine", changed("architectures", ["lenet", "mlp"]))
     with pytest.raises(
-        InputError, match=r"^mine\.architectures is lenet, mlp; fedavg, ditto combine the clients' models"
+        InputError, match=r"^mine\.architectures is lenet, mlp, which excludes fedavg, ditto: models are"
     ):
         checks.check_methods("mine", experiment, ["fedavg", "local", "ditto"])
     checks.check_methods("mine", experiment, ["fedmd", "local"])
@@ -397,7 +425,7 @@ class TestKnowledge:
         experiment = parsing.parse("mine", {**EXPERIMENT, "knowledge": {"cache": 2, "encoding": "uint8"}})
         checks.check_methods("mine", experiment, ["kt_pfl", "fedmd", "local"])
         with pytest.raises(
-            InputError, match=r"^mine\.knowledge\.cache is 2, and scarlet has a rule of its own for that"
+            InputError, match=r"^mine\.knowledge\.cache is 2, which excludes scarlet: the method has its own rule"
         ):
             checks.check_methods("mine", experiment, ["kt_pfl", "scarlet", "local"])
 
@@ -412,7 +440,7 @@ class TestKnowledge:
         given = {**EXPERIMENT, "architectures": ["mlp"], "exchange": "parameters"}
         parsing.parse("mine", {**given, "knowledge": "float32"})
         with pytest.raises(
-            InputError, match=r"^mine\.knowledge\.cache says how predictions travel, and mine\.exchange is"
+            InputError, match=r"^mine\.knowledge\.cache is about sending predictions, but mine\.exchange is"
         ):
             parsing.parse("mine", {**given, "knowledge": {"cache": 2}})
 
@@ -421,7 +449,7 @@ class TestAdversaries:
     GIVEN: ClassVar[dict[str, Any]] = changed("adversaries", {"share": 0.2})
 
     def test_methods_on_predictions_meet_them(self) -> None:
-        checks.check_adversaries("mine", parsing.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
+        checks.check_methods("mine", parsing.parse("mine", self.GIVEN), ["kt_pfl", "fedmd", "local"])
 
     @pytest.mark.parametrize("share", [-0.1, 1.0])
     def test_a_share_that_is_none(self, share: float) -> None:
@@ -430,18 +458,18 @@ class TestAdversaries:
     def test_beside_methods_that_exchange_more(self) -> None:
         experiment = parsing.parse("mine", self.GIVEN)
         with pytest.raises(InputError) as refused:
-            checks.check_adversaries("mine", experiment, ["kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd"])
+            checks.check_methods("mine", experiment, ["kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd"])
         assert str(refused.value).startswith(
-            "mine.adversaries.share is 0.2; adversaries upload false predictions, and kt_pfl_likelihood, fedproto "
-            "exchange models "
+            "mine.adversaries.share is 0.2, which excludes kt_pfl_likelihood, fedproto: malicious clients upload false "
+            "predictions"
         )
 
     def test_where_models_are_exchanged(self) -> None:
         given = {**self.GIVEN, "architectures": ["mlp"], "exchange": "parameters"}
-        with pytest.raises(InputError, match=r"^mine\.adversaries\.share is 0\.2; .* its methods exchange models or"):
+        with pytest.raises(InputError, match=r"^mine\.adversaries\.share is 0\.2, which excludes kt_pfl_params"):
             parsing.parse("mine", given)
 
     def test_in_a_sweep(self) -> None:
         sweep = {"experiment": "mine", "parameter": "adversaries.share", "values": [0.0, 0.2], "methods": ["feddf"]}
-        with pytest.raises(InputError, match=r"and feddf exchanges models or prototypes"):
+        with pytest.raises(InputError, match=r"which excludes feddf: "):
             parsing.parse_sweep("sweep_x", sweep, {"mine": EXPERIMENT, "sweep_x": sweep})

@@ -65,24 +65,23 @@ class TestSweep:
             ({"experiment": "sweep_x"}, "sweep_x.experiment is 'sweep_x', which does not exist; choose from mine."),
             (
                 {"parameter": "training.epoch"},
-                "sweep_x cannot set training.epoch to 1: There is no setting 'epoch' in mine.training; "
-                "did you mean 'epochs'?",
+                "sweep_x cannot set training.epoch to 1: mine.training.epoch does not exist; did you mean 'epochs'?",
             ),
-            ({"parameter": "rounds.x"}, "sweep_x cannot set rounds.x to 1: mine.rounds is {'x': 1}; it should be"),
+            ({"parameter": "rounds.x"}, "sweep_x cannot set rounds.x to 1: mine.rounds is {'x': 1}; it must be"),
             ({"parameter": "methods.kt_pfl.roh"}, "did you mean 'rho'?"),
             ({"parameter": "methods.gossip.rho"}, "'gossip'"),
             (
                 {"values": [1, -1]},
-                "sweep_x cannot set training.epochs to -1: mine.training.epochs is -1; it should be greater than or "
-                "equal to 0.",
+                "sweep_x cannot set training.epochs to -1: mine.training.epochs is -1; it must be an integer from "
+                "0 to 2,147,483,647.",
             ),
-            ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it should"),
-            ({"values": [5, 1, 5]}, "sweep_x.values is [5, 1, 5]; it has 5 twice; give each once."),
-            ({"values": []}, "sweep_x.values is []; it should have at least 1 item"),
-            ({"values": None}, "sweep_x.values is None; it should be a valid list."),
+            ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it must"),
+            ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; list each item once."),
+            ({"values": []}, "sweep_x.values is []; it must be a list with at least 1 item"),
+            ({"values": None}, "sweep_x.values is None; it must be a list with at least 1 item."),
             ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
-            ({"methods": ["local", "local"]}, "sweep_x.methods is ['local', 'local']; it has local twice; give"),
-            ({"methods": []}, "sweep_x.methods is []; it should have at least 1 item"),
+            ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; list"),
+            ({"methods": []}, "sweep_x.methods is []; it must be a list with at least 1 item"),
             (
                 {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},
                 "sweep_x.parameter is 'methods.kt_pfl.rho', which changes none of its methods, local; "
@@ -97,7 +96,7 @@ class TestSweep:
                 {"parameter": "knowledge.encoding", "values": ["uint8"], "methods": ["local"]},
                 "local; add a method that exchanges predictions to sweep_x.methods.",
             ),
-            ({"seeds": [1]}, "There is no setting 'seeds' in sweep_x; it has experiment, parameter, values, methods."),
+            ({"seeds": [1]}, "sweep_x.seeds does not exist; sweep_x has experiment, parameter, values, methods."),
         ):
             with case(changes):
                 assert message in self.refusal(**changes)
@@ -140,9 +139,9 @@ class TestSweep:
     def test_everything_is_checked_and_an_experiment_first(self) -> None:
         """A mistake in an experiment is told as one of the experiment, wherever the sweep over it stands."""
         parsing.check({"sweep_x": SWEEP, "mine": EXPERIMENT})
-        with pytest.raises(InputError, match=r"^mine\.clients is 0; it should"):
+        with pytest.raises(InputError, match=r"^mine\.clients is 0; it must"):
             parsing.check({"sweep_x": SWEEP, "mine": changed("clients", 0)})
-        with pytest.raises(InputError, match=r"^sweep_x\.values is \[1, 1\]; it has 1 twice"):
+        with pytest.raises(InputError, match=r"^sweep_x\.values has 1 twice"):
             parsing.check({"sweep_x": {**SWEEP, "values": [1, 1]}, "mine": EXPERIMENT})
 
 
@@ -180,15 +179,18 @@ class TestTune:
 
     def test_what_cannot_be(self) -> None:
         for changes, message in (
-            ({"trials": 0}, "tune_mine.trials is 0; it should be greater than or equal to 1."),
-            ({"seeds": [1, 1]}, "tune_mine.seeds is [1, 1]; it has 1 twice; give each once."),
+            ({"trials": 0}, "tune_mine.trials is 0; it must be an integer from 1 to 2,147,483,647."),
+            ({"seeds": [1, 1]}, "tune_mine.seeds has 1 twice; list each item once."),
             ({"spaces": {"kt_pfll": {}}}, "A method of tune_mine.spaces is 'kt_pfll', which does not exist; did you"),
-            ({"spaces": {"kt_pfl": {"roh": [1.0]}}}, "tune_mine.spaces.kt_pfl.roh cannot be 1.0: There is no setting"),
+            (
+                {"spaces": {"kt_pfl": {"roh": [1.0]}}},
+                "spaces.kt_pfl.roh cannot be 1.0: kt_pfl.roh does not exist",
+            ),
             ({"spaces": {"kt_pfl": {"rho": [1.0, -1.0]}}}, "tune_mine.spaces.kt_pfl.rho cannot be -1.0: kt_pfl.rho is"),
             ({"spaces": {"kt_pfl": {"rho": None}}}, "it must be a list of values, or a range {low: ..., high: ...}."),
             (
                 {"spaces": {"kt_pfl": {"rho": [1.0, 1.0]}}},
-                "tune_mine.spaces.kt_pfl.rho is [1.0, 1.0]; it has 1.0 twice; give",
+                "tune_mine.spaces.kt_pfl.rho has 1.0 twice; list each",
             ),
             (
                 {"spaces": {"kt_pfl": {"rho": {"low": 2, "high": 2}}}},
@@ -200,9 +202,9 @@ class TestTune:
             ),
             (
                 {"spaces": {"kt_pfl": {"steps": {"low": 0, "high": 5}}}},
-                "tune_mine.spaces.kt_pfl.steps cannot be 0: kt_pfl.steps is 0; it must be finite and at least 1.",
+                "tune_mine.spaces.kt_pfl.steps cannot be 0: kt_pfl.steps is 0; it must be an integer of at least 1.",
             ),
-            ({"budget": 3}, "There is no setting 'budget' in tune_mine; it has trials, seeds, spaces."),
+            ({"budget": 3}, "tune_mine.budget does not exist; tune_mine has trials, seeds, spaces."),
         ):
             with case(changes):
                 with pytest.raises(InputError) as refused:
@@ -256,7 +258,7 @@ class TestPaper:
             ({"part": {"methods": ["local", "local"]}}, "paper.parts.table1.methods"),
             ({"part": {"columns": {"long": {"training": {"epochs": -1}}}}}, "paper.parts.table1.columns, 'long': "),
             ({"part": {"shows": "bars"}}, "paper.parts.table1.shows is 'bars'"),
-            ({"part": {"method": []}}, "There is no setting 'method' in paper.parts.table1; did you mean 'methods'?"),
+            ({"part": {"method": []}}, "paper.parts.table1.method does not exist; did you mean 'methods'?"),
             ({"seeds": [1, 1]}, "paper.seeds"),
             (
                 {"part": {"columns": {"tuned": {"hyperparameters": "tuned"}}}},
@@ -300,5 +302,5 @@ class TestPaperSettings:
         part = {**TestPaper.PART, "settings": own}
         ((_, _, found),) = TestPaper().parsed(part=part)
         assert found.public.source == "none"
-        with pytest.raises(InputError, match=r"mine.public.source is none, and kt_pfl exchanges predictions"):
+        with pytest.raises(InputError, match=r"mine.public.source is none, which excludes kt_pfl: predictions"):
             TestPaper().parsed(part={**part, "methods": ["kt_pfl"]})

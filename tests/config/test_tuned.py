@@ -11,6 +11,7 @@ from experiment import ONE_ARCHITECTURE
 
 from ktpfl_pipeline.config import parsing, schema, tuned
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.methods import create
 
 FILE = "data/05_model_input/homo_mine/hyperparameters.json"
 CONFIGURED = {"ditto": {"coupling": 0.1}, "local": {}}
@@ -26,8 +27,8 @@ def left(**changes: Any) -> dict[str, Any]:
     settings = parsing.parse("homo_mine", {**SECTION, "seeds": [100], "theorem_samples": 0}).shared()
     methods = {
         method: {
-            "values": {**asdict(parsing.create_method(method, values)), **({"coupling": 0.7} if values else {})},
-            "configured": asdict(parsing.create_method(method, values)),
+            "values": {**asdict(create(method, values)), **({"coupling": 0.7} if values else {})},
+            "configured": asdict(create(method, values)),
             "validation": 0.9,
             "configured_validation": None,
             "trials": 2,
@@ -120,7 +121,7 @@ def test_a_value_configured_since_is_refused() -> None:
 
 def test_a_value_that_cannot_be() -> None:
     for values, named in (
-        ({"coupling": -1.0}, "ditto.coupling is -1.0"),
+        ({"coupling": -1.0}, "values.coupling is -1.0"),
         ({"coupling": "x"}, f"{FILE}: methods.ditto.values.coupling is 'x'"),
         ({"couplin": 1.0}, "did you mean 'coupling'?"),
     ):
@@ -132,11 +133,11 @@ def test_a_value_that_cannot_be() -> None:
 
 def test_a_file_that_no_tuning_left() -> None:
     for text, named in (
-        ("{", "Invalid JSON"),
-        ("[]", "object"),
-        (json.dumps(left(methods={"ditto": {}})), "methods.ditto.values: "),
+        ("{", "is not valid JSON"),
+        ("[]", "it must be a group of settings"),
+        (json.dumps(left(methods={"ditto": {}})), "methods.ditto.values is missing"),
     ):
         with case(text):
             message = refusal(text)
-            assert message.startswith(f"{FILE} cannot be read (")
+            assert message.startswith(FILE)
             assert named in message

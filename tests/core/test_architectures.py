@@ -70,9 +70,7 @@ def test_what_does_not_go_with_the_clients(given: Any, said: str) -> None:
     ],
 )
 def test_mappings_of_another_form_are_refused_with_those_there_are(given: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"^mine\.architectures is .*; it should be a list of names; or names with numb"
-    ):
+    with pytest.raises(InputError, match=r"^mine\.architectures is .*; it must be a list of names; or names with numb"):
         parsing.parse("mine", support.changed("architectures", given))
 
 

@@ -49,6 +49,9 @@ class OneModel:
 class OneForAll:
     """A method of one global model, which the cohort's only client trains."""
 
+    exchanges, one_architecture, own_step = frozenset({"parameters"}), True, False
+    own_knowledge, private_data = frozenset[str](), "training"
+
     title, needs_head = "One for all", ""
     misfits = Method.misfits
 

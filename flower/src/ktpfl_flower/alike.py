@@ -1,20 +1,22 @@
 """What both ends of a real federation must have alike, or they would round differently."""
 
 import platform
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
 import torch
 
 from ktpfl_pipeline import __version__
-from ktpfl_pipeline.config.values import Count, Settings
+from ktpfl_pipeline.core.validation import Count
 
 PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 """What systems call the same kind of processor."""
 
 
-class Arithmetic(Settings):
-    """How both ends compute; where is each one's own affair."""
+@dataclass(frozen=True)
+class Arithmetic:
+    """How the server and the clients compute; each chooses its own device."""
 
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"

@@ -51,7 +51,7 @@ def deal_out(
         files.append(folder / f"client-{n}.yml")
         files[-1].write_text(yaml.safe_dump(said))
     server = {"name": "mine", "methods": [method]} | {
-        name: value for name, value in beside.items() if name in FederationFile.model_fields
+        name: value for name, value in beside.items() if name in FederationFile.__dataclass_fields__
     }
     experiment = {
         **{"clients": len(files), "rounds": rounds, "public": {"source": "npz:public.npz", "batch": 30}},
@@ -66,7 +66,7 @@ def deal_out(
 def planned(folder: Path, **changes: Any) -> Plan:
     """Return what the server's file in a folder asks for, with these settings changed."""
     plan = federation_file.read(folder / "federation.yml")
-    return replace(plan, file=plan.file.model_copy(update=changes))
+    return replace(plan, file=replace(plan.file, **changes))
 
 
 def run(folder: Path, link: Link, **changes: Any) -> FinishedRun:

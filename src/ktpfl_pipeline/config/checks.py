@@ -11,16 +11,16 @@ Arguments that they share:
 """
 
 import contextlib
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from typing import Any
 
-from ktpfl_pipeline.config.schema import ALL, BUT, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment, Knowledge
+from ktpfl_pipeline.config.schema import ALL, BUT, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.compatibility import Conflict, conflicts, problems
+from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.validation import changed
 from ktpfl_pipeline.methods import METHODS, dotted, find, title
 
 
@@ -37,12 +37,6 @@ ALWAYS = ("kt_pfl", "kt_pfl_params", "local")
 """Methods that no comparison leaves out: KT-pFL in the form that fits, and local-only training."""
 
 
-def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
-    """Return how a message goes on after a name that does not exist: with the nearest known one, or `otherwise`."""
-    near = difflib.get_close_matches(given, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
-
-
 def check_known(where: str, given: str, known: Collection[str]) -> None:
     """Check that a name is one of those known; the message suggests the nearest."""
     if given not in known:
@@ -50,7 +44,7 @@ def check_known(where: str, given: str, known: Collection[str]) -> None:
         raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
 
 
-def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], Any]) -> None:
+def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], object]) -> None:
     """Check that a name is in the registry `known`, or is a dotted path that leads to something of use.
 
     Args:
@@ -99,9 +93,23 @@ def check_names(name: str, experiment: Experiment) -> None:
     check_device(f"{name}.compute.device", experiment.compute.device)
 
 
+def check_together(name: str, experiment: Experiment) -> None:
+    """Check that the settings of an experiment go together."""
+    from ktpfl_pipeline.core.training import augmentation
+
+    check_federation(name, experiment)
+    if wrong := problems(None, experiment):
+        raise InputError(" ".join(f"{name}.{each}" for each in wrong))
+    if experiment.image is not None:  # else `Setting` checks it when the data are known
+        with saying(f"{name}."):
+            augmentation.check_channels(experiment.training.augmentation, experiment.image.channels)
+    check_privacy(name, experiment)
+    check_newcomers(name, experiment)
+
+
 def check_federation(name: str, experiment: Experiment) -> None:
     """Check that clients, partition, architectures and workers go together."""
-    from ktpfl_pipeline.core import executors, setting
+    from ktpfl_pipeline.core import executors
     from ktpfl_pipeline.data.partition import NATURAL
 
     if experiment.clients is None and experiment.partition.scheme != NATURAL:
@@ -127,9 +135,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
             dealt(experiment.architectures, range(experiment.clients))
     compute = experiment.compute
     with saying(f"{name}."):
-        dtype: Any = "float32" if compute.dtype.startswith("auto") else compute.dtype
-        device = setting.Compute(compute.device, dtype).place()
-        executors.create(compute.workers, compute.threads, device, compute.cluster)
+        executors.create(compute.workers, compute.threads, compute.place(), compute.cluster)
 
 
 def check_families(name: str, experiment: Experiment) -> None:
@@ -186,57 +192,19 @@ def check_compare(name: str, experiment: Experiment) -> None:
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check that every method supports the settings; without any, what all methods of the experiment must."""
-    check_one_architecture(name, experiment, methods)
-    check_adversaries(name, experiment, methods)
-    check_private_methods(name, experiment, methods)
-    check_steps(name, experiment, methods)
-    check_knowledge(name, experiment, methods)
-    check_public(name, experiment, methods)
-
-
-def check_one_architecture(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for one architecture beside methods that combine the clients' models."""
-    given = experiment.models()
-    alike = [method for method in methods if find(method).kind.one_architecture]
-    if len(given) > 1 and (alike or experiment.exchange == "parameters"):
-        who = f"{', '.join(alike)} combine{'s' * (len(alike) == 1)}" if alike else "its methods combine"
-        instead = "run other methods" if alike else f"put {name}.exchange to predictions"
+    """Check that every method supports the settings; without any, that KT-pFL does, which every comparison runs."""
+    if (given := changed(experiment.knowledge)) and experiment.exchange == "parameters":
         raise InputError(
-            f"{name}.architectures is {', '.join(given)}; {who} the clients' models, which needs one architecture: "
-            f"name one, as in [{given[0]}], or {instead}."
+            f"{name}.knowledge.{next(iter(given))} is about sending predictions, but {name}.exchange is parameters, "
+            "whose methods send none. Remove it, or set exchange to predictions."
         )
-
-
-def check_adversaries(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for no adversaries beside methods that exchange more than predictions, of which they send the truth."""
-    share = experiment.adversaries.share
-    if share == 0:
-        return
-    others = [method for method in methods if not find(method).kind.exchanges <= {"predictions"}]
-    if others or experiment.exchange == "parameters":
-        who = f"{', '.join(others)} exchange{'s' * (len(others) == 1)}" if others else "its methods exchange"
-        raise InputError(
-            f"{name}.adversaries.share is {share}; adversaries upload false predictions, and {who} models or "
-            "prototypes, about which nobody lies: set it to 0, or run methods on predictions alone, as "
-            "sweep_adversaries_digits does."
-        )
-
-
-def check_private_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for no private training beside methods whose use of private samples its ε would not cover."""
-    if experiment.training.privacy is None:
-        return
-    from ktpfl_pipeline.core.method import TRAINING
-
-    others = [method for method in methods if find(method).kind.private_data != TRAINING]
-    if others:
-        uses = f"{', '.join(others)} use{'s' * (len(others) == 1)}"
-        covered = sorted(method for method in METHODS if find(method).kind.private_data == TRAINING)
-        raise InputError(
-            f"{name}.training.privacy is set, and {uses} private samples otherwise than in plain local training, which "
-            f"its ε would not cover: set it to null, or run {', '.join(covered)}."
-        )
+    default = ["kt_pfl_params" if experiment.exchange == "parameters" else "kt_pfl"]
+    excluded: dict[Conflict, list[str]] = {}
+    for method in [*methods] or default:
+        for conflict in conflicts(find(method).kind, experiment):
+            excluded.setdefault(conflict, []).append(method)
+    for conflict, of in excluded.items():
+        raise InputError(f"{name}.{conflict.text(of)}")
 
 
 def check_configured(name: str, experiment: Experiment, study: str) -> None:
@@ -255,7 +223,7 @@ def check_here(name: str, experiment: Experiment) -> None:
 
 
 def check_newcomers(name: str, experiment: Experiment) -> None:
-    """Check that clients can be held out, and that what they are judged by goes with the other settings."""
+    """Check that clients can be held out, and that the other settings allow it."""
     share = experiment.newcomers
     if share == 0:
         return
@@ -264,70 +232,13 @@ def check_newcomers(name: str, experiment: Experiment) -> None:
     if experiment.clients is not None:
         with saying(f"{name}."):
             held_out(range(experiment.clients), share, 0)
-    beside = [
-        ("adversaries.share", 0, experiment.adversaries.share > 0, "are judged among honest clients"),
-        ("training.privacy", "null", experiment.training.privacy is not None, "are judged after plain local training"),
+    rules = [
+        ("adversaries.share", 0, experiment.adversaries.share > 0, "among honest clients"),
+        ("training.privacy", "null", experiment.training.privacy is not None, "after training without privacy"),
     ]
-    for setting, none, given, why in beside:
-        if given:
+    for setting, none, holds, how in rules:
+        if holds:
             raise InputError(
-                f"{name}.newcomers is {share:g} beside {name}.{setting}, and newcomers {why}: put {name}.{setting} to "
-                f"{none}, or {name}.newcomers to 0."
-            )
-
-
-def check_recipes(name: str, experiment: Experiment) -> None:
-    """Check that the settings of each recipe go together, and that images can be changed so."""
-    from ktpfl_pipeline.config import recipes
-    from ktpfl_pipeline.core.training import augmentation
-
-    with saying(f"{name}.training."):
-        training = recipes.local_training(experiment.training)
-    with saying(f"{name}.distillation."):
-        recipes.distillation(experiment.distillation)
-    if experiment.image is not None:  # else `Setting` checks it when the data are known
-        with saying(f"{name}."):
-            augmentation.check_channels(training.augmentation, experiment.image.channels)
-
-
-def check_steps(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for plain steps beside methods that prescribe their own."""
-    from ktpfl_pipeline.config import recipes
-
-    changes = [*recipes.local_training(experiment.training).beyond_plain()]
-    own = [method for method in methods if find(method).kind.own_step]
-    if changes and own:
-        raise InputError(
-            f"{name}.training.{changes[0]}, and {', '.join(own)} prescribe{'s' * (len(own) == 1)} how a step goes, "
-            "which that would change: leave it out, or run other methods."
-        )
-
-
-def check_public(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check for public samples where a method exchanges predictions of them."""
-    if experiment.public.source != NO_PUBLIC:
-        return
-    asking = [method for method in methods if "predictions" in find(method).kind.exchanges]
-    if asking or experiment.exchange == "predictions":
-        who = f"{', '.join(asking)} exchange{'s' * (len(asking) == 1)}" if asking else "its methods exchange"
-        raise InputError(
-            f"{name}.public.source is {NO_PUBLIC}, and {who} predictions of public samples: choose another source,"
-            f" such as {OPEN_PART}, or run methods that exchange parameters."
-        )
-
-
-def check_knowledge(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check that predictions travel at all where it is said how, and beside methods that prescribe a part of it."""
-    given = {key: value for key, value in experiment.knowledge if value != Knowledge.model_fields[key].default}
-    if given and experiment.exchange == "parameters":
-        raise InputError(
-            f"{name}.knowledge.{next(iter(given))} says how predictions travel, and {name}.exchange is parameters, of "
-            "methods that send none: leave it out, or put exchange to predictions."
-        )
-    for method in methods:
-        if own := find(method).kind.own_knowledge.intersection(given):
-            setting = min(own)
-            raise InputError(
-                f"{name}.knowledge.{setting} is {given[setting]}, and {method} has a rule of its own for that: leave "
-                "it out, or run other methods."
+                f"{name}.newcomers is {share:g}, but new clients are evaluated {how}, and {name}.{setting} is set. Set "
+                f"{name}.{setting} to {none}, or {name}.newcomers to 0."
             )

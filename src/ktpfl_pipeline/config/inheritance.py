@@ -4,11 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktpfl_pipeline.config import checks
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Sweep, Tune
-from ktpfl_pipeline.config.values import Settings, spelt_out
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.validation import rules, spelt_out
 
 LIKE = "like"
 """The key that names the section from which is taken what a section leaves out."""
@@ -16,7 +15,7 @@ WHOLE = ("architectures",)
 """Settings whose mapping is one value: a federation of 9 LeNets and 3 MLPs, say."""
 RESERVED = ("compare_", "overview")
 """How no experiment's name begins: pipelines are called so."""
-MODELS: dict[str, type[Settings]] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
+MODELS: dict[str, type] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
 """What may stand in a section, by its `_kind`."""
 WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the section of the paper"}
 """What a section is called in messages."""
@@ -76,7 +75,7 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
         given = [each for each in other if each in offered] if isinstance(other, list) else []
         first = next(iter([*given, *(each for each in offered if not each.startswith("_")), *offered, name]))
         raise InputError(f"{where} is {other!r}; it must be the name of a section, as in like: {first}.")
-    hint = checks.nearest(other, offered, f"choose from {', '.join(offered)}." if offered else "take it out.")
+    hint = nearest(other, offered, f"choose from {', '.join(offered)}." if offered else "take it out.")
     if other == name:
         raise InputError(f"{where} is {other!r}, which is this section itself; {hint}")
     if other in sections:
@@ -99,7 +98,7 @@ def _kind(name: str) -> str:
 
 def _has_settings_of(kind: str, section: Any) -> bool:
     """Say whether a section has settings of a kind alone: what is named for YAML alone, a range, say, has not."""
-    known = {LIKE, *MODELS[kind].model_fields}
+    known = {LIKE, *rules(MODELS[kind])}
     return isinstance(section, Mapping) and known.issuperset(section)
 
 

@@ -15,22 +15,17 @@ Arguments that all functions share:
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import MISSING, fields
-from functools import cache, reduce
-from typing import Any, TypeVar, get_args, get_origin
-
-from pydantic import BaseModel, ValidationError, create_model
+from functools import reduce
+from typing import Any
 
 from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.config.schema import ALL, RUN_BY_FLOWER, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
-from ktpfl_pipeline.config.values import Settings
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.hyperparameters import allowed
+from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.validation import Group
+from ktpfl_pipeline.core.validation import parse as parse_group
 from ktpfl_pipeline.methods import METHODS, create, find
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +46,7 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
             named = [each for each in result if not each.startswith("_")]
             first = next(iter(experiments(named)), "hetero_digits")
             otherwise = f"write the experiment first, as in {first}.{name}=..., with one of {', '.join(named)}."
-            hint = checks.nearest(name, result, otherwise)
+            hint = nearest(name, result, otherwise)
             raise InputError(f"--params {name}=... names no experiment and no sweep; {hint}")
         result[name] = deep_merge(result[name], paths.rejoined(value))
     return inherited(result)
@@ -110,11 +105,8 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
     experiment = form(name, values)
     checks.check_names(name, experiment)
     if together:
-        checks.check_federation(name, experiment)
-        checks.check_recipes(name, experiment)
+        checks.check_together(name, experiment)
         checks.check_methods(name, experiment, [])
-        checks.check_privacy(name, experiment)
-        checks.check_newcomers(name, experiment)
     _check_values(name, experiment, [*experiment.methods, *experiment.named])
     return experiment
 
@@ -122,7 +114,7 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
 def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -> None:
     """Check the hyperparameters that methods have in an experiment, and the defaults of those it says nothing of."""
     for method in methods:
-        create_method(method, experiment.methods.get(method, {}), f"{name}.methods.{method}")
+        create(method, experiment.methods.get(method, {}), f"{name}.methods.{method}")
 
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together: bool = True) -> Sweep:
@@ -212,14 +204,14 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
             where = f"{name}.spaces.{method}.{hyperparameter}"
             for value in _tried(where, tried):
                 with checks.saying(f"{where} cannot be {value!r}: "):
-                    create_method(method, {**configured.get(method, {}), hyperparameter: value})
+                    create(method, {**configured.get(method, {}), hyperparameter: value})
     return tune
 
 
 def _tried(where: str, tried: Any) -> list[Any]:
     """Return the values of a list, or the ends of a range."""
     if isinstance(tried, Mapping):
-        ends = checked(Range, tried, where)
+        ends = parse_group(Range, tried, where)
         if ends.low >= ends.high:
             raise InputError(f"{where} goes from {ends.low} to {ends.high}; low must be below high.")
         if ends.log and ends.low <= 0:
@@ -230,79 +222,19 @@ def _tried(where: str, tried: Any) -> list[Any]:
     return tried
 
 
-def create_method(method: str, hyperparameters: Mapping[str, Any], where: str = "") -> Any:
-    """Return the method with its hyperparameters, their types checked.
-
-    Args:
-        method: its name in the registry, or its dotted path.
-        hyperparameters: what differs from its defaults.
-        where: as above; the method's name where it is empty.
-    """
-    model = _hyperparameters(find(method).kind)
-    typed = checked(model, hyperparameters, where or method).model_dump(include=set(hyperparameters))
-    return create(method, typed)
-
-
 def method_of(experiment: Experiment, method: str) -> Any:
     """Return a method with the hyperparameters that the experiment has for it."""
-    return create_method(method, experiment.methods.get(method, {}))
+    return create(method, experiment.methods.get(method, {}))
 
 
-@cache
-def _hyperparameters(kind: type) -> type[Settings]:
-    """Return the model of what may be given to a method, by type: bounds and choices are checked with the method."""
-    rules = allowed(kind)
-    known: dict[str, Any] = {
-        entry.name: (rules[entry.name].plain, None if entry.default is MISSING else entry.default)
-        for entry in fields(kind)
-    }
-    return create_model(kind.__name__, __base__=Settings, **known)
-
-
-def _section(model: type[Model], name: str, values: Any, kind: str) -> Model:
-    """Return the section `name` as a `model`; `kind` is what it is called in messages."""
+def _section(kind: type[Group], name: str, values: Any, what: str) -> Group:
+    """Return the section `name` as a `kind`; `what` it is called in messages."""
     try:
         repr(values)
     except (ValueError, RecursionError):  # Python would not write it into any message
-        raise InputError(
-            f"{name} has a number of more than 4,300 digits, or a value within itself; correct it."
-        ) from None
+        raise InputError(f"{name} has a number of more than 4,300 digits, or contains itself. Correct it.") from None
     if not isinstance(values, Mapping):
-        raise InputError(f"{name} is {values!r}; it must be a section with the settings of {kind}.")
-    return checked(model, values, name)
-
-
-def checked(model: type[Model], values: Mapping[str, Any], where: str) -> Model:
-    """Return `values` as a `model`; the error has one sentence for each of the first five values that cannot be."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise InputError(" ".join(_sentence(model, where, details) for details in error.errors()[:5])) from None
-
-
-def _sentence(model: type[BaseModel], where: str, details: Any) -> str:
-    """Say in one sentence what is wrong with one value, and what is allowed."""
-    path = ".".join([where, *(str(part) for part in details["loc"])])
-    if details["type"] == "extra_forbidden":
-        parent, _, given = path.rpartition(".")
-        if details["loc"] == ("compute", "flower"):
-            return f"There is no setting {path} any more. {RUN_BY_FLOWER}"
-        known = _known_keys(model, details["loc"][:-1])
-        hint = checks.nearest(given, known, f"it has {', '.join(known) or 'no settings'}.")
-        return f"There is no setting {given!r} in {parent}; {hint}"
-    if details["type"] == "missing":
-        return f"{path} is missing; give it in conf/ or with --params {path}=..."
-    rule = details["msg"]
-    for beginning in ("Value error, ", "Input ", "Value ", "List "):
-        rule = rule.removeprefix(beginning)
-    return f"{path} is {details['input']!r}; it {rule}."
-
-
-def _known_keys(model: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
-    kind: Any = model
-    for part in path:
-        named = get_origin(kind) not in (list, dict)  # else it is a place in a list, or any name of a mapping
-        kind = kind.model_fields[part].annotation if named else get_args(kind)[-1]
-        while get_origin(kind) not in (None, list, dict):
-            kind = get_args(kind)[0]  # of a group that may be null, the group
-    return list(kind.model_fields)
+        raise InputError(f"{name} is {values!r}; it must be a section with the settings of {what}.")
+    if isinstance(compute := values.get("compute"), Mapping) and "flower" in compute:
+        raise InputError(f"There is no setting {name}.compute.flower any more. {RUN_BY_FLOWER}")
+    return parse_group(kind, values, name)

@@ -7,15 +7,17 @@ the settings has called `remember`; where none was called, as in `kedro registry
 import contextlib
 import copy
 import os
+import re
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kedro.config import MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from ktpfl_pipeline.config import files, parsing
+from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.core.errors import InputError
 
@@ -96,15 +98,33 @@ def read(loader: Any, name: str) -> dict[str, Any]:
     Raises:
         InputError: if they cannot be read; MissingConfigException: if there are none.
     """
-    for environment in {loader.base_env, loader.env or loader.default_run_env}:
-        files.check(Path(loader.conf_source) / environment)
     try:
         return dict(loader[name])
     except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
         raise InputError(
-            f"The files {name}*.yml under conf/ must hold names with values, as in `rounds: 30`, and one has none at "
-            "its top: correct it."
+            f"A file {name}*.yml under conf/ has no names at its top level. Write settings as names with values, for "
+            "example `rounds: 30`."
         ) from error
     except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"The files {name}*.yml under conf/ cannot be read ({reason}): correct them.") from error
+        raise InputError(_unreadable(error, loader, name)) from error
+
+
+def _unreadable(error: Exception, loader: Any, name: str) -> str:
+    """Return what is wrong with a file of the configuration: its name and, if known, the line."""
+    source = Path(loader.conf_source)
+    for environment in {loader.base_env, loader.env or loader.default_run_env}:
+        for file in sorted((source / environment).glob(f"**/{name}*.y*ml")):
+            try:
+                yaml.safe_load(file.read_text(encoding="utf-8"))
+            except yaml.MarkedYAMLError as wrong:
+                line = f", line {wrong.problem_mark.line + 1}" if wrong.problem_mark else ""
+                tag = re.search(r"constructor for the tag '([^']+)'", str(wrong.problem))
+                what = (
+                    f"the YAML tag {tag[1]} is not allowed" if tag else f"{wrong.problem or 'this is not valid YAML'}"
+                )
+                return f"{file}{line}: {what}. Correct the line."
+            except (yaml.YAMLError, ValueError, RecursionError) as wrong:
+                return f"{file} is not valid YAML: {' '.join(str(wrong).split())}. Correct the file."
+            except OSError as wrong:
+                return f"{file} cannot be read ({wrong.strerror}). Check its permissions."
+    return f"The files {name}*.yml under conf/ cannot be read: {' '.join(str(error).split())}. Correct them."

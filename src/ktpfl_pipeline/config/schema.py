@@ -1,105 +1,160 @@
-"""Everything that may stand under an experiment in conf/, as pydantic models.
-
-Each setting is documented where it stands, in `conf/base/parameters_*.yml`.
-"""
+"""The settings of an experiment: a section of conf/. Groups that training code reads are in `core`."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, WrapValidator
+from annotated_types import Ge, Le, Lt, MaxLen, MinLen
 
-from ktpfl_pipeline.config.augmentations import Changes
-from ktpfl_pipeline.config.values import (
-    Chance,
-    Clients,
-    Count,
-    Epochs,
-    LearningRate,
-    Names,
-    OneOrMore,
-    OrWord,
-    Positive,
-    Seeds,
-    Settings,
-    Share,
-    as_list,
-    as_names,
-)
 from ktpfl_pipeline.core import architectures
-from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, OnDivergence, PublicTransport
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers
+from ktpfl_pipeline.core.validation import (
+    Count,
+    Distinct,
+    Fraction,
+    Natural,
+    Part,
+    Positive,
+    Reads,
+    Seed,
+    Share,
+    plain,
+    spelt_out,
+)
 
 ALL = "all"
-"""In the place of a method's name under `compare`: all of the registry that go with the experiment."""
+"""Under `compare`, in place of a method's name: all methods of the registry that fit the experiment."""
 BUT = "-"
-"""What the name of a method under `compare` begins with that is left out of `ALL`."""
+"""The prefix of a method under `compare` that is left out of `ALL`."""
 OPEN_PART, NO_PUBLIC = "open_part", "none"
-"""In the place of a public source: a part of the private samples, and no public samples."""
+"""In place of a public source: a part of the private samples, and no public samples."""
 REAL = "real_clients"
-"""The private source of an experiment whose clients are real; only Flower runs it (distribution `ktpfl_flower`)."""
+"""The private source of an experiment with real clients, which only Flower runs (distribution `ktpfl_flower`)."""
 RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a federation.yml (docs/real_clients.md)."
-"""What a command is told that would have run real clients itself."""
-PLACES = {"workers", "cluster"}
-"""Compute settings that say who works and never change a result."""
-REPORTED: dict[str, Any] = {"headline": True, "subject": True}
-"""Settings of reports: no run depends on them."""
-CHOICE: dict[str, Any] = {"methods": True, "compare": True, "exchange": True, "compute": PLACES, **REPORTED}
-"""Settings that say which methods are run, with what, by whom, and what a report leads with: no run depends on them."""
+PLACES = ("workers", "cluster")
+"""Settings of `compute` that say where clients are computed and never change a result."""
+REPORTED = ("headline", "subject")
+"""Settings of reports; no run depends on them."""
+CHOICE = ("methods", "compare", "exchange", *REPORTED)
+"""Settings that say which methods are run and what a report leads with; no run of a method depends on them."""
 
 
-def _as_architectures(value: Any, as_list: Callable[[Any], list[str]]) -> Any:
-    return architectures.checked(value) if isinstance(value, dict) else as_list(as_names(value))
+def one_or_more(value: Any) -> Any:
+    """Return a list as it is, and a single value as a list of one."""
+    return [value] if isinstance(value, str | int | float) else value
 
 
-Architectures = Annotated[
-    list[str],
-    Field(min_length=1),
-    WrapValidator(_as_architectures),
-    PlainSerializer(lambda given: given),
-    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]}),
-]
-"""A list of names, or a mapping: see `core.architectures`, which knows what both mean."""
+def joined(value: Any) -> Any:
+    """Return the parts of a string that are joined with +, because Kedro splits --params at commas; else the value."""
+    return one_or_more(value.split("+") if isinstance(value, str) else value)
 
 
-class Private(Settings):
-    """Where the clients' images come from."""
-
-    source: str
-    classes: Annotated[list[int] | None, OneOrMore] = None
-    samples: Count | None = None
-    samples_per_client: Count | None = None
-    shape: Annotated[Annotated[list[Count], Field(min_length=1, max_length=3)] | None, OneOrMore] = None
+def _integers(value: Any) -> Any:
+    parts = value.split("+") if isinstance(value, str) else []
+    return [int(part) for part in parts] if parts and all(map(str.isdecimal, parts)) else one_or_more(value)
 
 
-class Public(Settings):
-    """Where the public images come from, and how many a round uses."""
+def _epochs(value: Any) -> Any:
+    items = joined(value)
+    if isinstance(items, list):
+        found = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in items]
+        if all(each == "E" or (type(each) is int and 0 <= each <= 2**31 - 1) for each in found):
+            return found
+    raise ValueError("a list of integers of at least 0, or E for training.epochs")
 
-    source: str = "open_part"
-    share: Share = 0.3
-    batch: Count = 3000
-    transport: Literal["float32", "uint8", "indices"] = "uint8"
 
-
-def _as_sides(value: Any) -> Any:
+def _sides(value: Any) -> Any:
     sides = value if isinstance(value, list) and len(value) == 2 else [value]
     if not all(type(side) is int and 1 <= side <= 8192 for side in sides):
-        raise ValueError("should be a number of pixels from 1 to 8192, or two in brackets, height and width")
+        raise ValueError("a number of pixels from 1 to 8192, or two in brackets, height and width")
     return sides[0] if len(set(sides)) == 1 else sides
 
 
-def _rising(window: list[float]) -> list[float]:
-    """Check that the second number of a window is the larger one."""
-    if not window[0] < window[1]:
-        raise ValueError("the first number must be below the second, as in [0, 4095]")
-    return window
+def _window(value: Any) -> Any:
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(each) in (int, float) for each in value)
+    if value is not None and not (numbers and -math.inf < value[0] < value[1] < math.inf):
+        raise ValueError("two numbers in brackets, the first below the second, as in [0, 4095], or null")
+    return value
 
 
-class Image(Settings):
-    """What all images of the experiment, private and public, are brought to."""
+def _architectures(value: Any) -> Any:
+    return architectures.checked(value) if isinstance(value, dict) else joined(value)
 
-    channels: Annotated[int, Field(ge=1, le=4)]
-    size: Annotated[Any, BeforeValidator(_as_sides)]
-    window: Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(_rising)] | None = None
+
+Clients = Annotated[int, Ge(1), Le(100_000)]
+"""More clients do not fit in one process; the bound is checked before anything is made for each of them."""
+Seeds = Annotated[list[Seed], Reads(_integers), MinLen(1), Distinct()]
+Names = Annotated[list[str], Reads(joined), MinLen(1), Distinct()]
+Architectures = Annotated[
+    list[str] | dict[str, Any],
+    Reads(_architectures, "a list with at least one name, or a mapping such as {lenet: 10, mlp: 10}"),
+    MinLen(1),
+]
+Exchange = Literal["predictions", "parameters"]
+Headline = Literal["accuracy", "balanced_accuracy", "macro_f1", "auc"]
+
+
+@dataclass(frozen=True)
+class Private:
+    """Samples that belong to the clients.
+
+    Attributes:
+        source: ``digits``, ``mnist``, ``fashion_mnist``, ``emnist:<split>``, ``cifar10``, ``cifar100``,
+            ``folder:<folder>``, or ``npz:<file>``, ``clients:<folder>``, ``leaf:<path>``, ``table:<file.csv>`` and
+            ``text:<file.csv>``, which may name the owner of each sample.
+        classes: keep only these labels, renumbered from 0; null keeps all.
+        samples: how many samples to draw, by class, the same for every seed; null keeps all.
+        samples_per_client: the same as a multiple of the number of clients, after the open part is taken off; all
+            samples if the source has fewer.
+        shape: the shape of one sample whose values are stored as a list, such as [1, 28, 28]; null keeps the shape.
+    """
+
+    source: str
+    classes: Annotated[list[int] | None, Reads(one_or_more)] = None
+    samples: Count | None = None
+    samples_per_client: Count | None = None
+    shape: Annotated[list[Count] | None, Reads(one_or_more), MinLen(1), MaxLen(3)] = None
+
+
+@dataclass(frozen=True)
+class Public:
+    """Unlabelled samples that all clients see.
+
+    Attributes:
+        source: ``open_part``: a part of the private samples, split off before partitioning; ``included``: the public
+            samples of the private source; ``none``: no public samples, for methods that exchange parameters. Or any
+            source of `private.source`.
+        share: the share of the private samples that becomes public; only with ``open_part``.
+        batch: |D_r|, public samples per round, drawn in each round.
+        transport: how the batch reaches a client, for the counted bytes only: ``uint8`` or ``float32`` pixels, or
+            ``indices`` into a copy that every client holds.
+    """
+
+    source: str = OPEN_PART
+    share: Share = 0.3
+    batch: Count = 3000
+    transport: PublicTransport = "uint8"
+
+
+@dataclass(frozen=True)
+class Image:
+    """Format of all images, private and public.
+
+    Attributes:
+        channels: 1 to 4.
+        size: pixels per side, or [height, width].
+        window: for image files with more than 8 bits, the values that become black and white, such as [0, 4095].
+        unreadable: ``error``: list all image files that cannot be read; ``skip``: leave them out and warn.
+    """
+
+    channels: Annotated[int, Ge(1), Le(4)]
+    size: Annotated[Any, Reads(_sides)]
+    window: Annotated[Any, Reads(_window)] = None
     unreadable: Literal["error", "skip"] = "error"
 
     @property
@@ -109,16 +164,42 @@ class Image(Settings):
         return self.channels, height, width
 
 
-class Text(Settings):
-    """How texts become tokens, see `data.sources.tokens`."""
+@dataclass(frozen=True)
+class Text:
+    """How the texts of ``text:<file.csv>`` and ``leaf:<path>`` become tokens; see `data.sources.tokens`.
+
+    Attributes:
+        tokenizer: ``words``; ``characters``; the tokenizer.json of a model; ``auto``: characters if the label of a text
+            is its next character, else words.
+        vocabulary: how many words or characters models know: the most frequent ones of the training texts.
+        length: tokens per text; longer texts are cut and shorter ones padded. null: the length of the longest text.
+    """
 
     tokenizer: str = "auto"
     vocabulary: Count = 10_000
     length: Count | None = None
 
 
-class Partition(Settings):
-    """Who gets which images."""
+@dataclass(frozen=True)
+class Partition:
+    """How the private samples are distributed among the clients.
+
+    Attributes:
+        scheme: ``two_labels``, ``all_labels`` (the two of the paper), ``lognormal``, ``k_labels``, ``dirichlet``,
+            ``shards``, ``quantity``, ``iid``; ``natural`` keeps the owners that the source names.
+        alpha: α of ``dirichlet`` and ``quantity``: the smaller, the more skewed.
+        balanced: whether all clients get the same number of samples; only with ``dirichlet``.
+        labels_per_client: labels per client; only with ``k_labels``.
+        shards_per_client: shards per client; only with ``shards``.
+        sigma: σ of ``lognormal``: the larger, the more clients differ in their number of samples of a class.
+        minimum: the smallest number of samples per client; ``natural`` leaves out owners with fewer.
+        feature_skew: ``none``; or ``rotation``, ``blur``, ``colour``, ``noise``, which client n gets at level n mod
+            `feature_levels`; level 0 and the public set are unchanged.
+        feature_levels: levels of `feature_skew`.
+        test_share: the share of each client's samples for testing, with the client's own label distribution.
+        validation_share: the share of the other samples for validation, on which no method trains. FedFomo and
+            KT-pFL (likelihood) weigh models with it.
+    """
 
     scheme: str = "dirichlet"
     alpha: Positive = 0.5
@@ -126,171 +207,112 @@ class Partition(Settings):
     labels_per_client: Count = 2
     shards_per_client: Count = 2
     sigma: Positive = 2.0
-    minimum: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    minimum: Natural = 0
     feature_skew: Literal["none", "rotation", "blur", "colour", "noise"] = "none"
-    feature_levels: Annotated[int, Field(ge=2, le=360)] = 4
+    feature_levels: Annotated[int, Ge(2), Le(360)] = 4
     test_share: Share = 0.25
-    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1
 
 
-class Privacy(Settings):
-    """Clipping and noise of differentially private local training."""
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured in addition to the accuracy of the clients' models before adaptation.
 
-    noise_multiplier: Annotated[float, Field(ge=0.01, le=1e6)]
-    max_grad_norm: Positive = 1.0
-    delta: Share = 1e-5
+    Attributes:
+        adapt_epochs: epochs of further local training after which every method's models are evaluated too, in the last
+            five evaluations; the adapted models are discarded. E is `training.epochs`; 0 is always evaluated.
+        global_samples: test samples of all clients, at most, on which every model is evaluated at the end.
+        closing_round: whether all clients take part in the last round although `participation` is below 1.
+        patience: early stopping, the same for every method: a run ends after this number of evaluations in a row
+            without a higher mean validation accuracy, and the best round counts. null: all rounds are run, and the last
+            five evaluations count.
+    """
 
-
-class Schedule(Settings):
-    """The learning rate over rounds."""
-
-    kind: Literal["constant", "step", "cosine"] = "constant"
-    warm_up: Epochs = 0
-    every: Count = 10
-    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    floor: Chance = 0.0
-
-
-class Recipe(Settings):
-    """How steps are taken."""
-
-    epochs: Epochs
-    batch_size: Count
-    learning_rate: LearningRate = 0.01
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    nesterov: bool = False
-    weight_decay: LearningRate = 0.0
-    optimizer_state: Literal["reset", "kept"] = "reset"
-    schedule: Annotated[Schedule, OrWord("schedule")] = Schedule()
-    clip: Positive | None = None
-
-
-class Training(Recipe):
-    """Training on private data."""
-
-    epochs: Epochs = 20
-    batch_size: Count = 128
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    class_weights: Literal["none", "balanced"] = "none"
-    augmentation: Changes = []
-    privacy: Privacy | None = None
-
-
-class Distillation(Recipe):
-    """Training on the teacher's soft predictions of public data."""
-
-    epochs: Epochs = 1
-    batch_size: Count = 256
-    temperature: Positive = 1.0
-    batch_norm: BatchNormPolicy = BATCH_NORM
-
-
-class Adversaries(Settings):
-    """Clients that upload false predictions."""
-
-    share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    kind: Literal["random", "flipped", "scaled"] = "flipped"
-
-
-class Knowledge(Settings):
-    """How predictions travel."""
-
-    encoding: Literal["float32", "float16", "uint8", "sign", "top_k"] = "float32"
-    k: Count = 3
-    cache: Epochs = 0
-    select: Annotated[float, Field(gt=0, le=1)] = 1.0
-
-
-def _as_epochs(value: Any) -> Any:
-    listed = as_list(as_names(value))
-    if isinstance(listed, list):
-        given = [int(each) if isinstance(each, str) and each.isdecimal() else each for each in listed]
-        if all(each == "E" or (type(each) is int and 0 <= each <= 2**31 - 1) for each in given):
-            return given
-    raise ValueError("should be whole numbers from 0, or E for training.epochs")
-
-
-class Evaluation(Settings):
-    """What is measured of every method's models beside their accuracy as they are."""
-
-    adapt_epochs: Annotated[list[int | Literal["E"]], BeforeValidator(_as_epochs)] = [0, 1, "E"]
-    global_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 1000
+    adapt_epochs: Annotated[Any, Reads(_epochs)] = field(default_factory=lambda: [0, 1, "E"])
+    global_samples: Natural = 1000
     closing_round: bool = False
     patience: Count | None = None
 
     def epochs(self, of_round: int) -> tuple[int, ...]:
-        """Return the numbers of further epochs above 0, ascending, where E is that `of_round`."""
+        """Return the numbers of further epochs above 0, ascending, where E is `of_round`."""
         return tuple(sorted({of_round if each == "E" else int(each) for each in self.adapt_epochs} - {0}))
 
 
-class Stragglers(Settings):
-    """Clients whose uploads arrive late."""
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: the settings that all methods of a comparison share, and each method's hyperparameters.
 
-    share: Chance = 0.0
-    delay: Count = 1
+    Attributes:
+        seeds: one run per method and seed; several seeds give every number of the report a spread.
+        rounds: communication rounds.
+        evaluate_every: rounds between evaluations.
+        evaluate_last: this number of last rounds is always evaluated; the final value is the mean of the last five
+            evaluations.
+        evaluation: what is measured.
+        theorem_samples: test samples per client, at most, on which Theorem 1 is checked at the end; 0: no check.
+        clients: N; null: all clients of the source, with partition.scheme ``natural``.
+        participation: r, the share of clients in each round's cohort.
+        on_divergence: what happens when a client's training becomes NaN or infinite: ``stop`` the run, ``skip`` the
+            client in this round, or ``restore`` its weights from before that training.
+        adversaries: malicious clients.
+        availability: the probability that a sampled client takes part in a round.
+        stragglers: late clients.
+        budgets: clients with limited compute.
+        newcomers: the share of clients, drawn by seed, that are held out of training; they join after the last round
+            and are evaluated after 0, 1 and E epochs.
+        architectures: a list, assigned to the clients in turn; or a mapping by number or share of clients,
+            ``{lenet: 15, cnn: 5}``, ``{lenet: 0.75, cnn: 0.25}``, or by client, ``{0: lenet, 1: cnn}``.
+        pretrained: files of weights to start from, by architecture.
+        private: private samples.
+        public: public samples.
+        image: the format of images; null leaves inputs as they are, such as features.
+        text: how texts become tokens.
+        partition: who has which samples.
+        training: local training.
+        distillation: distillation on public samples.
+        knowledge: how predictions are sent.
+        compute: device, precision and processes.
+        hyperparameters: ``configured``: those under `methods`; ``tuned``: those that tune_<experiment> chose.
+        compare: the methods of compare_<experiment>: all, a list, or all without some, as in [all, -fedkd]. KT-pFL and
+            local-only training are always included.
+        exchange: which methods are compared: ``predictions``, those for clients of any architectures; ``parameters``,
+            those that need one architecture.
+        headline: the metric that leads a report; ``auc`` is one class against the rest, averaged over classes.
+        subject: the method that a report is about; null: KT-pFL if it is compared.
+        methods: hyperparameters by method.
+    """
 
-
-class Budgets(Settings):
-    """Clients that cannot afford all epochs of local training."""
-
-    share: Chance = 0.0
-    epochs: Annotated[float, Field(gt=0, le=1)] = 0.25
-
-
-def _number_of_workers(value: Any) -> Any:
-    if value != "auto" and not (type(value) is int and 1 <= value <= 256):
-        raise ValueError("should be auto or a whole number from 1 to 256")
-    return value
-
-
-class Compute(Settings):
-    """Where and how the arithmetic is done."""
-
-    device: str = "auto"
-    dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
-    threads: Annotated[int, Field(ge=1, le=256)] = 1
-    workers: Annotated[Any, BeforeValidator(_number_of_workers)] = 1
-    cluster: str | None = None
-    prediction_batch: Count = 1000
-    server_memory: Count = 512
-
-
-class Experiment(Settings):
-    """One experiment: everything that all methods of a comparison share, and each method's hyperparameters."""
-
-    seeds: Seeds = [0]
+    private: Private
+    seeds: Seeds = field(default_factory=lambda: [0])
     rounds: Count = 30
     evaluate_every: Count = 1
     evaluate_last: Count = 1
-    evaluation: Evaluation = Evaluation()
-    theorem_samples: Annotated[int, Field(ge=0, le=2**31 - 1)] = 100
-    clients: Clients | None = 20  # None: all of the source
-    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    on_divergence: Literal["stop", "skip", "restore"] = "stop"
-    adversaries: Adversaries = Adversaries()
-    availability: Annotated[float, Field(gt=0, le=1)] = 1.0
-    stragglers: Stragglers = Stragglers()
-    budgets: Budgets = Budgets()
-    newcomers: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    architectures: Architectures = ["mlp"]
-    pretrained: dict[str, str] = {}
-    private: Private
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    theorem_samples: Natural = 100
+    clients: Clients | None = 20
+    participation: Fraction = 1.0
+    on_divergence: OnDivergence = "stop"
+    adversaries: Adversaries = field(default_factory=Adversaries)
+    availability: Fraction = 1.0
+    stragglers: Stragglers = field(default_factory=Stragglers)
+    budgets: Budgets = field(default_factory=Budgets)
+    newcomers: Part = 0.0
+    architectures: Architectures = field(default_factory=lambda: ["mlp"])
+    pretrained: dict[str, str] = field(default_factory=dict)
     public: Public = Public()
-    image: Image | None = None  # None: inputs stay as they are
+    image: Image | None = None
     text: Text = Text()
     partition: Partition = Partition()
-    training: Training = Training()
-    distillation: Distillation = Distillation()
-    knowledge: Annotated[Knowledge, OrWord("knowledge")] = Knowledge()
-    compute: Compute = Compute()
+    training: LocalTraining = field(default_factory=LocalTraining)
+    distillation: Distillation = field(default_factory=Distillation)
+    knowledge: Annotated[Knowledge, Reads(partial(spelt_out, "knowledge"))] = field(default_factory=Knowledge)
+    compute: Compute = field(default_factory=Compute)
     hyperparameters: Literal["configured", "tuned"] = "configured"
-    compare: Names = [ALL]
-    exchange: Literal["predictions", "parameters"] = "predictions"
-    headline: Literal["accuracy", "balanced_accuracy", "macro_f1", "auc"] = "accuracy"
+    compare: Names = field(default_factory=lambda: [ALL])
+    exchange: Exchange = "predictions"
+    headline: Headline = "accuracy"
     subject: str | None = None
-    methods: dict[str, dict[str, Any]] = {}
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def named(self) -> list[str]:
@@ -302,14 +324,23 @@ class Experiment(Settings):
         """The methods that ``compare`` leaves out of `ALL`: ``[all, -fedkd]``."""
         return [each.removeprefix(BUT) for each in self.compare if each.startswith(BUT)]
 
+    @property
+    def reliability(self) -> Reliability:
+        """How far clients can be relied on."""
+        return Reliability(self.availability, self.stragglers, self.budgets)
+
     def models(self) -> list[str]:
-        """Return the names of the architectures that clients have, each once."""
+        """Return the names of the clients' architectures, each once."""
         return architectures.names(self.architectures)
 
-    def private_samples(self, available: int) -> int:
-        """Return how many private samples are drawn from a source that has `available`, an open part among them.
+    def has_public(self) -> bool:
+        """Say whether there are public samples."""
+        return self.public.source != NO_PUBLIC
 
-        With `private.samples_per_client` these are that many for each client, or all where the source has fewer.
+    def private_samples(self, available: int) -> int:
+        """Return how many private samples are drawn from a source that has `available`, including an open part.
+
+        With `private.samples_per_client` it is this number for each client, or all if the source has fewer.
         """
         if self.private.samples_per_client is None:
             return available if self.private.samples is None else self.private.samples
@@ -318,15 +349,23 @@ class Experiment(Settings):
         return min(available, math.ceil(clients / (1 - opened)))
 
     def of_data(self) -> dict[str, Any]:
-        """Return what the data of the federation depend on, as plain values."""
-        public = {"source": True, "share": True}
-        own = dict.fromkeys(("seeds", "clients", "pretrained", "private", "image", "text", "partition"), True)
-        return self.model_dump(include={**own, "public": public})
+        """Return the settings that the data of the federation depend on, as plain values."""
+        names = ("seeds", "clients", "pretrained", "private", "image", "text", "partition")
+        public = {"source": self.public.source, "share": self.public.share}
+        return {**{name: plain(getattr(self, name)) for name in names}, "public": public}
 
     def shared(self) -> dict[str, Any]:
-        """Return what all methods' runs have in common and what they depend on, as plain values."""
-        return self.model_dump(exclude=CHOICE | {"hyperparameters": True})
+        """Return what the runs of all methods depend on, as plain values."""
+        return self._without((*CHOICE, "hyperparameters"))
 
     def settings(self) -> dict[str, Any]:
-        """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters are from."""
-        return self.model_dump(exclude=CHOICE)
+        """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters come from.
+
+        Where clients are computed is not part of it.
+        """
+        return self._without(CHOICE)
+
+    def _without(self, names: Iterable[str]) -> dict[str, Any]:
+        found = {name: value for name, value in plain(self).items() if name not in names}
+        found["compute"] = {name: value for name, value in found["compute"].items() if name not in PLACES}
+        return found

@@ -4,13 +4,14 @@ Each setting is documented where it stands, in `conf/base/parameters_{sweep,tune
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from annotated_types import MinLen
 
 from ktpfl_pipeline.config import paths
-from ktpfl_pipeline.config.schema import ALL, Experiment
-from ktpfl_pipeline.config.values import Count, EachOnce, Names, OneOrMore, Seeds, Settings
+from ktpfl_pipeline.config.schema import ALL, Experiment, Names, Seeds, one_or_more
+from ktpfl_pipeline.core.validation import Count, Distinct, Reads, Share, parse
 from ktpfl_pipeline.methods import find
 
 SWEEP, TUNE = "sweep_", "tune_"
@@ -21,12 +22,20 @@ PAPER = "paper"
 """The section, and the pipeline, of the KT-pFL paper's tables and figures."""
 
 
-class Sweep(Settings):
-    """One setting of an experiment at several values, each with the same methods."""
+@dataclass(frozen=True)
+class Sweep:
+    """One setting of an experiment at several values, each with the same methods.
+
+    Attributes:
+        experiment: the section of the experiment.
+        parameter: the path of the setting in it: ``training.epochs``.
+        values: the values of the setting.
+        methods: names in the registry of methods, or dotted paths.
+    """
 
     experiment: str
     parameter: str
-    values: Annotated[list[Any], OneOrMore, Field(min_length=1), EachOnce]
+    values: Annotated[list[Any], Reads(one_or_more), MinLen(1), Distinct()]
     methods: Names
 
     def label(self, value: Any) -> str:
@@ -46,26 +55,35 @@ class Sweep(Settings):
         return group != "methods" or path[:1] in ([], [""], [method])
 
 
-class Range(Settings):
-    """Numbers from `low` to `high`, both included; whole numbers where both are. With `log`, equal by ratio."""
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; integers if both are.
+
+    Attributes:
+        low: the smallest number.
+        high: the largest number.
+        log: whether numbers are drawn evenly on a logarithmic scale.
+    """
 
     low: int | float
     high: int | float
     log: bool = False
 
 
-class Tune(Settings):
-    """What is searched for the hyperparameters of an experiment's methods.
+@dataclass(frozen=True)
+class Tune:
+    """A search for the hyperparameters of an experiment's methods.
 
     Attributes:
-        trials: at most so many candidates for each method.
-        seeds: those of every candidate's runs.
-        spaces: each method's hyperparameters, with a list of values or a `Range`. A method without one is run once.
+        trials: the largest number of candidates per method.
+        seeds: the seeds of every candidate.
+        spaces: each method's hyperparameters with a list of values or a range {low: ..., high: ..., log: ...}. A method
+            without any is run once.
     """
 
     trials: Count
     seeds: Seeds
-    spaces: dict[str, dict[str, Annotated[Any, OneOrMore, EachOnce]]]
+    spaces: dict[str, dict[str, Annotated[Any, Reads(one_or_more), Distinct()]]]
 
     def most(self, method: str) -> int:
         """Return how many candidates of a method there are at most."""
@@ -74,17 +92,18 @@ class Tune(Settings):
     def space(self, method: str) -> dict[str, list[Any] | Range]:
         """Return the method's hyperparameters with what is tried for them; none for a method without a space."""
         return {
-            name: values if isinstance(values, list) else Range.model_validate(values)
+            name: values if isinstance(values, list) else parse(Range, values, f"{method}.{name}")
             for name, values in self.spaces.get(method, {}).items()
         }
 
     def applied(self, experiment: Experiment) -> Experiment:
         """Return the experiment as its trials run it: with the tuning's seeds, and nothing that only a report shows."""
-        judged = experiment.evaluation.model_copy(update={"adapt_epochs": [0], "global_samples": 0})
-        return experiment.model_copy(update={"seeds": self.seeds, "theorem_samples": 0, "evaluation": judged})
+        judged = replace(experiment.evaluation, adapt_epochs=[0], global_samples=0)
+        return replace(experiment, seeds=self.seeds, theorem_samples=0, evaluation=judged)
 
 
-class Part(Settings):
+@dataclass(frozen=True)
+class Part:
     """A table or a figure of the KT-pFL paper: experiments, each in several settings, with the same methods.
 
     Attributes:
@@ -99,14 +118,15 @@ class Part(Settings):
 
     title: str
     experiments: Names
-    columns: Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
+    columns: Annotated[dict[str, dict[str, Any] | None], MinLen(1)]
     methods: Names
     shows: Literal["table", "curves", "traffic", "bytes"] = "table"
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = field(default_factory=dict)
     seeds: Seeds | None = None
 
 
-class Paper(Settings):
+@dataclass(frozen=True)
+class Paper:
     """The tables and figures of the KT-pFL paper, at one scale.
 
     Attributes:
@@ -122,13 +142,13 @@ class Paper(Settings):
     """
 
     scale: str
-    only: Names = [ALL]
+    seeds: Seeds
+    parts: dict[str, Part | None]
+    only: Names = field(default_factory=lambda: [ALL])
     train: bool = True
     files: bool = False
-    seeds: Seeds
-    validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    experiments: dict[str, dict[str, Any] | None] = {}
-    parts: dict[str, Part | None]
+    validation_share: Share = 0.1
+    experiments: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def chosen(self) -> dict[str, Part]:
         """Return the parts that are asked for, in the order of the configuration; those that are null are none."""

@@ -3,24 +3,25 @@
 A comparison takes the values of all its methods from here, or of none: see `resolve`.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
-from ktpfl_pipeline.config.parsing import create_method, method_of
+from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE
-from ktpfl_pipeline.config.values import Settings
+from ktpfl_pipeline.core import validation
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
+from ktpfl_pipeline.methods import create
 
 FREE = ("seeds", "rounds", "evaluate_every", "evaluate_last", "evaluation", "theorem_samples", "compute")
 """Settings in which a comparison may differ from what was tuned for: how much is run, and on what machine."""
 
 
-class TunedMethod(Settings):
+@dataclass(frozen=True)
+class TunedMethod:
     """What was chosen for one method.
 
     Attributes:
@@ -40,7 +41,8 @@ class TunedMethod(Settings):
     run_ids: list[str]
 
 
-class Tuned(Settings):
+@dataclass(frozen=True)
+class Tuned:
     """What a tuning leaves.
 
     Attributes:
@@ -103,22 +105,19 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
                 f"again, put them back, or {configured}, where they are used as they are."
             )
         values[method] = tuned.methods[method].values
-        create_method(method, values[method], f"{file}: methods.{method}.values")
-    return experiment.model_copy(update={"methods": values})
+        create(method, values[method], f"{file}: methods.{method}.values")
+    return replace(experiment, methods=values)
 
 
 def parse(file: str, text: str, command: str) -> Tuned:
     """Return what the text of a file says, or raise an `InputError` that names the `file` and the `command` for it."""
     try:
-        return Tuned.model_validate_json(text)
-    except ValidationError as error:
-        found = error.errors()[0]
-        where = ".".join(map(str, found["loc"]))
-        raise InputError(
-            f"{file} cannot be read ({f'{where}: ' * bool(where)}{found['msg']}); run `{command}` again."
-        ) from None
+        return validation.parse(Tuned, json.loads(text), file)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, InputError) else f"{file} is not valid JSON."
+        raise InputError(f"{reason} Run `{command}` again.") from None
 
 
 def to_text(tuned: Tuned) -> str:
     """Return what `parse` reads."""
-    return tuned.model_dump_json(indent=1) + "\n"
+    return json.dumps(asdict(tuned), indent=1, ensure_ascii=False) + "\n"

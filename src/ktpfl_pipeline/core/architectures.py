@@ -26,7 +26,7 @@ def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     positive = kinds <= {int, float} and all(0 < value <= 2**31 - 1 for value in keys.values())
     if not keys or len(kinds) > 1 or not positive or any(key.isdecimal() for key in keys):
         raise ValueError(
-            "should be a list of names; or names with numbers of clients, {lenet: 10, cnn: 10}, or with shares of "
+            "a list of names; or names with numbers of clients, {lenet: 10, cnn: 10}, or with shares of "
             "them, {lenet: 0.5, cnn: 0.5}; or clients with names, {0: lenet, 1: cnn}"
         )
     return keys

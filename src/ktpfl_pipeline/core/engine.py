@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import compatibility
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
@@ -95,9 +96,12 @@ def run(
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
             diverge, or if a model of the server does.
-        InputError: if the checkpoint belongs to another run, if the method returns what cannot be used or kept, if the
-            memory does not suffice, or if one round lost models with their workers again and again.
+        InputError: if the method and the settings exclude each other, if the checkpoint belongs to another run, if the
+            method returns what cannot be used or kept, if the memory does not suffice, or if one round lost models with
+            their workers again and again.
     """
+    if wrong := compatibility.problems(method, fed):
+        raise InputError(" ".join(wrong))
     fed.claim()  # what the server does before any client is in this precision too
     fed.log.progress = observer.progress
     fed.log.late_predictions = bool(fed.straggler_ids) and takes_late(method)

@@ -111,6 +111,12 @@ def unwritable(what: str, error: OSError) -> InputError:
     )
 
 
+def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the hint after a name that does not exist: the nearest known name, or `otherwise`."""
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
     """Return the error for a name that does not exist, with the nearest one that does.
 

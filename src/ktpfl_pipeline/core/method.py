@@ -6,13 +6,14 @@ client. One function over shared operations reads like the paper's pseudocode.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_type_hints
 
 from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core import hyperparameters, joining
+from ktpfl_pipeline.core import joining, validation
+from ktpfl_pipeline.core.compatibility import TRAINING
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
@@ -38,10 +39,8 @@ class RoundReport:
 
 
 State = TypeVar("State")
-
-
-TRAINING = "training"
-"""Private samples are used in plain local training and nowhere else, so that its ε covers all of their use."""
+Exchanged = Literal["predictions", "parameters", "prototypes", "coefficients"]
+"""What may leave a client and come back."""
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,29 @@ class Method(ABC, Generic[State]):
     """
 
     title: ClassVar[str]
-    exchanges: ClassVar[frozenset[str]] = frozenset({"predictions"})
+    exchanges: ClassVar[frozenset[Exchanged]] = frozenset({"predictions"})
     private_data: ClassVar[str] = TRAINING
     one_architecture: ClassVar[bool] = False
     fits_validation: ClassVar[bool] = False
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()
-    needs_head: ClassVar[str] = ""
+    needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         """Check the hyperparameters."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        hyperparameters.check(type(self), values, type(self).__name__)
+        validation.check(self, type(self).__name__)
+
+    @classmethod
+    def check_class(cls, path: str) -> None:
+        """Check the attributes of a class that was found at `path`.
+
+        Raises:
+            InputError: naming an attribute whose value is not allowed.
+        """
+        for name, hint in get_type_hints(Method).items():
+            rule = validation.Rule.of(get_args(hint)[0])
+            validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")
 
     def architectures(self, setting: Setting) -> list[str]:
         """Return the names of the architectures that it trains."""

@@ -3,15 +3,16 @@
 Client operations and executors know this and no more; `Federation` adds the operations on many clients.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import kinds, rng
+from ktpfl_pipeline.core import compatibility, kinds, rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
@@ -23,12 +24,14 @@ from ktpfl_pipeline.core.training.augmentation import Augmentation
 from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible
 from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.validation import Count, Natural, Part, Positive, check
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
 Split = Literal["train", "validation", "test"]
 PublicTransport = Literal["float32", "uint8", "indices"]
 ClassWeights = Literal["none", "balanced"]
 OnDivergence = Literal["stop", "skip", "restore"]
+Threads = Annotated[int, Ge(1), Le(256)]
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products alone."""
 
@@ -47,63 +50,97 @@ class Client:
 
 @dataclass(frozen=True)
 class LocalTraining(Recipe):
-    """Descent on the mean cross-entropy of private data (KT-pFL section 5.1: plain SGD)."""
+    """Training of each client on its private samples: descent on the mean cross-entropy (KT-pFL section 5.1).
 
-    epochs: int = 20  # E
-    batch_size: int = 128
-    learning_rate: float = 0.01  # η₁
-    label_smoothing: float = 0.0  # ε: labels are 1 - ε + ε/K for the true class and ε/K for the others
-    class_weights: ClassWeights = "none"  # how much a sample of a class weighs in it; see `client/criterion.py`
-    augmentation: Augmentation = ()  # how each training image is changed at random, every time it is used
-    privacy: Privacy | None = None  # clipping and noise: DP-SGD instead
+    Attributes:
+        epochs: E, passes over a client's training samples per round.
+        learning_rate: η₁, multiplied by `schedule`.
+        label_smoothing: ε; the label of the true class is 1 - ε + ε/K, that of each other class ε/K.
+        class_weights: ``none``; or ``balanced``: the loss weighs a sample by how rare its class is among the client's
+            own training samples, so that each of its classes has the same weight.
+        augmentation: random changes of training images, drawn for every batch: crop, flip, color_jitter and
+            rand_augment, in any order, with arguments if needed: ``[{crop: {padding: 4}}, flip]``.
+        privacy: null; or DP-SGD, which clips the gradient of each sample and adds noise; the report states ε.
+    """
 
-    def __post_init__(self) -> None:
-        """Check the recipe; DP-SGD clips by itself."""
-        super().__post_init__()
+    epochs: Natural = 20
+    batch_size: Count = 128
+    label_smoothing: Part = 0.0
+    class_weights: ClassWeights = "none"
+    augmentation: Augmentation = ()
+    privacy: Privacy | None = None
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each pair of settings that exclude each other."""
+        yield from super().conflicts()
         if self.privacy is not None and self.class_weights != "none":
-            raise InputError(
-                f"class_weights is {self.class_weights} beside privacy, and they count a client's labels, which its ε "
-                "would not cover: set class_weights to none."
+            yield (
+                f"class_weights is {self.class_weights}, which counts a client's labels; the ε of privacy does not "
+                "cover that: set class_weights to none."
             )
         if self.privacy is not None and self.clip is not None:
-            raise InputError(
-                f"clip is {self.clip} beside privacy, which clips the gradient of each sample to "
-                f"privacy.max_grad_norm, {self.privacy.max_grad_norm}: set clip to null."
+            yield (
+                f"clip is {self.clip}, but privacy already clips the gradient of each sample to "
+                f"privacy.max_grad_norm ({self.privacy.max_grad_norm}): set clip to null."
             )
 
 
 @dataclass(frozen=True)
 class Distillation(Recipe):
-    """Descent on T²·KL(teacher ‖ student) over the round's public batch (KT-pFL Eq. 6: plain SGD)."""
+    """Training of each client toward its teacher: descent on T²·KL(teacher ‖ student) (KT-pFL Eq. 6).
 
-    epochs: int = 1  # R
-    batch_size: int = 256
-    learning_rate: float = 0.01  # η₂
-    temperature: float = 1.0  # T, of the students and of the soft predictions that make a teacher
-    batch_norm: BatchNormPolicy = BATCH_NORM  # for public samples; see `client/batch_norm.py`
+    Attributes:
+        epochs: R, passes over the round's public batch.
+        learning_rate: η₂, multiplied by `schedule`.
+        temperature: T, of students and teachers; the loss is scaled by T², so the size of a step does not depend on T.
+        batch_norm: what BatchNorm normalizes public samples with. ``domain_specific``: statistics of public samples in
+            predictions and of the mini-batch while distilling; the running statistics stay those of private samples.
+            ``train``: statistics of the mini-batch while distilling, which changes the running statistics, as in the
+            authors' code. ``frozen``: the running statistics.
+    """
+
+    epochs: Natural = 1
+    batch_size: Count = 256
+    temperature: Positive = 1.0
+    batch_norm: BatchNormPolicy = BATCH_NORM
 
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how the arithmetic is done."""
+    """Device, precision and processes.
 
-    device: str = "auto"  # auto: a GPU where there is one
-    dtype: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"  # tf32, bfloat16: of products; else float32
-    memory_format: Literal["contiguous", "channels_last"] = "contiguous"  # of images and convolutions
-    threads: int = 1  # torch threads; another number rounds float32 differently
-    prediction_batch: int = 1000  # samples at a time in predictions and evaluation: memory, not results
-    server_memory: int = 512  # MiB that the coefficients' arithmetic may take beside predictions and matrix
+    Attributes:
+        device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
+        dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32;
+            ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32 and tf32; ``auto:bfloat16``, the
+            fastest of these and bfloat16. The two last run a trial of a second or two.
+        memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
+            ``auto``, the faster one. It changes rounding.
+        threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.
+        workers: processes, each of which computes one client at a time; ``auto``: one per core as far as memory
+            allows, or one per GPU. The number never changes a result.
+        cluster: where workers are: null, on this machine; ``local``, in Ray on this machine; ``auto`` or
+            ``host:port``, on a Ray cluster.
+        prediction_batch: samples per step in predictions and evaluation; bounds memory and does not change results.
+        server_memory: MiB for the arithmetic of the coefficients, in addition to predictions and matrix.
+    """
 
-    def __post_init__(self) -> None:
-        """Check for TF32 beside a GPU: a CPU would compute in float32, and the run's key would say otherwise."""
+    device: str = "auto"
+    dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
+    memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
+    threads: Threads = 1
+    workers: Literal["auto"] | Threads = 1
+    cluster: str | None = None
+    prediction_batch: Count = 1000
+    server_memory: Count = 512
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence if TF32 is asked of a CPU, which would compute in float32 under another run identity."""
         if self.dtype == "tf32" and self.place().type != "cuda":
-            raise InputError(
-                "compute.dtype is tf32, a precision of products on a GPU, and the device is a CPU: set float32, "
-                "or auto, which is float32 there."
-            )
+            yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32 or auto.")
 
     def place(self) -> torch.device:
-        """Return the device that is meant."""
+        """Resolve `device`: a GPU if there is one for ``auto``, else the device as given."""
         auto = "cuda" if torch.cuda.is_available() else "cpu"
         return torch.device(auto if self.device == "auto" else self.device)
 
@@ -151,7 +188,15 @@ class Setting:
     knowledge: Knowledge = field(default_factory=Knowledge)
 
     def __post_init__(self) -> None:
-        """Check ids, public batch, augmentation and privacy; load now what workers that are forked later need."""
+        """Check ids and settings; import now what workers that are forked later need."""
+        for name in ("training", "distillation", "compute", "adversaries", "reliability", "knowledge"):
+            check(getattr(self, name), name)
+        if self.compute.dtype.startswith("auto") or self.compute.memory_format == "auto":
+            raise InputError(
+                "compute.dtype or compute.memory_format is auto, which only pipelines resolve: choose one."
+            )
+        if wrong := compatibility.problems(None, self):
+            raise InputError(" ".join(wrong))
         if len(self.by_id) < len(self.clients):
             raise InputError(f"Client ids must be distinct; there are {[client.id for client in self.clients]}.")
         if not min(1, len(self.public)) <= self.public_batch_size <= len(self.public):
@@ -189,6 +234,14 @@ class Setting:
                     f"{cause}, and {', '.join(unable)} cannot be trained on a batch of one sample, as its BatchNorm "
                     "needs more: set at least 2 samples, or take architectures without BatchNorm."
                 )
+
+    def models(self) -> list[str]:
+        """Return the names of the clients' architectures, each once."""
+        return list(dict.fromkeys(client.architecture for client in self.clients))
+
+    def has_public(self) -> bool:
+        """Say whether there are public samples."""
+        return len(self.public) > 0
 
     @cached_property
     def by_id(self) -> dict[int, Client]:

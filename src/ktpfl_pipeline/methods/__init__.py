@@ -8,7 +8,7 @@ dotted path, ``my_package.my_method:Nearest``, is used as its name.
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -53,48 +53,8 @@ class Preset:
             )
         if not vars(kind).get("title"):
             raise InputError(f'{self.path!r} has no title: write title = "..." in the class, for tables and figures.')
-        _check_attributes(self.path, kind)
+        kind.check_class(self.path)
         return kind
-
-
-EXCHANGED = ("predictions", "parameters", "prototypes", "coefficients")
-"""What may leave a client and come back."""
-
-
-def _check_attributes(path: str, kind: "type[Method[Any]]") -> None:
-    """Check the declarations of the class at a path; `core.method.Method` documents each attribute."""
-    from ktpfl_pipeline.core.model_facts import NEEDS
-
-    a_text, yes_or_no, texts = 'a text, "..."', "True or False", 'a frozenset of texts, such as frozenset({"select"})'
-    of = ", ".join(map(repr, EXCHANGED))
-    rules: dict[str, tuple[str, Callable[[Any], bool]]] = {
-        "title": (a_text, _is_text),
-        "exchanges": (
-            f'a frozenset with some of {of}, such as frozenset({{"predictions"}}), or frozenset() for nothing',
-            lambda value: _is_texts(value) and value <= set(EXCHANGED),
-        ),
-        "private_data": (f"{a_text}: what private samples are used for", _is_text),
-        **dict.fromkeys(
-            ("one_architecture", "fits_validation", "own_step"), (yes_or_no, lambda value: isinstance(value, bool))
-        ),
-        "needs_head": (
-            "'' for nothing, 'layer', 'linear' or 'biased'",
-            lambda value: isinstance(value, str) and value in ("", *NEEDS),
-        ),
-        "own_knowledge": (texts, _is_texts),
-        "paper_name": (f"{a_text}, or None", lambda value: value is None or _is_text(value)),
-    }
-    for name, (allowed, is_allowed) in rules.items():
-        if not is_allowed(value := getattr(kind, name)):
-            raise InputError(f"{path!r} has {name} = {value!r} in its class; it must be {allowed}.")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, frozenset) and all(map(_is_text, value))
 
 
 ANY_ARCHITECTURES = {
@@ -192,31 +152,30 @@ def dotted(name: str) -> str:
     return f"{given['module'].replace('/', '.')}:{given['name']}" if given and not is_path(name) else ""
 
 
-def create(name: str, hyperparameters: Mapping[str, Any] | None = None) -> "Method[Any]":
+def create(name: str, hyperparameters: Mapping[str, Any] | None = None, where: str = "") -> "Method[Any]":
     """Return the method called `name` with `hyperparameters` instead of its defaults.
 
+    Args:
+        name: in the registry, or a dotted path.
+        hyperparameters: those that differ from the defaults.
+        where: the path to them, for messages; empty is the method's name.
+
     Raises:
-        InputError: if there is no such method or hyperparameter, a value is missing, or a value or default is out of
-            range.
+        InputError: if there is no such method or hyperparameter, one has no value, or a value or a default is not
+            allowed.
     """
-    from ktpfl_pipeline.core.hyperparameters import check
+    from ktpfl_pipeline.core.validation import check_some
 
     preset = find(name)
-    given = {**preset.values, **(hyperparameters or {})}
-    entries = {entry.name: entry for entry in fields(preset.kind) if entry.init}
-    names = list(entries)
-    if others := [hyperparameter for hyperparameter in given if hyperparameter not in names]:
-        raise unknown(f"hyperparameter of {name}", others[0], names)
-    without = [each for each, entry in entries.items() if entry.default is entry.default_factory is MISSING]
-    if missing := [each for each in without if each not in given]:
+    given = check_some(preset.kind, {**preset.values, **(hyperparameters or {})}, where or name)
+    entries = [entry for entry in fields(preset.kind) if entry.init and entry.name not in given]
+    if missing := [entry.name for entry in entries if entry.default is entry.default_factory is MISSING]:
         raise InputError(
             f"{name}.{missing[0]} has neither a default nor a value: give it a default in the class, or a value under "
             f"methods.{name}."
         )
-    check(preset.kind, given, name)
-    defaults = {each: entry.default for each, entry in entries.items() if entry.default is not MISSING}
     with _of_the_class(preset.path):
-        check(preset.kind, {each: value for each, value in defaults.items() if each not in given}, name)
+        check_some(preset.kind, {entry.name: entry.default for entry in entries if entry.default is not MISSING}, name)
     return preset.kind(**given)
 
 

@@ -22,7 +22,7 @@ class Local(Personal):
     """Local-only training: each client trains on its own data."""
 
     title = "Local only"
-    exchanges = frozenset[str]()
+    exchanges = frozenset()
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train each client of the cohort on its own data."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.config.studies import Tune
-from ktpfl_pipeline.config.values import Settings
+from ktpfl_pipeline.config.studies import Sweep, Tune
 from ktpfl_pipeline.core.identity import digest, flat
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.identity import identity_of_method
 from ktpfl_pipeline.reports.model import Table
@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.report import Report
 
 @contextlib.contextmanager
 def parent_run(
-    name: str, settings: Settings, points: Sequence[Experiment], methods: Sequence[str], tags: Mapping[str, str]
+    name: str, settings: Sweep | Tune, points: Sequence[Experiment], methods: Sequence[str], tags: Mapping[str, str]
 ) -> Iterator[tuple[str, tracking.TrackedRun]]:
     """Yield the key and the run of a sweep or a tuning.
 
@@ -33,17 +33,17 @@ def parent_run(
         methods: all that are run.
         tags: of the run.
     """
-    plain = settings.model_dump()
+    values = plain(settings)
     key = digest(
         {
-            "settings": plain,
+            "settings": values,
             "points": [point.shared() for point in points],
             "methods": [identity_of_method(method, point) for point in points for method in methods],
         }
     )
     trials = sum(settings.most(method) if isinstance(settings, Tune) else 1 for method in methods)
     progress.expect(trials * len(points))
-    with tracking.current().run(tracking.Entry(name, name, key, flat(plain), tags)) as tracked:
+    with tracking.current().run(tracking.Entry(name, name, key, flat(values), tags)) as tracked:
         yield key, tracked
 
 

@@ -141,5 +141,5 @@ def test_encodings_by_name() -> None:
 def test_more_classes_than_there_are_cannot_be_sent() -> None:
     Knowledge("top_k", k=10).check(10)
     Knowledge("uint8", k=11).check(10)
-    with pytest.raises(InputError, match=r"knowledge\.k is 11 and there are 10 classes: set it to 10 at most"):
+    with pytest.raises(InputError, match=r"knowledge\.k is 11, but there are 10 classes: set it to at most 10"):
         Knowledge("top_k", k=11).check(10)

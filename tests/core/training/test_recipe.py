@@ -1,12 +1,12 @@
 """Recipes: learning rates of the rounds against torch's own schedules, and what does not go together."""
 
+import re
 from typing import Any
 
 import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.training.recipe import RateSchedule, Recipe
 
@@ -80,20 +80,20 @@ def test_a_plain_step_is_known(settings: dict[str, Any], plain: bool) -> None:
     [
         ({"optimizer": "adam", "momentum": 0.9}, r"^momentum is 0\.9, which belongs to sgd"),
         ({"optimizer": "adamw", "nesterov": True}, "^nesterov is True, which belongs to sgd"),
-        ({"nesterov": True}, "^nesterov is True and momentum is 0.0"),
-        ({"optimizer_state": "kept"}, "^optimizer_state is kept, and sgd without momentum has none"),
-        ({"optimizer_state": "kept", "weight_decay": 0.1}, "^optimizer_state is kept, and sgd without momentum"),
+        ({"nesterov": True}, "^nesterov is true but momentum is 0"),
+        ({"optimizer_state": "kept"}, "^optimizer_state is kept, but sgd without momentum has no state"),
+        ({"optimizer_state": "kept", "weight_decay": 0.1}, "^optimizer_state is kept, but sgd without momentum"),
     ],
 )
 def test_what_does_not_go_together_is_refused(settings: dict[str, Any], message: str) -> None:
     for kind in (LocalTraining, Distillation):
-        with pytest.raises(InputError, match=message):
-            kind(**settings)
+        assert re.match(message, next(kind(**settings).conflicts()))
 
 
 @pytest.mark.parametrize(
     ("kind", "settings"), [("constant", {"floor": 0.1}), ("step", {"floor": 0.1}), ("cosine", {"every": 3})]
 )
 def test_a_schedule_takes_nothing_of_another_kind(kind: Any, settings: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=rf"^schedule\.{next(iter(settings))} is of the kind"):
-        RateSchedule(kind, **settings)
+    assert re.match(
+        rf"schedule\.{next(iter(settings))} belongs to the kind", next(RateSchedule(kind, **settings).conflicts())
+    )

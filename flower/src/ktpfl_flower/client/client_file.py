@@ -1,53 +1,44 @@
 """A client's own file: who it is, where its samples are, and what its model is. It never leaves the client."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import torch
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from annotated_types import Ge, Le, Lt, MaxLen
 from torch import Tensor
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Image
-from ktpfl_pipeline.config.values import Settings, Share
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path
+from ktpfl_pipeline.core.validation import Distinct, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
 from ktpfl_pipeline.data.sources import Reading, adapt, load
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 
-Model = TypeVar("Model", bound=BaseModel)
+Group = TypeVar("Group")
 
 
-def _shown(name: str) -> str:
-    if len(name) > MAX_NAME or not name.isprintable():
-        raise ValueError(f"should be at most {MAX_NAME} printable characters")
+def _name(given: Any) -> Any:
+    name = str(given) if type(given) is int else given
+    if isinstance(name, str) and (len(name) > MAX_NAME or not name.isprintable()):
+        raise ValueError(f"at most {MAX_NAME} printable characters")
     return name
 
 
-def _different(names: list[str]) -> list[str]:
-    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise ValueError(f"has {twice[0]!r} twice")
-    return names
-
-
-def _as_text(given: Any) -> Any:
-    return str(given) if type(given) is int else given
-
-
-Name = Annotated[str, BeforeValidator(_as_text), AfterValidator(_shown)]
+Name = Annotated[str, Reads(_name)]
 """A name that tables can show."""
-Names = Annotated[list[Name], Field(max_length=MAX_CLASSES), AfterValidator(_different)]
+Names = Annotated[list[Name], MaxLen(MAX_CLASSES), Distinct()]
 """Names of classes, in the order of their labels."""
 
 
-class ClientFile(Settings):
+@dataclass(frozen=True)
+class ClientFile:
     """The settings of a client's file.
 
     Attributes:
@@ -67,16 +58,16 @@ class ClientFile(Settings):
         kept: the folder of the models that it keeps between rounds.
     """
 
-    client: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    name: Name = ""
+    client: Annotated[int, Ge(0), Le(2**31 - 1)]
     source: str
+    architecture: str
+    name: Name = ""
     owner: str | None = None
     classes: list[int] | None = None
-    class_names: Names = Field([])
+    class_names: Names = field(default_factory=list)
     image: Image | None = None
-    architecture: str
     test_share: Share = 0.25
-    validation_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1
     device: str = "auto"
     kept: str = "kept"
 
@@ -90,16 +81,16 @@ def read(path: Path) -> ClientFile:
     return understood(ClientFile, values_of(path), str(path))
 
 
-def understood(model: type[Model], values: Mapping[str, Any], who: str) -> Model:
-    """Return what `who` says as a `model`: a file, or the other end of the wire.
+def understood(kind: type[Group], values: Mapping[str, Any], who: str) -> Group:
+    """Return what `who` says as a `kind`: a file, or the other end of the wire.
 
     Raises:
         InputError: if it says too little, too much, or another thing.
     """
-    needed = [name for name, entry in model.model_fields.items() if entry.is_required()]
+    needed = [entry.name for entry in fields(cast("Any", kind)) if default(entry) is MISSING]
     if missing := [name for name in needed if name not in values]:
         raise InputError(f"{who} says nothing of {', '.join(missing)}: it must say {', '.join(needed)}.")
-    return parsing.checked(model, values, who)
+    return parse(kind, values, who)
 
 
 def check_architecture(name: str, who: str) -> None:

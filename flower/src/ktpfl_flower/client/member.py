@@ -7,6 +7,7 @@ and ``end`` (which model is its own now). What it kept is on its disk, so it may
 import logging
 import re
 import shutil
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from ktpfl_flower.client.participation import Participation, Told
 from ktpfl_flower.client.private import private, refusal, seal
 from ktpfl_flower.wire import Packet, packed, unpacked
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
@@ -197,9 +197,9 @@ class Member:
             build=partial(models.build, shape=shape, classes=told.classes),
             seed=told.seed,
             rounds=told.rounds,
-            training=recipes.local_training(told.training),
-            distillation=recipes.distillation(told.distillation),
-            compute=Compute(device=self.own.device, **told.compute.model_dump()),
+            training=told.training,
+            distillation=told.distillation,
+            compute=Compute(device=self.own.device, **asdict(told.compute)),
         )
         return Participation(told, space, me, self._place(told.run))
 

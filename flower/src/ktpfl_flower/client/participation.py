@@ -3,6 +3,7 @@
 import logging
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,18 @@ from ktpfl_flower import operations
 from ktpfl_flower.alike import Arithmetic
 from ktpfl_flower.client.private import private
 from ktpfl_flower.wire import Initial, Left, kinds_of
-from ktpfl_pipeline.config.schema import Distillation, Training
-from ktpfl_pipeline.config.values import Count, Seed, Settings
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.validation import Count, Seed
 from ktpfl_pipeline.core.weights import Params
 
 logger = logging.getLogger(__name__)
 
 
-class Told(Settings):
+@dataclass(frozen=True)
+class Told:
     """What the server tells of a run before its first round."""
 
     run: str
@@ -30,7 +31,7 @@ class Told(Settings):
     rounds: Count
     classes: Count
     clients: list[int]
-    training: Training
+    training: LocalTraining
     distillation: Distillation
     compute: Arithmetic
 

@@ -8,15 +8,15 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from math import prod
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
-from pydantic import Field
+from annotated_types import Ge, Le, Lt, MaxLen, MinLen
 
 from ktpfl_flower.alike import versions
 from ktpfl_flower.client.client_file import Name, Names, check_architecture, understood
 from ktpfl_flower.wire import Packet
-from ktpfl_pipeline.config.values import Settings
 from ktpfl_pipeline.core.errors import InputError, printable
 from ktpfl_pipeline.core.identity import differences
 
@@ -31,6 +31,7 @@ PIXELS = 2**31
 """Numbers of one image, at most, and samples of a split."""
 AGAIN = 60.0
 """Seconds after which it is told again who is waited for."""
+Number = Annotated[int, Ge(0), Lt(NUMBERS)]
 
 
 class Link(Protocol):
@@ -58,7 +59,8 @@ class Link(Protocol):
         """Wait a moment."""
 
 
-class Hello(Settings):
+@dataclass(frozen=True)
+class Hello:
     """What a client says of itself.
 
     Attributes:
@@ -69,17 +71,21 @@ class Hello(Settings):
         last: the number of the last message that it was to act on.
     """
 
-    client: int = Field(ge=0, lt=2**31)
+    client: Annotated[int, Ge(0), Lt(2**31)]
     name: Name
-    architecture: str = Field(max_length=200)
-    sizes: list[Annotated[int, Field(ge=0, le=PIXELS)]] = Field(min_length=3, max_length=3)
-    shape: list[Annotated[int, Field(ge=1, le=2**16)]] = Field(min_length=1, max_length=4)
-    classes: Names = Field(min_length=1)
+    architecture: Annotated[str, MaxLen(200)]
+    sizes: Annotated[list[Annotated[int, Ge(0), Le(PIXELS)]], MinLen(3), MaxLen(3)]
+    shape: Annotated[list[Annotated[int, Ge(1), Le(2**16)]], MinLen(1), MaxLen(4)]
+    classes: Annotated[Names, MinLen(1)]
     versions: dict[str, str]
-    seal: str = Field(max_length=64)
+    seal: Annotated[str, MaxLen(64)]
     told: bool = False
-    kept: list[Annotated[int, Field(ge=0, lt=NUMBERS)]] = Field([])
-    last: int = Field(0, ge=0, lt=NUMBERS)
+    kept: list[Number] = field(default_factory=list)
+    last: Number = 0
+
+    def lasting(self) -> dict[str, Any]:
+        """Return what must be as it was when the run began."""
+        return {name: value for name, value in asdict(self).items() if name not in CHANGING}
 
 
 class Attendance:
@@ -321,7 +327,7 @@ class Attendance:
         who, n = f"Client {said.client} (node {address})", said.client
         if n not in self.clients:
             raise InputError(f"{who} is none of this run's, {sorted(self.clients)}: give its file another number.")
-        began, now = (one.model_dump(exclude=CHANGING) for one in (self.clients[n], said))
+        began, now = (one.lasting() for one in (self.clients[n], said))
         if changes := differences(began, now):
             why = f"is not as it was when the run began ({changes}): put its samples and its file back"
             self.why[n] = why

@@ -1,19 +1,20 @@
 """The server's file: where clients are waited for, how long, and the experiment that they take part in."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from annotated_types import Ge, Gt, Le, MinLen
 
 from ktpfl_flower import operations
 from ktpfl_flower.client.client_file import Names, understood, values_of
 from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, REAL, Experiment
-from ktpfl_pipeline.config.values import Count, Settings
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.validation import Count, Reads
 
 DEFAULTS: dict[str, Any] = {
     "private": {"source": REAL},
@@ -38,7 +39,14 @@ CHOICES = {
 """Values that settings may have with real clients, where an experiment may have others."""
 
 
-class FederationFile(Settings):
+def _word(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"\w{1,80}", value):
+        raise ValueError("1 to 80 letters, digits and underscores")
+    return value
+
+
+@dataclass(frozen=True)
+class FederationFile:
     """The settings of the server's file.
 
     Attributes:
@@ -56,16 +64,16 @@ class FederationFile(Settings):
         experiment: settings as in a section of ``conf/``.
     """
 
-    name: Annotated[str, Field(pattern=r"^\w{1,80}$")] = "real_clients"
+    experiment: dict[str, Any]
+    name: Annotated[str, Reads(_word)] = "real_clients"
     project: str = "."
-    methods: Annotated[list[str], Field(min_length=1)] = Field(["kt_pfl", "local"])
-    class_names: Names = Field([])
-    patience: float = Field(600, gt=0)
-    deadline: float = Field(600, gt=0)
-    quorum: float = Field(0.6, ge=0, le=1)
+    methods: Annotated[list[str], MinLen(1)] = field(default_factory=lambda: ["kt_pfl", "local"])
+    class_names: Names = field(default_factory=list)
+    patience: Annotated[float, Gt(0)] = 600
+    deadline: Annotated[float, Gt(0)] = 600
+    quorum: Annotated[float, Ge(0), Le(1)] = 0.6
     tries: Count = 3
     on_unsound: Literal["skip", "stop"] = "skip"
-    experiment: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def parsed(section: dict[str, Any]) -> Experiment:
             "protects nothing here. Leave it out."
         )
     experiment = parsing.parse("experiment", deep_merge(DEFAULTS, section))
-    plain = Experiment.model_validate(DEFAULTS)
+    plain = parsing.form("experiment", DEFAULTS)
     for setting in THEIRS:
         if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
             raise InputError(f"experiment.{setting} is set, and only the clients can decide it: leave it out.")

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,19 @@ from torch import Tensor
 
 from ktpfl_flower.alike import Arithmetic, versions
 from ktpfl_flower.client.client_file import understood
-from ktpfl_flower.server.attendance import CHANGING, Attendance, Hello, Link
+from ktpfl_flower.server.attendance import Attendance, Hello, Link
 from ktpfl_flower.server.executor import RealExecutor, RealFederation
 from ktpfl_flower.server.federation_file import Plan
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.core.setting import Client, Compute, Setting
+from ktpfl_pipeline.core.setting import Client, Setting
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import Reading, adapt, load_public
@@ -56,7 +55,7 @@ def name_of(plan: Plan, method: str, seed: int, public: Tensor) -> str:
     return digest(
         {
             **settings,
-            "compute": _arithmetic(plan).model_dump(),
+            "compute": asdict(_arithmetic(plan)),
             "method": [method, asdict(method_of(plan.experiment, method))],
             "seed": seed,
             "public": hashlib.sha256(public.numpy().tobytes()).hexdigest(),
@@ -90,7 +89,7 @@ def met(plan: Plan, method: str, seed: int, public: Tensor, link: Link, folder: 
     remembered = {int(n): understood(Hello, said, str(place)) for n, said in said_before.items()}
     attendance.meet(plan.clients, file.patience, remembered)
     if place is not None:
-        clients = {n: said.model_dump(mode="json") for n, said in attendance.clients.items()}
+        clients = {n: asdict(said) for n, said in attendance.clients.items()}
         checkpoint.save(place, {"settings": {"run": name}, "clients": clients})
     return attendance
 
@@ -118,7 +117,6 @@ def federation(plan: Plan, method: str, seed: int, public: Tensor, attendance: A
     experiment, file = plan.experiment, plan.file
     clients = sorted(attendance.clients.values(), key=lambda said: said.client)
     classes = len(class_names(plan, attendance))
-    compute = _arithmetic(plan).model_dump() | experiment.compute.model_dump(include={"device", "server_memory"})
     return RealFederation(
         clients=tuple(map(_shell, clients)),
         public=public,
@@ -127,12 +125,12 @@ def federation(plan: Plan, method: str, seed: int, public: Tensor, attendance: A
         build=partial(models.build, shape=tuple(public.shape[1:]), classes=classes),
         seed=seed,
         rounds=experiment.rounds,
-        training=recipes.local_training(experiment.training),
-        distillation=recipes.distillation(experiment.distillation),
-        compute=Compute(**compute),
+        training=experiment.training,
+        distillation=experiment.distillation,
+        compute=experiment.compute,
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
-        knowledge=Knowledge(**experiment.knowledge.model_dump()),
+        knowledge=experiment.knowledge,
         executor=RealExecutor(attendance, method, partial(_begin, plan, method), file.quorum, file.tries),
     )
 
@@ -146,7 +144,7 @@ def facts(plan: Plan, public: Tensor, attendance: Attendance) -> Facts:
     """Return what is known of the clients' data: the sizes; their labels stay with them."""
     clients = sorted(attendance.clients.values(), key=lambda said: said.client)
     sizes = torch.tensor([[sum(one.sizes)] for one in clients])
-    said = [one.model_dump(exclude={"versions", *CHANGING}) for one in clients]
+    said = [{name: value for name, value in one.lasting().items() if name != "versions"} for one in clients]
     return Facts(
         label_counts=sizes,
         fingerprint=digest({"public": hashlib.sha256(public.numpy().tobytes()).hexdigest(), "clients": said}),
@@ -161,7 +159,7 @@ def facts(plan: Plan, public: Tensor, attendance: Attendance) -> Facts:
 
 
 def _arithmetic(plan: Plan) -> Arithmetic:
-    return Arithmetic(**plan.experiment.compute.model_dump(include=set(Arithmetic.model_fields)))
+    return Arithmetic(**{each.name: getattr(plan.experiment.compute, each.name) for each in fields(Arithmetic)})
 
 
 def _shell(said: Hello) -> Client:
@@ -177,6 +175,7 @@ def _shell(said: Hello) -> Client:
 
 def _begin(plan: Plan, method: str, setting: Setting) -> Packet:
     """Return what clients are told before the first round."""
-    said: dict[str, Any] = plan.experiment.model_dump(mode="json", include={"rounds", "training", "distillation"})
-    said |= {"method": method, "seed": setting.seed, "compute": _arithmetic(plan).model_dump(mode="json")}
+    experiment = plan.experiment
+    said: dict[str, Any] = {name: plain(getattr(experiment, name)) for name in ("rounds", "training", "distillation")}
+    said |= {"method": method, "seed": setting.seed, "compute": asdict(_arithmetic(plan))}
     return Packet({**said, "classes": setting.classes, "clients": list(setting.by_id)}, {"public": setting.public})

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.validation import Part
 
 FACTOR = -10.0
 """Of ``scaled``: nearly all of the mass goes to the class that the model thinks the least of."""
@@ -20,15 +21,15 @@ FACTOR = -10.0
 
 @dataclass(frozen=True)
 class Adversaries:
-    """How many clients lie, and how.
+    """Malicious (Byzantine) clients, which upload false predictions; report means are over the other clients.
 
     Attributes:
-        share: of the clients; round(share · N) are adversaries, 0 is none.
-        kind: what they upload: ``random``, normal noise of the mean and standard deviation that their logits have;
+        share: the share of malicious clients; there are round(share · N).
+        kind: what they upload: ``random``, normal noise with the mean and standard deviation of their logits;
             ``flipped``, their logits with the classes in reverse order; ``scaled``, their logits times -10.
     """
 
-    share: float = 0.0
+    share: Part = 0.0
     kind: Literal["random", "flipped", "scaled"] = "flipped"
 
     def uploaded(self, logits: Tensor, stream: torch.Generator) -> Tensor:

@@ -11,32 +11,36 @@ from dataclasses import dataclass
 import torch
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.validation import Chance, Count, Fraction
 
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Clients whose uploads arrive late, the same ones in all rounds.
+    """Clients whose uploads arrive late, the same clients in all rounds.
+
+    Where clients upload only predictions, a straggler's predictions are those of its model `delay` rounds ago. With
+    other methods a straggler misses `delay` rounds after each round in which it takes part.
 
     Attributes:
-        share: of the clients; round(share · N) are stragglers, 0 is none.
-        delay: how many rounds late.
+        share: the share of stragglers; there are round(share · N).
+        delay: how many rounds late they are.
     """
 
-    share: float = 0.0
-    delay: int = 1
+    share: Chance = 0.0
+    delay: Count = 1
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Clients that cannot afford E epochs of local training, the same ones in all rounds.
+    """Clients with limited compute, which train fewer than E epochs, the same clients in all rounds.
 
     Attributes:
-        share: of the clients; round(share · N) have such a budget, 0 is none.
-        epochs: the share of the epochs that these take, one at least.
+        share: the share of such clients; there are round(share · N).
+        epochs: the share of the E epochs that they train; at least one epoch.
     """
 
-    share: float = 0.0
-    epochs: float = 0.25
+    share: Chance = 0.0
+    epochs: Fraction = 0.25
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Reliability:
         budgets: who trains less.
     """
 
-    availability: float = 1.0
+    availability: Fraction = 1.0
     stragglers: Stragglers = Stragglers()
     budgets: Budgets = Budgets()
 

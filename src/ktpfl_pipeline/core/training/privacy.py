@@ -15,28 +15,30 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Ge, Le
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.validation import Positive, Share
 
 
 @dataclass(frozen=True)
 class Privacy:
-    """How much noise.
+    """Noise and clipping of DP-SGD.
 
     Attributes:
         noise_multiplier: σ, standard deviation of the noise in units of C.
-        max_grad_norm: C, what the L2 norm of one sample's gradient is clipped to.
-        delta: δ, the chance with which ε need not hold; well below one by the number of a client's samples.
+        max_grad_norm: C, the L2 norm that the gradient of each sample is clipped to.
+        delta: δ, the probability that ε does not hold; choose it well below 1 / (training samples of a client).
     """
 
-    noise_multiplier: float
-    max_grad_norm: float = 1.0
-    delta: float = 1e-5
+    noise_multiplier: Annotated[float, Ge(0.01), Le(1e6)]
+    max_grad_norm: Positive = 1.0
+    delta: Share = 1e-5
 
 
 def check_possible(

@@ -1,14 +1,26 @@
-"""A training recipe: by what rule, and how far, a step goes. Local training and distillation have the same words.
+"""A training recipe: optimizer, learning rate and schedule, the same settings for local training and distillation.
 
-Their arithmetic is torch's, in `core/client/optimizers.py`; a recipe says what is wanted, and finds what does not fit.
+The arithmetic is torch's, in `core/client/optimizers.py`.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.validation import (
+    Chance,
+    Count,
+    Fraction,
+    Natural,
+    NotNegative,
+    Part,
+    Positive,
+    Reads,
+    changed,
+    spelt_out,
+)
 
 BatchNormPolicy = Literal["frozen", "train", "domain_specific"]
 """What BatchNorm normalizes public samples with; `core/client/batch_norm.py` says what each policy does."""
@@ -18,28 +30,32 @@ BATCH_NORM: BatchNormPolicy = "domain_specific"
 
 @dataclass(frozen=True)
 class RateSchedule:
-    """The learning rate of each round, in units of the configured one.
+    """The learning rate of each round, as a factor of the configured rate.
 
     Attributes:
-        kind: ``constant``; ``step``, times `factor` after each `every` rounds; ``cosine``, half a wave from 1 down to
-            `floor`, which it would reach in the round after the last.
-        warm_up: W, rounds at 1/(W+1), 2/(W+1), ... before all that.
+        kind: how the learning rate changes over rounds: ``constant``; ``step``, multiplied by `factor` after every
+            `every` rounds; ``cosine``, half a cosine wave from 1 down to `floor`, reached in the round after the last.
+            The name of a kind may be given in place of the group: ``schedule: cosine``.
+        warm_up: W, the number of first rounds with the factors 1/(W+1), 2/(W+1), …
+        every: rounds between two steps; only with ``step``.
+        factor: what each step multiplies the learning rate by; only with ``step``.
+        floor: the lowest factor; only with ``cosine``.
     """
 
     kind: Literal["constant", "step", "cosine"] = "constant"
-    warm_up: int = 0
-    every: int = 10
-    factor: float = 0.1
-    floor: float = 0.0
+    warm_up: Natural = 0
+    every: Count = 10
+    factor: Fraction = 0.1
+    floor: Chance = 0.0
 
-    def __post_init__(self) -> None:
-        """Check that nothing is said of another kind."""
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each setting that belongs to another kind of schedule."""
         for name, kind in (("every", "step"), ("factor", "step"), ("floor", "cosine")):
-            if kind != self.kind and getattr(self, name) != getattr(RateSchedule, name):
-                raise InputError(f"schedule.{name} is of the kind {kind}, and the kind is {self.kind}; leave it out.")
+            if kind != self.kind and name in changed(self):
+                yield f"schedule.{name} belongs to the kind {kind}, but schedule.kind is {self.kind}: remove it."
 
     def at(self, t: int, rounds: int) -> float:
-        """Return the factor of round t of `rounds`; round 0, of models that are trained to be evaluated, has 1."""
+        """Return the factor of round t of `rounds`; round 0, of models trained only for evaluation, has 1."""
         if t == 0:
             return 1.0
         if t <= self.warm_up:
@@ -55,44 +71,46 @@ class RateSchedule:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How steps are taken; as it is, plain SGD.
+    """How a model is trained; the defaults are plain SGD.
 
     Attributes:
         epochs: passes over the samples.
-        batch_size: samples a step.
-        learning_rate: η, that `schedule` multiplies.
-        optimizer: torch's, with its defaults for what is not here: Adam's β are 0.9 and 0.999.
-        momentum: of SGD.
-        nesterov: whether SGD's momentum looks ahead.
-        weight_decay: added to the gradient as ``weight_decay · w``; by AdamW taken from the weights instead.
-        optimizer_state: whether each round starts with none, ``reset``, or with the client's of its last, ``kept``.
-        schedule: of the learning rate over rounds.
-        clip: the largest norm of a model's gradient, over all parameters; None is none.
+        batch_size: samples per step; the last, shorter batch of an epoch is used too.
+        learning_rate: η, multiplied by `schedule`.
+        optimizer: torch's optimizer, with torch's defaults for all other arguments (Adam's β are 0.9 and 0.999).
+        momentum: momentum of ``sgd``; 0.9 is common.
+        nesterov: whether ``sgd`` uses Nesterov momentum.
+        weight_decay: added to the gradient as ``weight_decay · w``; ``adamw`` subtracts it from the weights instead.
+        optimizer_state: the optimizer's moments at the start of a round: ``reset``, empty; ``kept``, those that the
+            client had after its last round.
+        schedule: the learning rate over rounds.
+        clip: the largest norm of a model's gradient over all parameters; null does not clip.
     """
 
-    epochs: int
-    batch_size: int
-    learning_rate: float = 0.01
+    epochs: Natural
+    batch_size: Count
+    learning_rate: NotNegative = 0.01
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    momentum: float = 0.0
+    momentum: Part = 0.0
     nesterov: bool = False
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     optimizer_state: Literal["reset", "kept"] = "reset"
-    schedule: RateSchedule = RateSchedule()
-    clip: float | None = None
+    schedule: Annotated[RateSchedule, Reads(partial(spelt_out, "schedule"))] = RateSchedule()
+    clip: Positive | None = None
 
-    def __post_init__(self) -> None:
-        """Check that what is said of an optimizer is of this one."""
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each pair of settings that exclude each other."""
+        yield from self.schedule.conflicts()
         if self.optimizer != "sgd" and (self.momentum or self.nesterov):
             name = "momentum" if self.momentum else "nesterov"
-            raise InputError(
-                f"{name} is {getattr(self, name)}, which belongs to sgd; {self.optimizer} has moments of its own: "
-                "leave it out, or choose sgd."
+            yield (
+                f"{name} is {getattr(self, name)}, which belongs to sgd, but the optimizer is {self.optimizer}: remove "
+                "it, or choose sgd."
             )
-        if self.nesterov and not self.momentum:
-            raise InputError("nesterov is True and momentum is 0.0, which Nesterov's step needs: set it to 0.9, say.")
+        elif self.nesterov and not self.momentum:
+            yield "nesterov is true but momentum is 0: set momentum, for example to 0.9, or remove nesterov."
         if self.keeps and self.optimizer == "sgd" and not self.momentum:
-            raise InputError("optimizer_state is kept, and sgd without momentum has none; set it to reset.")
+            yield "optimizer_state is kept, but sgd without momentum has no state: set it to reset."
 
     @property
     def keeps(self) -> bool:
@@ -104,7 +122,7 @@ class Recipe:
         return self.learning_rate * self.schedule.at(t, rounds)
 
     def beyond_plain(self) -> Iterator[str]:
-        """Yield each setting that makes a step another than w - η g, with its value: ``momentum is 0.9``."""
+        """Yield each setting that makes a step differ from w - η g, with its value: ``momentum is 0.9``."""
         for entry in fields(Recipe):
             value = getattr(self, entry.name)
             if entry.name in ("optimizer", "momentum", "weight_decay", "clip") and value != entry.default:

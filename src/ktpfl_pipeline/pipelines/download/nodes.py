@@ -1,7 +1,7 @@
 """Nodes that read the samples of an experiment."""
 
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ def _reading(experiment: Experiment, private: Any = None) -> Any:
     from ktpfl_pipeline.data.sources import Reading
     from ktpfl_pipeline.data.sources.tokens import Texts
 
-    texts = Texts(**experiment.text.model_dump())
+    texts = Texts(**asdict(experiment.text))
     if private is not None and private.vocabulary is not None:
         texts = texts._replace(known=private.vocabulary, length=private.shape[0])
     if (image := experiment.image) is None:

@@ -10,6 +10,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,14 +158,13 @@ def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried
     asked, classes = experiment.compute, _classes(data)
     inputs = data.private.inputs
     build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
-    own = asked.model_dump(include={"device", "threads"})
-    computes = [Compute(**own, **way._asdict()) for way in tried]
+    computes = [replace(asked, **way._asdict()) for way in tried]
     return step_seconds(build, architecture, inputs, classes, experiment.training.batch_size, computes)
 
 
 def _computed(experiment: Experiment, way: Arithmetic) -> Experiment:
     """Return the experiment with an arithmetic in its settings."""
-    return experiment.model_copy(update={"compute": experiment.compute.model_copy(update=way._asdict())})
+    return replace(experiment, compute=replace(experiment.compute, **way._asdict()))
 
 
 def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:

@@ -3,15 +3,12 @@
 from functools import partial
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config import recipes, schema
+from ktpfl_pipeline.config import schema
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.rounds.newcomers import held_out
-from ktpfl_pipeline.core.setting import Client, Compute
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
-from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers
+from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.data.federated import FederatedData
 
 
@@ -23,9 +20,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         data: of all seeds; the federation shares its tensors.
         seed: of every random stream.
     """
-    own = data.seeds[seed]
-    asked = experiment.compute
-    compute = Compute(**asked.model_dump(exclude=schema.PLACES))
+    own, compute = data.seeds[seed], experiment.compute
     return Federation(
         clients=clients(experiment, data, seed),
         public=own.standardised(own.public),
@@ -34,19 +29,15 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         build=partial(models.build, shape=own.private.shape, classes=own.classes, weights=data.pretrained),
         seed=seed,
         rounds=experiment.rounds,
-        training=recipes.local_training(experiment.training),
-        distillation=recipes.distillation(experiment.distillation),
+        training=experiment.training,
+        distillation=experiment.distillation,
         compute=compute,
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
-        adversaries=Adversaries(**experiment.adversaries.model_dump()),
-        reliability=Reliability(
-            experiment.availability,
-            Stragglers(**experiment.stragglers.model_dump()),
-            Budgets(**experiment.budgets.model_dump()),
-        ),
-        knowledge=Knowledge(**experiment.knowledge.model_dump()),
-        executor=executors.create(asked.workers, asked.threads, compute.place(), asked.cluster),
+        adversaries=experiment.adversaries,
+        reliability=experiment.reliability,
+        knowledge=experiment.knowledge,
+        executor=executors.create(compute.workers, compute.threads, compute.place(), compute.cluster),
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import torch
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.config import recipes
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.engine import Run
@@ -137,7 +136,6 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
     readers = [name.partition(":")[0] for name in names if sources.PATH.fullmatch(name)]
     put_together = {
         Path(assembly.__file__),
-        Path(recipes.__file__),
         *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),
         *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardisation.py")),
     }

@@ -176,8 +176,8 @@ def _validated(experiment: Experiment, method: str, share: float) -> Experiment:
     """
     if experiment.partition.validation_share or not find(method).kind.fits_validation:
         return experiment
-    partition = experiment.partition.model_copy(update={"validation_share": share})
-    return experiment.model_copy(update={"partition": partition})
+    partition = replace(experiment.partition, validation_share=share)
+    return replace(experiment, partition=partition)
 
 
 def _data(

@@ -55,7 +55,7 @@ def _in_turn(planned: Sequence[Planned]) -> Iterator[tuple[Planned, int, str]]:
 
 def _run(each: Planned, seed: int, key: str, parent: str) -> None:
     """Run one method with one seed to its end, keep its numbers, and remove its checkpoint."""
-    own = each.job.experiment.model_copy(update={"seeds": [seed]})
+    own = replace(each.job.experiment, seeds=[seed])
     data = replace(each.job.data)  # with samples of its own, which go when it is finished
     job = replace(each.job, experiment=own, data=data, parent=parent, label=f"{each.experiment}, {each.label}")
     (finished,) = run_all(job)

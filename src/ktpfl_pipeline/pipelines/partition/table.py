@@ -1,13 +1,14 @@
 """The partition, and the table of it that a person can open."""
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.config.schema import OPEN_PART, Experiment
+from ktpfl_pipeline.config.schema import Partition as PartitionSettings
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import PublicSet
@@ -30,14 +31,17 @@ def _partition(experiment: Experiment, private: LabelledDataset, public_set: Pub
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == OPEN_PART:
         free[public_set.indices[seed]] = False
-    common = {"minimum", "test_share", "validation_share"}
+    common = ("minimum", "test_share", "validation_share")
     settings, pool = experiment.partition, free.nonzero().flatten()
     if settings.scheme == NATURAL:
-        return natural(private, experiment.clients, seed, pool=pool, **settings.model_dump(include=common))
+        return natural(private, experiment.clients, seed, pool=pool, **_only(settings, common))
     clients = cast("int", experiment.clients)  # null is for natural alone, see `config.checks`
-    own = common | {"alpha", "balanced", "labels_per_client", "shards_per_client", "sigma"}
-    given = settings.model_dump(include=own)
+    given = _only(settings, (*common, "alpha", "balanced", "labels_per_client", "shards_per_client", "sigma"))
     return partition(private.labels, clients, settings.scheme, seed, pool=pool, test=private.test, **given)
+
+
+def _only(settings: PartitionSettings, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in names}
 
 
 def owners(private: LabelledDataset, partitions: dict[int, Partition]) -> dict[int, tuple[str, ...]]:

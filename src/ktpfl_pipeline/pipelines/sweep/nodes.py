@@ -12,6 +12,7 @@ from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config.parsing import points
 from ktpfl_pipeline.config.studies import Sweep
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.step import step
 
 
@@ -36,7 +37,7 @@ def report(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *,
     from ktpfl_pipeline.reports.sweep import build, comparable
 
     settings = [experiment.shared() for experiment in points(name, sweep, parameters)]
-    made = build(name, sweep.parameter, comparable(name, results, sweep.model_dump(), settings))
+    made = build(name, sweep.parameter, comparable(name, results, plain(sweep), settings))
     log_report(name, name, results["key"], made)
     return made
 

@@ -12,6 +12,7 @@ from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.config.checks import saying
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Sweep
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
@@ -45,7 +46,7 @@ def run_all(name: str, sweep: Sweep, points: Sequence[Experiment], raw_folder: P
             }
             for value, point, own in zip(sweep.values, points, data, strict=True)
         ]
-    return {"sweep": sweep.model_dump(), "key": key, "points": found}
+    return {"sweep": plain(sweep), "key": key, "points": found}
 
 
 def run_method(sweep: Sweep, value: Any, job: Job) -> dict[str, Any]:

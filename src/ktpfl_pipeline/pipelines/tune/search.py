@@ -70,7 +70,8 @@ def stream(seed: int, method: str) -> int:
 
 
 def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Values]:
-    every = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    lists: Any = space.values()  # no range is among them
+    every = [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)]
     others = [values for values in every if values != start]
     if len(others) > most:
         random.Random(seed).shuffle(others)

@@ -17,6 +17,7 @@ from ktpfl_pipeline.config.studies import TUNE, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.metrics import VALIDATION
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training import progress
@@ -44,7 +45,7 @@ def run_all(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str
         found = {method: tune_method(tune, Job(name, method, at, data, tracked.run_id)) for method in methods}
         best = {f"validation/{method}": highest(trials).validation or 0.0 for method, trials in found.items()}
         tracked.finish(Ending(best))
-    return Tuning(tune.model_dump(), at.shared(), key, tracked.run_id, found).to_dict()
+    return Tuning(plain(tune), at.shared(), key, tracked.run_id, found).to_dict()
 
 
 def tune_method(tune: Tune, job: Job) -> list[Trial]:
@@ -75,7 +76,7 @@ def run_trial(job: Job, changes: dict[str, Any], number: int) -> Trial:
     """Run one candidate with every seed: the configured hyperparameters with `changes`; `number` counts from 1."""
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
     methods = {job.method: {**job.hyperparameters(), **changes}}
-    job = replace(job, experiment=job.experiment.model_copy(update={"methods": methods}), label=label, chooses=True)
+    job = replace(job, experiment=replace(job.experiment, methods=methods), label=label, chooses=True)
     title = ", ".join(filter(None, (f"{title_of(job.method)}, trial {number}", label)))
     values = job.hyperparameters()
     try:
@@ -106,7 +107,7 @@ def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experim
             f"data/07_model_output/{name}/trials.json does not read as the trials of a tuning ({error}): delete it and "
             f"run `kedro run --pipelines={name}` again, which takes finished runs from their checkpoints."
         ) from error
-    now = {"tune": tune.model_dump(), **tune.applied(experiment).shared()}
+    now = {"tune": plain(tune), **tune.applied(experiment).shared()}
     check_settings(f"The trials of {name} were", {"tune": made.tune, **made.settings}, now)
     return made
 

@@ -1,0 +1,123 @@
+"""Which settings exclude each other, and which exclude a method. Each rule is here once.
+
+The parser asks before anything runs, `Setting` when it is built, and `engine.run` before the first round, so that a
+federation built in Python follows the same rules as a section of conf/.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from ktpfl_pipeline.core.validation import changed
+
+TRAINING = "training"
+"""`Method.private_data` of a method that uses private samples only in plain local training, which ε covers."""
+
+
+class Settings(Protocol):
+    """What the rules read: of an experiment before its data are loaded, or of a `Setting`."""
+
+    @property
+    def training(self) -> Any:
+        """`LocalTraining`."""
+
+    @property
+    def distillation(self) -> Any:
+        """`Distillation`."""
+
+    @property
+    def compute(self) -> Any:
+        """`Compute`."""
+
+    @property
+    def adversaries(self) -> Any:
+        """`Adversaries`."""
+
+    @property
+    def knowledge(self) -> Any:
+        """`Knowledge`."""
+
+    def models(self) -> list[str]:
+        """Return the names of the clients' architectures, each once."""
+
+    def has_public(self) -> bool:
+        """Say whether there are public samples."""
+
+
+class Conflict(NamedTuple):
+    """A setting that some methods exclude.
+
+    Attributes:
+        setting: the setting with its value: ``adversaries.share is 0.2``.
+        reason: why methods exclude it, as a sentence about the methods.
+        remedy: what to do.
+    """
+
+    setting: str
+    reason: str
+    remedy: str
+
+    def text(self, methods: Collection[str]) -> str:
+        """Return the message for these methods."""
+        return f"{self.setting}, which excludes {', '.join(methods)}: {self.reason}. {self.remedy}."
+
+
+def problems(method: Any, setting: Settings) -> list[str]:
+    """Return what does not go together, one sentence per problem, each beginning with the path of a setting.
+
+    Args:
+        method: a method or its class; None checks only the settings themselves.
+        setting: the settings.
+    """
+    found = list(_of_settings(setting))
+    if method is not None:
+        found += [each.text([method.title]) for each in conflicts(method, setting)]
+    return found
+
+
+def conflicts(method: Any, setting: Settings) -> Iterator[Conflict]:
+    """Yield the settings that a method, or its class, excludes."""
+    architectures = setting.models()
+    if method.one_architecture and len(architectures) > 1:
+        yield Conflict(
+            f"architectures is {', '.join(architectures)}",
+            "models are combined, which needs one architecture",
+            f"Set one architecture, as in [{architectures[0]}], or choose methods that exchange predictions",
+        )
+    if setting.adversaries.share and not method.exchanges <= {"predictions"}:
+        yield Conflict(
+            f"adversaries.share is {setting.adversaries.share}",
+            "malicious clients upload false predictions, and models or prototypes are exchanged too",
+            "Set adversaries.share to 0, or choose methods that exchange only predictions",
+        )
+    if setting.training.privacy is not None and method.private_data != TRAINING:
+        yield Conflict(
+            "training.privacy is set",
+            "private samples are used outside plain local training, which ε does not cover",
+            "Set training.privacy to null, or choose methods listed in docs/privacy.md",
+        )
+    if method.own_step and (changes := [*setting.training.beyond_plain()]):
+        yield Conflict(
+            f"training.{changes[0]}",
+            "the method prescribes the optimizer step",
+            "Remove the setting, or choose other methods",
+        )
+    given = changed(setting.knowledge)
+    if own := sorted(method.own_knowledge.intersection(given)):
+        yield Conflict(
+            f"knowledge.{own[0]} is {given[own[0]]}",
+            "the method has its own rule for it",
+            "Remove the setting, or choose other methods",
+        )
+    if "predictions" in method.exchanges and not setting.has_public():
+        yield Conflict(
+            "public.source is none",
+            "predictions of public samples are exchanged",
+            "Set another public.source, such as open_part, or choose methods that exchange parameters",
+        )
+
+
+def _of_settings(setting: Settings) -> Iterator[str]:
+    """Yield what excludes each other among the settings themselves."""
+    yield from (f"training.{each}" for each in setting.training.conflicts())
+    yield from (f"distillation.{each}" for each in setting.distillation.conflicts())
+    yield from (f"compute.{each}" for each in setting.compute.conflicts())

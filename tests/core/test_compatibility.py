@@ -1,0 +1,60 @@
+"""Each rule about settings that exclude each other holds for the parser, for a federation in Python, and the engine."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cases import case
+from experiment import EXPERIMENT
+from toy import federation
+
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.compatibility import problems
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.methods import create
+
+RULES: list[tuple[str, dict[str, Any], str]] = [
+    ("fedproto", {"adversaries": Adversaries(share=0.5)}, "adversaries.share is 0.5, which excludes FedProto"),
+    ("scarlet", {"knowledge": Knowledge(cache=2)}, "knowledge.cache is 2, which excludes SCARLET"),
+    ("ditto", {"training": {"momentum": 0.9}}, "training.momentum is 0.9, which excludes Ditto"),
+]
+"""(method, settings, beginning of the message)."""
+
+
+def of_toy(changes: dict[str, Any]) -> Any:
+    fed = federation(architectures=("linear",))
+    changes = {name: replace(fed.training, **value) if name == "training" else value for name, value in changes.items()}
+    return replace(fed, **changes)
+
+
+def test_a_federation_in_python_follows_the_same_rules_as_a_section() -> None:
+    section = parsing.form("mine", {**EXPERIMENT, "training": {}, "architectures": ["mlp"]})
+    for name, changes, message in RULES:
+        with case(name):
+            method, fed = create(name), of_toy(changes)
+            found = problems(method, fed)[-1]
+            assert found.startswith(message)
+            parsed = replace(section, **{key: getattr(fed, key) for key in changes})
+            assert problems(method, parsed)[-1] == found
+            with pytest.raises(InputError) as refused:
+                engine.run(method, fed, engine.Schedule(1))
+            assert found in str(refused.value)
+
+
+def test_settings_that_exclude_each_other_make_no_federation() -> None:
+    for changes, message in (
+        ({"training": {"nesterov": True}}, "training.nesterov is true but momentum is 0"),
+        ({"training": {"learning_rate": -1.0}}, "training.learning_rate is -1.0; it must be a number from 0"),
+        ({"knowledge": Knowledge(select=2.0)}, "knowledge.select is 2.0; it must be a number above 0"),
+    ):
+        with case(changes), pytest.raises(InputError, match=f"^{message}"):
+            of_toy(changes)
+
+
+def test_what_goes_together_has_no_problems() -> None:
+    fed = federation()
+    for name in ("kt_pfl", "fedmd", "local"):
+        assert problems(create(name), fed) == []
