@@ -1,100 +1,49 @@
-"""Tables of every setting: types and bounds from config/, meanings from the comments of conf/base.
+"""Tables of every setting, made from the dataclasses that declare them.
 
 In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts`` or ``methods`` stands in a
 block named ``{settings}``.
 """
 
 import dataclasses
-import inspect
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from ktpfl_pipeline.config import augmentations, schema, studies
+from ktpfl_pipeline.config import schema, studies
+from ktpfl_pipeline.core import setting, validation
+from ktpfl_pipeline.core.training import recipe
+from ktpfl_pipeline.core.training.augmentation import CHANGES
+from ktpfl_pipeline.core.validation import Rule, default, meanings, plain, rules
 from ktpfl_pipeline.methods import METHODS, create, title
 
-BASE = Path(__file__).parents[2] / "conf" / "base"
-BLOCKS = ("_experiment", "_hetero")
-"""Sections whose settings are an experiment's; those of others stand below their names."""
-LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+):[^#]*(?:#(?P<comment>.*))?$")
-BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-HUGE = 1e6
+
+def allowed(rule: Rule) -> str:
+    """Return what a setting may be; bounds that only exclude what a computer cannot hold are left out."""
+    text = re.sub(r" from ([\d.]+) to (?:[\d,]{10,}|1e\+\d+)", r" of at least \1", str(rule))
+    return re.sub(r" and at most 1e\+\d+", "", text)
 
 
-def comments(file: Path) -> dict[str, str]:
-    """Return the comment of each setting of a file that has one, by dotted path."""
-    found: dict[str, str] = {}
-    path: list[str] = []
-    last = ""
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if last and re.fullmatch(r" {8,}#.*", line):
-            found[last] += f" {line.strip(' #')}"
-        elif given := LINE.match(line):
-            path = [*path[: len(given["indent"]) // 2], given["name"]]
-            block, *rest = path
-            below = [] if block in BLOCKS else [block]
-            last = ".".join([*below, *rest]) if rest and given["comment"] else ""
-            if last and last not in found:
-                found[last] = given["comment"].strip()
-    return found
-
-
-def allowed(field: dict[str, Any]) -> str:
-    """Return what a setting may be, from its JSON schema."""
-    if "anyOf" in field:
-        return " or ".join(allowed(each) for each in field["anyOf"])
-    if "enum" in field:
-        return ", ".join(f"`{value}`" for value in field["enum"])
-    if field.get("type") == "array":
-        return f"list of {allowed(field['items'])}"
-    if field.get("type") == "boolean":
-        return "`true`, `false`"
-    kind = {"integer": "whole number", "number": "number", "string": "text", "null": "`null`", "object": "mapping"}
-    bounds = [f"{sign} {field[key]:g}" for key, sign in BOUNDS.items() if key in field and abs(field[key]) < HUGE]
-    return " ".join([kind.get(field.get("type", ""), "see its meaning"), ", ".join(bounds)]).strip()
-
-
-def settings(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str, str]]:
-    """Give of each setting of a model, and of the groups below it, its path, what is allowed, and its default."""
-    form = model.model_json_schema(mode="validation")
-    for name, field in model.model_fields.items():
-        path = f"{above}{name}"
-        below = groups(field)
-        for group in below:
+def settings(kind: type, above: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Give of each setting of a group, and of the groups below it, path, what is allowed, default and meaning."""
+    said = meanings(kind)
+    for entry in dataclasses.fields(kind):
+        rule, path = rules(kind)[entry.name], f"{above}{entry.name}"
+        for group in rule.groups:
             yield from settings(group, f"{path}.")
-        if not below:
-            default = "required" if field.is_required() else written(field.default)
-            yield path, allowed(form["properties"][name]), default
-
-
-def groups(field: FieldInfo) -> list[type[BaseModel]]:
-    """Return the group of settings that a field is; none where it is a setting itself."""
-    kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
-    return [each for each in kinds if inspect.isclass(each) and issubclass(each, BaseModel)]
+        if not rule.groups:
+            value = default(entry)
+            shown = "required" if value is dataclasses.MISSING else written(plain(value))
+            yield path, allowed(rule), shown, said.get(entry.name, "")
 
 
 def written(value: Any) -> str:
     """Return a value as it is written in YAML."""
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
-
-
-def meanings(method: type) -> dict[str, str]:
-    """Return what a method's docstrings say of its hyperparameters."""
-    found: dict[str, str] = {}
-    for each in reversed(method.__mro__):
-        section = re.search(r"^Attributes:\n((?: .*\n?|\n)*)", inspect.cleandoc(each.__doc__ or ""), re.MULTILINE)
-        if section:
-            for name, meaning in re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", section[1], re.MULTILINE):
-                found[name] = " ".join(meaning.split())
-    return found
 
 
 def hyperparameters(name: str) -> str:
@@ -117,23 +66,18 @@ def page(what: str) -> str:
     """Return the tables of one kind of section, in Markdown."""
     if what == "methods":
         return "\n\n".join(map(hyperparameters, METHODS))
-    model, file = {
-        "experiments": (schema.Experiment, "parameters.yml"),
-        "augmentations": (augmentations.Change, "parameters.yml"),
-        "sweeps": (studies.Sweep, "parameters_sweep.yml"),
-        "tunings": (studies.Tune, "parameters_tune.yml"),
-        "paper": (studies.Paper, "parameters_paper.yml"),
-        "parts": (studies.Part, "parameters_paper.yml"),
-    }[what]
-    said = meanings(model) | comments(BASE / file)
+    kinds: dict[str, type] = {
+        "experiments": schema.Experiment,
+        "sweeps": studies.Sweep,
+        "tunings": studies.Tune,
+        "paper": studies.Paper,
+        "parts": studies.Part,
+    }
     if what == "augmentations":
-        said = {name: str(kind.__doc__) for name, field in model.model_fields.items() for kind in groups(field)}
-    elif what != "experiments":  # each stands in a section of another name there
-        said = {path.rpartition(".")[2]: comment for path, comment in said.items()}
-    rows = []
-    for path, allows, default in settings(model):
-        meaning = said.get(path) or said.get(path.rpartition(".")[0], "")  # its own, or that of its group
-        rows.append([f"`{path}`", allows, default, meaning.replace("<", "\\<")])
+        found = [each for name, kind in CHANGES.items() for each in settings(kind, f"{name}.")]
+    else:
+        found = list(settings(kinds[what]))
+    rows = [[f"`{path}`", allows, shown, meaning.replace("<", "\\<")] for path, allows, shown, meaning in found]
     return table(["setting", "allowed", "default", "meaning"], rows)
 
 
@@ -144,7 +88,7 @@ class SettingsTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return them as the page would parse them."""
-        for file in (schema.__file__, studies.__file__, augmentations.__file__, *BASE.glob("parameters_*.yml")):
+        for file in (schema.__file__, studies.__file__, setting.__file__, recipe.__file__, validation.__file__):
             self.env.note_dependency(str(file))
         return self.parse_text_to_nodes(page(self.arguments[0]))
 

@@ -126,7 +126,7 @@ class TestGuide:
         assert sources.load(experiment.private.source, tmp_path).labels.tolist() == [3, 1]
 
         register(monkeypatch)
-        one, other = parsing.create_method(path, hyperparameters), methods.create("nearest", hyperparameters)
+        one, other = methods.create(path, hyperparameters), methods.create("nearest", hyperparameters)
         assert type(one) is not type(other)
         assert (methods.title(path), methods.slug(path)) == ("Nearest teacher", "my_package_nearest_Nearest")
         states = [engine.run(method, toy.federation(), engine.Schedule(2)).state for method in (one, other)]

@@ -1,5 +1,6 @@
 """Private images on their way from a source into an experiment."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_a_shape_of_other_values_is_refused(series: Path) -> None:
 
 def test_public_inputs_of_another_kind_or_shape_are_refused(series: Path) -> None:
     private = load_private(own(), series)
-    experiment = own().model_copy(update={"public": own().public.model_copy(update={"source": "digits"})})
+    experiment = replace(own(), public=replace(own().public, source="digits"))
     with pytest.raises(
         InputError, match=r"'digits' has images of shape \(1, 8, 8\) and .* features of shape \(12,\): cho"
     ):
@@ -174,7 +175,7 @@ def test_public_inputs_of_another_kind_or_shape_are_refused(series: Path) -> Non
 
 def test_features_are_not_brought_to_a_size_of_images(series: Path) -> None:
     with pytest.raises(InputError, match=r"the private source 'npz:mine.npz' has features, .*: set image: null\."):
-        load_private(own().model_copy(update={"image": parsing.parse("mine", EXPERIMENT).image}), series)
+        load_private(replace(own(), image=parsing.parse("mine", EXPERIMENT).image), series)
 
 
 def test_a_public_source_that_cannot_be_brought_to_the_images_is_named(raw: Path) -> None:

@@ -13,6 +13,7 @@ from written import column, records
 from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
 from ktpfl_pipeline.config import parsing, studies
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.tune import trials
 from ktpfl_pipeline.reports import tuning as report
 from ktpfl_pipeline.reports.figures import importance_is_known, optuna_study
@@ -30,7 +31,7 @@ def trial(name: str, value: Any, *per_seed: float) -> Trial:
 @pytest.fixture
 def tuning() -> Tuning:
     return Tuning(
-        tune=TUNE.model_dump(),
+        tune=plain(TUNE),
         settings=TUNE.applied(EXPERIMENT).shared(),
         key="k",
         run_id="parent",
@@ -167,15 +168,15 @@ class TestParse:
 
     def test_other_settings_are_named(self, tuning: Tuning) -> None:
         for tried, experiment, named in (
-            (TUNE, EXPERIMENT.model_copy(update={"rounds": 3}), "rounds=30, now 3"),
-            (TUNE.model_copy(update={"trials": 5}), EXPERIMENT, "tune.trials=3, now 5"),
+            (TUNE, replace(EXPERIMENT, rounds=3), "rounds=30, now 3"),
+            (replace(TUNE, trials=5), EXPERIMENT, "tune.trials=3, now 5"),
         ):
             with pytest.raises(InputError) as refused:
                 trials.parse("tune_homo_mine", asdict(tuning), tried, experiment)
             assert f"tune_homo_mine were made with other settings ({named}); " in str(refused.value)
 
     def test_the_experiments_own_seeds_do_not_matter(self, tuning: Tuning) -> None:
-        other = EXPERIMENT.model_copy(update={"seeds": [7], "hyperparameters": "tuned"})
+        other = replace(EXPERIMENT, seeds=[7], hyperparameters="tuned")
         assert trials.parse("tune_homo_mine", asdict(tuning), TUNE, other) == tuning
 
     def test_what_is_no_tuning_is_refused_in_a_sentence(self, tuning: Tuning) -> None:

@@ -21,6 +21,7 @@ from ktpfl_pipeline.core.validation import (
     Part,
     Positive,
     Reads,
+    Section,
     Seed,
     Share,
     plain,
@@ -95,6 +96,7 @@ Architectures = Annotated[
     Reads(_architectures, "a list with at least one name, or a mapping such as {lenet: 10, mlp: 10}"),
     MinLen(1),
 ]
+AdaptEpochs = Annotated[Any, Reads(_epochs, "a list of integers, or E for training.epochs")]
 Exchange = Literal["predictions", "parameters"]
 Headline = Literal["accuracy", "balanced_accuracy", "macro_f1", "auc"]
 
@@ -153,8 +155,8 @@ class Image:
     """
 
     channels: Annotated[int, Ge(1), Le(4)]
-    size: Annotated[Any, Reads(_sides)]
-    window: Annotated[Any, Reads(_window)] = None
+    size: Annotated[Any, Reads(_sides, "pixels from 1 to 8192, or two in brackets")]
+    window: Annotated[Any, Reads(_window, "two numbers in brackets, or null")] = None
     unreadable: Literal["error", "skip"] = "error"
 
     @property
@@ -228,7 +230,9 @@ class Evaluation:
             five evaluations count.
     """
 
-    adapt_epochs: Annotated[Any, Reads(_epochs)] = field(default_factory=lambda: [0, 1, "E"])
+    adapt_epochs: Annotated[Any, Reads(_epochs, "a list of integers, or E for training.epochs")] = field(
+        default_factory=lambda: [0, 1, "E"]
+    )
     global_samples: Natural = 1000
     closing_round: bool = False
     patience: Count | None = None
@@ -239,7 +243,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Section):
     """One experiment: the settings that all methods of a comparison share, and each method's hyperparameters.
 
     Attributes:

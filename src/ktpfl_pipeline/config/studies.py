@@ -11,7 +11,7 @@ from annotated_types import MinLen
 
 from ktpfl_pipeline.config import paths
 from ktpfl_pipeline.config.schema import ALL, Experiment, Names, Seeds, one_or_more
-from ktpfl_pipeline.core.validation import Count, Distinct, Reads, Share, parse
+from ktpfl_pipeline.core.validation import Count, Distinct, Reads, Section, Share, parse
 from ktpfl_pipeline.methods import find
 
 SWEEP, TUNE = "sweep_", "tune_"
@@ -23,7 +23,7 @@ PAPER = "paper"
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Section):
     """One setting of an experiment at several values, each with the same methods.
 
     Attributes:
@@ -71,7 +71,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Tune:
+class Tune(Section):
     """A search for the hyperparameters of an experiment's methods.
 
     Attributes:
@@ -126,7 +126,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Paper:
+class Paper(Section):
     """The tables and figures of the KT-pFL paper, at one scale.
 
     Attributes:

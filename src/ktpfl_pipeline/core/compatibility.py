@@ -70,6 +70,8 @@ def problems(method: Any, setting: Settings) -> list[str]:
     """
     found = list(_of_settings(setting))
     if method is not None:
+        if "auto" in (setting.compute.memory_format, setting.compute.dtype.partition(":")[0]):
+            found.append("compute.dtype or compute.memory_format is auto, which only pipelines resolve: choose one.")
         found += [each.text([method.title]) for each in conflicts(method, setting)]
     return found
 

@@ -191,10 +191,6 @@ class Setting:
         """Check ids and settings; import now what workers that are forked later need."""
         for name in ("training", "distillation", "compute", "adversaries", "reliability", "knowledge"):
             check(getattr(self, name), name)
-        if self.compute.dtype.startswith("auto") or self.compute.memory_format == "auto":
-            raise InputError(
-                "compute.dtype or compute.memory_format is auto, which only pipelines resolve: choose one."
-            )
         if wrong := compatibility.problems(None, self):
             raise InputError(" ".join(wrong))
         if len(self.by_id) < len(self.clients):

@@ -38,7 +38,7 @@ BOUNDS = {
     Le: (operator.le, "le", "at most"),
     Lt: (operator.lt, "lt", "below"),
 }
-WORDS = {
+WORDS: dict[Any, str] = {
     **{int: "an integer", float: "a number", bool: "true or false", str: "a string"},
     **{list: "a list", tuple: "a list", frozenset: "a set", dict: "a mapping of names to values"},
 }
@@ -200,6 +200,15 @@ def check(group: Any, where: str) -> None:
         InputError: as `parse`, if a value is not allowed.
     """
     check_some(type(group), {entry.name: getattr(group, entry.name) for entry in fields(group) if entry.init}, where)
+
+
+class Section:
+    """A section of conf/: its dataclass accepts plain values, because Kedro builds typed parameters of them."""
+
+    def __post_init__(self) -> None:
+        """Bring each setting to its full form; errors as of `parse`."""
+        for name, rule in rules(type(self)).items():
+            object.__setattr__(self, name, value_of(rule, getattr(self, name), name))
 
 
 def check_some(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
