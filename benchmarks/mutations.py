@@ -38,7 +38,12 @@ MUTATIONS = [
     (OBJECTIVES, "-self.weights[:, None] * share", "self.weights[:, None] * share", 1),
     (OBJECTIVES, "share + 2.0", "share - 2.0", 1),
     # The method that a message names.
-    ("core/hyperparameters.py", 'f"{where}.{name} is', 'f"zzz.{name} is', 2),
+    (
+        "core/validation.py",
+        'raise InputError(f"{where} is {given!r}; it must be {rule}.")',
+        'raise InputError("zzz")',
+        1,
+    ),
     ("methods/__init__.py", "check(preset.kind, given, name)", 'check(preset.kind, given, "zzz")', 2),
     ("methods/__init__.py", 'unknown(f"hyperparameter of {name}"', 'unknown("hyperparameter of zzz"', 2),
     # A mean over the wrong clients, seeds or rounds.

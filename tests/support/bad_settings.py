@@ -19,8 +19,7 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute has device, dtype, memory_format, threads, workers, cluster, "
-        "prediction_batch, server_memory.",
+        "mine.compute has device, dtype, memory_format, threads, workers, cluster, prediction_batch, server_memory.",
     ),
 ]
 """(setting, value, end of the message)."""

@@ -207,7 +207,7 @@ class Section:
 
     def __post_init__(self) -> None:
         """Bring each setting to its full form; errors as of `parse`."""
-        for name, rule in rules(type(self)).items():
+        for name, rule in rules(cast("Any", type(self))).items():
             object.__setattr__(self, name, value_of(rule, getattr(self, name), name))
 
 
