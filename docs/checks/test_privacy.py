@@ -1,4 +1,4 @@
-"""docs/privacy.md shows the traffic that the methods report today."""
+"""docs/project/what_leaves.md shows the traffic that the methods report today."""
 
 import pytest
 import what_leaves

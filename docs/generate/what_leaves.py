@@ -1,4 +1,4 @@
-"""Writes what leaves a client with each method into docs/privacy.md: ``python docs/generate/what_leaves.py``.
+"""Writes what leaves a client with each method into docs/project/what_leaves.md: ``python docs/generate/what_leaves.py``.
 
 Each method runs two rounds of a toy federation. The bytes that it reports of a traffic category are compared with the
 formulas of that category, one of which must fit all members of the cohort; the formula then gives the bytes at the
@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.setting import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 
-DOCUMENT = Path(__file__).parents[1] / "privacy.md"
+DOCUMENT = Path(__file__).parents[1] / "project" / "what_leaves.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
 FEATURE = 32  # another number than any toy model has
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
