@@ -1,4 +1,4 @@
-"""Writes what leaves a client with each method into docs/project/what_leaves.md: ``python docs/generate/what_leaves.py``.
+"""Writes docs/project/what_leaves.md, what leaves a client by method: ``python docs/generate/what_leaves.py``.
 
 Each method runs two rounds of a toy federation. The bytes that it reports of a traffic category are compared with the
 formulas of that category, one of which must fit all members of the cohort; the formula then gives the bytes at the
