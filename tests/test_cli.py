@@ -37,12 +37,22 @@ def test_a_terminal_without_utf8_gets_other_characters(encoding: str, monkeypatc
     assert written.getvalue() == b"rule ???\n"
 
 
+class Full(io.StringIO):
+    """A stream on a disk without room, or to a reader that is gone."""
+
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_reader_that_is_gone_with_both_outputs_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(sys, "stderr", Full())
+    hooks.show("table")
+
+
 def test_a_full_standard_output_ends_no_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Full(io.StringIO):
-        def flush(self) -> None:
-            raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sys, "stdout", Full())
     hooks.show("table")

@@ -159,9 +159,11 @@ class TestOnPipelineError:
                 PermissionError(13, "Permission denied", "a.csv"),
                 "a.csv could not be read or written (Permission denied): ",
             ),
+            (MemoryError(), "The run used up the memory of this machine (MemoryError): see"),
+            (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "The run used up the memory of this machine"),
         ],
     )
-    def test_what_the_system_refused(self, error: OSError, message: str) -> None:
+    def test_what_the_system_refused(self, error: Exception, message: str) -> None:
         wrapped = DatasetError("Failed while saving data")
         wrapped.__cause__ = error
         for shown in (error, wrapped):

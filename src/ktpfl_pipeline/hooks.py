@@ -15,7 +15,7 @@ from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
 from kedro.io import DatasetError
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine.stopping import TerminatedError, heed
 
 logger = logging.getLogger(__name__)
@@ -88,8 +88,15 @@ class ProjectHooks:
                 "box, such as --namespaces=methods.report, or leave --from-nodes, --from-inputs and --nodes out."
             ) from error
         cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, InputError | OSError):
+        while cause is not None and not isinstance(cause, InputError | OSError) and not used_up(cause):
             cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
+        if cause is not None and used_up(cause):  # in what has no sentence of its own, such as drawing figures
+            reason = str(cause).strip().partition("\n")[0][:200] or "MemoryError"
+            cause = InputError(
+                f"The run used up the memory of this machine ({reason}): see that other programs leave it more, or let "
+                "the run need less by a smaller image.size, fewer private.samples or compute.workers=1, and give the "
+                "same command again, which keeps what was finished."
+            )
         if isinstance(cause, OSError) and cause.errno is not None:  # nobody has said more of it
             cause = InputError(
                 f"{cause.filename or 'A file'} could not be read or written ({cause.strerror}): see that it is there, "
@@ -122,7 +129,8 @@ def show(text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # or Python would try again at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror or str(error)
-        click.echo(f"The results are complete, but standard output could not be written ({reason}).", err=True)
+        with contextlib.suppress(OSError):  # whoever reads one of the two may be gone with both
+            click.echo(f"The results are complete, but standard output could not be written ({reason}).", err=True)
 
 
 @contextlib.contextmanager

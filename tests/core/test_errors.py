@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, unwritable
 
 
 @pytest.mark.parametrize(
@@ -16,3 +18,12 @@ from ktpfl_pipeline.core.errors import InputError
 )
 def test_passwords_in_addresses_are_masked(message: str, shown: str) -> None:
     assert str(InputError(message)) == shown
+
+
+def test_a_link_to_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    (tmp_path / "reports").symlink_to("unmounted")
+    (tmp_path / "whole").mkdir()
+    lost = FileExistsError(17, "File exists", str(tmp_path / "reports"))
+    assert f"{tmp_path}/reports is a link to unmounted, which does not exist." in str(unwritable("The report", lost))
+    full = OSError(28, "No space left on device", str(tmp_path / "whole" / "x"))
+    assert "(No space left on device): free some space" in str(unwritable("The report", full))

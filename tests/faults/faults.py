@@ -22,6 +22,9 @@ from stage import BEGUN, FINISHED, FRESH, Stage
 
 KILLED, FULL, AWAY = "killed with SIGKILL", "disk full", "tracking database taken away"
 UNREADABLE, DAMAGED, WORKER = "file unreadable", "file damaged", "worker killed"
+MEMORY, TERMINAL, LINK = "memory used up", "terminal taken away", "folder is a broken link"
+FOREIGN = "other content, right checksum"
+TERMINAL_WAYS = ("standard output on a full disk", "closed by its reader", "not UTF-8")
 AT_ANY_TIME = "at any time"
 WHATS = ("read", "write", "rename", "step", "statement")
 BEFORE, BEFORE_MISSING, FROM_THE_START = "before the run", "before --only-missing-outputs", "from the start"
@@ -86,6 +89,7 @@ def draw(stage: Stage, number: int, seed: int) -> list[Fault]:
     """
     generator = random.Random(seed)
     makers = [_killed, _full, _away, _damaged, _killed, _unreadable, _full, _worker, _killed, _away]
+    makers += [_memory, _damaged, _terminal, _linked]
     turns = dict.fromkeys(makers, 0)
     found = []
     for n in range(number):
@@ -153,6 +157,7 @@ def _damaged(stage: Stage, generator: random.Random, turn: int) -> Fault:
     way = generator.choice(["cut short", "one bit flipped"])
     if turn % 4 < 2:
         start = BEGUN if turn % 4 else FINISHED
+        way = FOREIGN if turn % 8 >= 4 else way
         return Fault(DAMAGED, way, start, (CHECKPOINT, BEFORE), 0, generator.random())
     if turn % 4 == 2:
         places = [place for place in (PARTITION, FIGURE, RESULT, REPORT) if stage.counts[FRESH][place, "write"]]
@@ -166,3 +171,23 @@ def _worker(stage: Stage, generator: random.Random, turn: int) -> Fault:
     moment, number = _at(stage, generator, start, CLIENTS, ("client",))
     way = "one" if turn % 4 else "every one, again and again"
     return Fault(WORKER, way, start, moment, number, generator.random())
+
+
+def _memory(stage: Stage, generator: random.Random, turn: int) -> Fault:
+    places = [TRAINING, DATA, DISTILLATION, CHECKPOINT, REPORT, PARTITION]
+    start = BEGUN if turn % 3 == 2 else FRESH
+    moment, number = _at(stage, generator, start, _turn(stage, start, places, turn), ("read", "write", "step"))
+    return Fault(MEMORY, generator.choice(["Python's", "torch's"]), start, moment, number, 0)
+
+
+def _terminal(stage: Stage, generator: random.Random, turn: int) -> Fault:
+    places = [REPORT, DATA, TRAINING, RESULT, CHECKPOINT]
+    start = BEGUN if turn % 3 == 2 else FRESH
+    moment, number = _at(stage, generator, start, _turn(stage, start, places, turn), WHATS)
+    return Fault(TERMINAL, TERMINAL_WAYS[turn % 3], start, moment, number, 0)
+
+
+def _linked(stage: Stage, generator: random.Random, turn: int) -> Fault:
+    start = BEGUN if turn % 3 == 2 else FINISHED
+    places = [CHECKPOINT, PARTITION] if start == BEGUN else [REPORT, CHECKPOINT, RESULT, PARTITION]
+    return Fault(LINK, "before the run", start, (places[turn % len(places)], BEFORE), 0, 0)

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import hashlib
+import io
 import multiprocessing
 import os
 import re
@@ -18,17 +20,23 @@ from typing import Any
 
 import forked_runs
 import moments
+import torch
 from faults import (
     AWAY,
     BEFORE,
     BEFORE_MISSING,
     DAMAGED,
+    FOREIGN,
     FROM_THE_START,
     FULL,
     KILLED,
+    LINK,
     LOST,
+    MEMORY,
     REFUSED,
     SURVIVED,
+    TERMINAL,
+    TERMINAL_WAYS,
     UNREADABLE,
     WORKER,
     Fault,
@@ -46,7 +54,15 @@ from moments import (
 )
 from stage import EXPERIMENT, FRESH, Stage, running
 
-INSTRUCTIONS = re.compile("delete it|see that|free some space|put it back|the same command again|correct|save it again")
+FOLDERS = {
+    CHECKPOINT: "data/06_models",
+    PARTITION: "data/03_primary",
+    RESULT: "data/07_model_output",
+    REPORT: "data/08_reporting",
+}
+INSTRUCTIONS = re.compile(
+    "[dD]elete it|see that|free some space|put it back|the same command again|correct|save it again"
+)
 """The words with which error messages say what to do."""
 
 
@@ -87,6 +103,9 @@ def _run_with(fault: Fault, stage: Stage) -> tuple[forked_runs.Ended, bool]:
     folder, when = stage.project.folder, fault.moment and fault.moment[1]
     if fault.kind == WORKER:
         _two_workers(stage)
+    if fault.kind == LINK:
+        _break_link(folder / FOLDERS[fault.place])
+        return stage.run(), True
     if when in (BEFORE, BEFORE_MISSING):
         _damage(_victim(fault, folder), fault)
         return stage.run(arguments=("--only-missing-outputs",) if when == BEFORE_MISSING else ()), True
@@ -231,6 +250,9 @@ def _damage_now(fault: Fault, folder: Path, file: Path | None, pipe: int) -> Non
 
 def _damage(file: Path, fault: Fault) -> None:
     """Cut a file short, or flip one of its bits."""
+    if fault.way == FOREIGN:
+        _write_foreign(file, fault.amount)
+        return
     content = bytearray(file.read_bytes())
     position = int(fault.amount * len(content))
     if fault.way == "cut short":
@@ -238,6 +260,59 @@ def _damage(file: Path, fault: Fault) -> None:
     else:
         content[position] ^= 1 << position % 8
     file.write_bytes(content)
+
+
+def _write_foreign(file: Path, amount: float) -> None:
+    """Give a checkpoint a content of another form, with its stamp and a right checksum."""
+    from ktpfl_pipeline.core.rounds import checkpoint
+
+    body, _, stamp = file.read_bytes().rpartition(checkpoint.MARK)
+    content = torch.load(io.BytesIO(body), weights_only=True)
+    changes = [{"state": None}, {"history": "text"}, {"state": [1, 2]}, {"history": [{"round": "one"}]}]
+    content.update(changes[int(amount * len(changes))])
+    made = io.BytesIO()
+    torch.save(content, made)
+    body = made.getvalue() + checkpoint.MARK + stamp.rpartition(b" ")[0] + b" "
+    file.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
+
+
+def _use_up(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
+    """Raise what an allocator raises; the memory is free again when the command is given again."""
+    os.write(pipe, b"f")
+    if fault.way == "torch's":
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
+    raise MemoryError
+
+
+def _take_terminal(fault: Fault, folder: Path, file: Path | None, pipe: int) -> None:
+    full, closed, _ = TERMINAL_WAYS
+    os.write(pipe, b"f")
+    if fault.way == full:
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+    elif fault.way == closed:
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 1)
+        os.dup2(writer, 2)
+    else:
+        sys.stdout.reconfigure(encoding="ascii", errors=sys.stdout.errors)  # type: ignore[union-attr]
+
+
+def _break_link(place: Path) -> None:
+    """Move a folder aside, as a disk that is no longer mounted, and let a link lead nowhere in its place."""
+    place.rename(_aside(place))
+    place.symlink_to("gone")
+
+
+def _mend_link(fault: Fault, folder: Path, said: Any) -> None:
+    place = folder / FOLDERS[fault.place]
+    if place.is_symlink():
+        place.unlink()
+        _aside(place).rename(place)
+
+
+def _aside(place: Path) -> Path:
+    return place.parents[1] / "aside"
 
 
 def _victim(fault: Fault, folder: Path) -> Path:
@@ -294,9 +369,12 @@ STRIKES: dict[str, Callable[[Fault, Path, Path | None, int], None]] = {
     UNREADABLE: _forbid,
     DAMAGED: _damage_now,
     WORKER: _kill_worker,
+    MEMORY: _use_up,
+    TERMINAL: _take_terminal,
 }
 REPAIRS: dict[str, Callable[[Fault, Path, list[str]], None]] = {
     FULL: _make_room,
     AWAY: _put_back,
     DAMAGED: _delete_what_was_named,
+    LINK: _mend_link,
 }

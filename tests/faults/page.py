@@ -4,10 +4,24 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from faults import AWAY, DAMAGED, FULL, KILLED, LOST, REFUSED, SURVIVED, UNREADABLE, WORKER, Outcome
+from faults import (
+    AWAY,
+    DAMAGED,
+    FULL,
+    KILLED,
+    LINK,
+    LOST,
+    MEMORY,
+    REFUSED,
+    SURVIVED,
+    TERMINAL,
+    UNREADABLE,
+    WORKER,
+    Outcome,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "project" / "faults.md"
-KINDS = (KILLED, FULL, AWAY, UNREADABLE, DAMAGED, WORKER)
+KINDS = (KILLED, FULL, AWAY, UNREADABLE, DAMAGED, WORKER, MEMORY, TERMINAL, LINK)
 VERDICTS = (SURVIVED, REFUSED, LOST)
 INTRODUCTION = """---
 orphan: true

@@ -1,11 +1,15 @@
 """The one exception for what a user can fix."""
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
+_USED_UP = re.compile(r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|ALLOC_FAILED")
+"""What CUDA, cuBLAS, torch's allocator of the CPU and the system say in errors of their own."""
 _PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s'\"]*@")
 
 
@@ -103,8 +107,26 @@ def system_error(error: BaseException) -> OSError | None:
     return found
 
 
+def used_up(error: BaseException) -> bool:
+    """Return whether an error means that this machine, or a device, has no memory left."""
+    says = isinstance(error, RuntimeError | OSError) and _USED_UP.search(str(error)) is not None
+    return says or isinstance(error, MemoryError)
+
+
 def unwritable(what: str, error: OSError) -> InputError:
-    """Return the error for `what`, a file and what it is, that the operating system would not let be written."""
+    """Return the error for `what`, a file and what it is, that the operating system would not let be written.
+
+    The file or folder that the system names may lie in a folder that is a link to nowhere, such as a disk that is not
+    mounted. The message then names the link.
+    """
+    named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path()
+    for place in (named, *named.parents):
+        if place.is_symlink() and not place.exists():
+            return InputError(
+                f"{what} could not be written: {place} is a link to {os.readlink(place)}, which does not exist. See "
+                "that the place is there (a disk may not be mounted), or delete the link, and give the same command "
+                "again. What was finished before is kept."
+            )
     return InputError(
         f"{what} could not be written ({error.strerror}): free some space on the disk, or see that the place may be "
         "written to, and give the same command again. What was finished before is kept."

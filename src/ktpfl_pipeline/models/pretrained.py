@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.weights import Params, tied_names
 
@@ -36,6 +36,8 @@ def read(file: Path) -> dict[str, Tensor]:
     except InputError:
         raise
     except Exception as error:  # whatever a damaged or hostile file brings about
+        if used_up(error):
+            raise  # the file may be whole
         reason = str(error).strip().partition("\n")[0][:200]
         raise InputError(
             f"{file} cannot be read as weights ({type(error).__name__}: {reason}): give a file of tensors alone, which "

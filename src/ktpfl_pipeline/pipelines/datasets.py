@@ -13,7 +13,7 @@ from typing import Any
 from kedro.io import AbstractDataset
 from kedro_datasets._typing import ImagePreview, JSONPreview, PlotlyPreview, TablePreview
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.pipelines.whole_files import PARTIAL, check, content_of, is_whole, replacing, sums
 
 SUMS = "SHA256SUMS"
@@ -63,6 +63,8 @@ class _WholeFile(_Place):
         try:
             return self._content()
         except Exception as error:  # bytes of any kind make readers stumble in any way
+            if used_up(error):
+                raise  # the file may be whole
             reason = str(error).partition("\n")[0]
             raise InputError(f"{self.place} cannot be read ({reason}): delete it and {self.again}.") from error
 

@@ -10,11 +10,10 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.executors.contract import starved
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 ON_A_GPU = (
@@ -23,7 +22,8 @@ ON_A_GPU = (
 )
 SETTINGS = (
     "set training.batch_size (8), distillation.batch_size (8), compute.prediction_batch (1000) or "
-    "compute.server_memory (512) lower, or compute.workers to 1."
+    "compute.server_memory (512) lower, or compute.workers to 1, and give the same command again, "
+    "which goes on after the last finished round."
 )
 
 
@@ -77,7 +77,20 @@ def test_errors_that_mean_it() -> None:
         "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried": True,
         "CUDA error: device-side assert triggered": False,
     }
-    assert {text: memory.used_up(RuntimeError(text)) for text in expected} == expected
+    assert {text: used_up(RuntimeError(text)) for text in expected} == expected
+    assert used_up(MemoryError())
+    assert used_up(OSError(12, "Cannot allocate memory"))
+    assert not used_up(ValueError("out of memory"))
+
+
+def test_pythons_own_error_is_told_of_too() -> None:
+    def greedy(space: Any, n: int) -> Outcome[None]:
+        raise MemoryError
+
+    with pytest.raises(
+        InputError, match=r"^Client 11's greedy used up the memory of cpu \(MemoryError\): set training"
+    ):
+        SerialExecutor().run(toy.federation(), "train", greedy, {11: ()})
 
 
 def test_other_errors_are_as_they_were() -> None:

@@ -1,15 +1,21 @@
 """Memory that data or weights would use up: claims are checked first, and what an allocator says becomes a sentence."""
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from kedro.io import DatasetError
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import memory, resources
+from ktpfl_pipeline.core.rounds import checkpoint
+from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.models import pretrained
+from ktpfl_pipeline.pipelines.datasets import FederationDataset
 
 ALLOCATOR = "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory"
 
@@ -51,3 +57,33 @@ def test_weights_that_expand_are_refused_before_they_are_unpacked(
 def test_a_number_of_clients_is_bounded_before_anything_is_made() -> None:
     with pytest.raises(InputError, match=r"clients is 1000000000.*100000"):
         parsing.parse("mine", {"like": "base", "clients": 10**9})
+
+
+def within_readable(file: Path) -> None:
+    with readable(file):
+        torch.load(file)
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "a checkpoint": lambda file: checkpoint.load(file, {"seed": 0}, torch.device("cpu")),
+    "weights": pretrained.read,
+    "a file of samples": within_readable,
+    "the prepared data": lambda file: FederationDataset(filepath=str(file)).load(),
+}
+
+
+@pytest.mark.parametrize("what", READERS)
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError(ALLOCATOR)])
+def test_a_whole_file_is_not_called_damaged_where_memory_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
+) -> None:
+    """The advice would be to delete it."""
+    checkpoint.save(tmp_path / "file.pt", {"settings": {"seed": 0}})
+
+    def load(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises((type(error), DatasetError)) as raised:
+        READERS[what](tmp_path / "file.pt")
+    assert error in (raised.value, raised.value.__cause__), "Kedro raises its own from it"

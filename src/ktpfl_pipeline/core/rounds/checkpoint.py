@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import __version__
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.identity import differences, digest
 from ktpfl_pipeline.core.machine.files import replacing
 
@@ -87,6 +87,8 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
     except (KeyError, TypeError) as error:
         raise InputError(f"The checkpoint {path} names no settings; delete it to start the run anew.") from error
     except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
+        if used_up(error):
+            raise  # the checkpoint may be whole
         reason = str(error).partition("\n")[0]
         raise InputError(
             f"The checkpoint {path} cannot be read ({reason}); delete it to start the run anew."

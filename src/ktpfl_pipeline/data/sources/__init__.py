@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.errors import InputError, unknown, used_up
 from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table, text
 from ktpfl_pipeline.data.sources.adaptation import adapt
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
@@ -166,6 +166,8 @@ def _called(path: str, function: Source, argument: str, folder: Path, reading: R
     except InputError:
         raise
     except Exception as error:
+        if used_up(error):
+            raise
         reason = extensions.raised(error, path)
         raise InputError(
             f"The source {path!r}, given {argument!r}, raised {reason}: correct it there, or what it reads."

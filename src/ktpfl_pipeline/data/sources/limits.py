@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine import resources
 
 MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192
@@ -36,6 +36,8 @@ def readable(path: Path, what: str = "cannot be read", fix: str = "replace or re
     except PermissionError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): see that the file may be read.") from error
     except Exception as error:  # wrong bytes make readers stumble in any way at all
+        if used_up(error):
+            raise  # the file may be whole
         raise InputError(f"{path} {what} ({brief(error)}): {fix}.") from error
 
 
