@@ -18,7 +18,7 @@ REWRITTEN = (
     "docs/how_to/common_errors.md",
     *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md"),
     "docs/reference/compatibility.md",
-    *("docs/reading_results.md", "docs/privacy.md"),
+    *("docs/reading_results.md", "docs/privacy.md", "docs/real_clients.md", "docs/glossary.md"),
 )
 """Pages, and folders of pages, without any of the patterns."""
 LIMITS = {
