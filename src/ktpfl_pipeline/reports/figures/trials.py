@@ -74,7 +74,8 @@ def search_history(studies: Sequence["Study"], methods: Sequence[str]) -> Figure
     axes = _drawn(plot_optimization_history, list(studies), target_name=TARGET)[0]
     colors = {study.study_name: readable(look(method).colour) for study, method in zip(studies, methods, strict=True)}
     named: dict[str, Any] = {}
-    for artist in (*axes.lines, *axes.collections):
+    artists: list[Any] = [*axes.lines, *axes.collections]
+    for artist in artists:
         label = str(artist.get_label())
         title = label.partition(" of ")[2] or studies[0].study_name
         if not label.startswith("_") and title in colors:
@@ -122,7 +123,7 @@ def _drawn(plot: Any, *args: Any, **options: Any) -> list[Axes]:
     """Return the axes of a plot of Optuna, whose figure pyplot then forgets."""
     import matplotlib.pyplot as plt
 
-    constrained = {"figure.constrained_layout.use": True}  # color bars are made for the layout of their figure
+    constrained: Any = {"figure.constrained_layout.use": True}  # color bars are made for the layout of their figure
     with mpl.rc_context(constrained), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the plots are experimental in name
         found = plot(*args, **options)
