@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any, Literal, ParamSpec
+from weakref import WeakSet
 
 import matplotlib as mpl
 import numpy as np
@@ -94,10 +95,21 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return drawn
 
 
-def arrange(figure: Any) -> None:
-    """Lay a figure out, so that its texts and axes have their places, without drawing it."""
-    if layout := figure.get_layout_engine():
+def arrange(figure: Any, *, again: bool = True) -> None:
+    """Lay a figure out, so that its texts and axes have their places, without drawing it.
+
+    Args:
+        figure: of matplotlib.
+        again: whether to do so for a figure that was laid out before, and has got more since.
+    """
+    layout = figure.get_layout_engine()
+    if layout and (again or figure not in _ARRANGED):
         layout.execute(figure)
+        _ARRANGED.add(figure)
+
+
+_ARRANGED: "WeakSet[Figure]" = WeakSet()
+"""Figures that were laid out."""
 
 
 def blank(height: float, width: float = WIDTH) -> Figure:
@@ -185,7 +197,7 @@ def label_ends(
         ends: name, colour and last point of each line.
         bold: the names to write in bold; None writes all of them so.
     """
-    arrange(axes.figure)
+    arrange(axes.figure, again=False)  # a title above changes the height little
     low, high = axes.get_ylim()
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])

@@ -1,10 +1,7 @@
 r"""A report's tables as LaTeX, which needs ``\usepackage{booktabs}``."""
 
-from pandas import DataFrame
-from pandas.io.formats.style import Styler
-
 from ktpfl_pipeline.reports.model import Content, Table
-from ktpfl_pipeline.reports.numbers import MINUS, NONE, Number
+from ktpfl_pipeline.reports.numbers import MINUS, NONE, Entry, Number
 from ktpfl_pipeline.reports.words import wrapped
 
 _SIGNS = str.maketrans(
@@ -46,10 +43,14 @@ def first_sentence(caption: str) -> tuple[str, str]:
 
 def table(given: Table) -> str:
     """Return a table as a ``tabular``."""
-    frame = DataFrame(given.entries, columns=list(map(_head, given.headings)), dtype=object)
-    columns = "l" + "r" * (len(given.columns) - 1)
-    text: str = Styler(frame).hide(axis="index").format(_entry).to_latex(hrules=True, column_format=columns)
-    return text
+    rows = [" & ".join(map(_entry, row)) + r" \\" for row in given.entries]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(given.columns) - 1)}}}",
+            *(r"\toprule", " & ".join(map(_head, given.headings)) + r" \\", r"\midrule"),
+            *(*rows, r"\bottomrule", r"\end{tabular}", ""),
+        ]
+    )
 
 
 def escape(text: str) -> str:
@@ -57,7 +58,7 @@ def escape(text: str) -> str:
     return text.translate(_SIGNS)
 
 
-def _entry(given: object) -> str:
+def _entry(given: Entry) -> str:
     if not isinstance(given, Number):
         return escape(NONE if given is None else str(given))
     main = escape(given.main)
