@@ -1,6 +1,6 @@
-"""What may stand together: results made with the settings of now, and methods that saw the same data.
+"""Which results may be in one report: those made with the current settings, of methods that saw the same data.
 
-Where `auto` is asked for, of dtype or memory format, what it chose then counts as asked.
+Where dtype or memory format is `auto`, the choice that was made then counts as configured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.identity import differences
 
 
 def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that something was made `then` with the settings of `now`; `what` is the beginning of the message.
+    """Check that something was made `then` with the settings of `now`; `what` starts the message.
 
     Raises:
         InputError: naming what differs.

@@ -1,9 +1,9 @@
-"""What is kept of finished runs, and their summary over seeds: plain data, ready for JSON.
+"""Finished runs and their summary over seeds: plain data, ready for JSON.
 
 Accuracies are in 0..1, traffic is in bytes, times are in seconds. An evaluation point says when in a round the clients
 were evaluated: ``after_transfer`` is the headline, the personalized models at the round's end, after distillation (or
 aggregation); ``after_local`` comes before it, when no knowledge has come back yet; ``adapted_<e>`` after it, when each
-model was trained e epochs more to be evaluated and thrown away. `ORDER` of the points is the order in which reports
+model was trained for e extra local epochs, evaluated and discarded. `ORDER` of the points is the order in which reports
 show them; those after adaptation follow.
 """
 
@@ -272,7 +272,7 @@ class MethodResult(Kept):
     def turns(self) -> float:
         """How often a client was in a round's cohort, summed over clients and rounds, mean over seeds."""
         turns = sum(len(record.cohort) for run in self.runs for record in run.history)
-        return max(1, turns) / len(self.runs)  # nobody may ever have shown up
+        return max(1, turns) / len(self.runs)  # no client may ever have been available
 
     @property
     def sent(self) -> float:
@@ -372,7 +372,7 @@ def parse(content: Any) -> MethodResult:
     """Return the result that `MethodResult.to_dict` wrote, as it was read from a file.
 
     Raises:
-        InputError: if it is no result.
+        InputError: if it does not read as a result.
     """
     try:
         return MethodResult.from_dict(content)

@@ -1,4 +1,4 @@
-"""How unlike the clients' labels are: measures of a partition, of (N, K) counts of samples by client and class."""
+"""Label skew: measures of a partition, from (N, K) counts of samples by client and class."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class LabelSkew(NamedTuple):
     Attributes:
         jensen_shannon: mean over pairs of clients of the Jensen-Shannon divergence to base 2: 0 alike, 1 no class in
             common.
-        hellinger: mean over pairs of the Hellinger distance, 0 to 1 likewise.
+        hellinger: mean over pairs of the Hellinger distance, 0 alike, 1 no class in common.
         earth_mover: mean over clients of Σ_k |p_nk - p_k|, p being the distribution of all samples (Zhao et al. 2018):
             0 alike, below 2.
         classes: mean over clients of exp(entropy): of how many equally frequent classes a client's labels are.

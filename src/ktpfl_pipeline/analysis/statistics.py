@@ -50,7 +50,7 @@ class Difference:
         mean: of the differences by seed.
         std: their sample standard deviation; None with one seed.
         low: lower end of the interval; None with fewer than `FEWEST_SEEDS` seeds.
-        high: upper end; None likewise.
+        high: upper end; None with fewer than `FEWEST_SEEDS` seeds.
         seeds: how many seeds both have.
         p: two-sided, of the t test that the mean is zero; None with fewer than `FEWEST_SEEDS` seeds.
         family: how many differences interval and p are corrected for (`holm`); 1 is uncorrected.
@@ -73,7 +73,7 @@ class Difference:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval excludes zero: the seeds carry the difference. Else 0."""
+        """1 or -1 where the interval excludes zero, so that the difference is significant. Else 0."""
         low, high = self.ends or (0.0, 0.0)
         return (low > 0) - (high < 0)
 
@@ -161,11 +161,10 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
 
 
 def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
-    """Return differences that stand together, with intervals and p corrected for their number by Holm's step-down.
+    """Return differences that are tested together, with intervals and p corrected for their number by Holm's step-down.
 
     Holm (1979): of m p values in ascending order the i-th is tested at 5 % / (m - i + 1), and after the first that
-    fails none succeeds: the chance of one false success or more is 5 % at most, however the differences depend on each
-    other. An interval has the level at which its difference was tested, those after the first failure have that one's:
+    fails none succeeds: the family-wise error rate is at most 5 %, however the differences depend on each other. An interval has the level at which its difference was tested, those after the first failure have that one's:
     so it excludes zero exactly where Holm's test does. p is the smallest error rate at which the test would succeed.
     What has no interval is returned as it is.
     """

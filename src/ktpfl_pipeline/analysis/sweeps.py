@@ -1,4 +1,4 @@
-"""One setting at several values: how a method's accuracy depends on it, and which value the validation data choose."""
+"""One setting at several values: how a method's accuracy depends on it, and which value validation accuracy chooses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core.metrics import VALIDATION
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
-"""Settings of what a federation is like: whoever trains in it does not choose them."""
+"""Settings that describe a federation; they cannot be chosen."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def chosen(points: Sequence[Point], method: str) -> Point | None:
     """Return the point with the method's highest validation accuracy, the first of equals.
 
     None where there is nothing to choose: no validation samples, one value, a setting that makes no difference to the
-    method, or one that nobody chooses, because it says which samples or what kind of clients there are.
+    method, or a setting that describes the samples or the clients, which cannot be chosen.
     """
     if len(points) == 1 or not touched(points, method) or not same_samples(points) or not same_circumstances(points):
         return None

@@ -55,7 +55,7 @@ def log_report(
     metrics: Mapping[str, float] | None = None,
     children: Sequence[str] = (),
 ) -> None:
-    """Log a report to the run with this key, begun before or new; its summary and its main table describe the run.
+    """Log a report to the run with this key, started before or new; its summary and its main table describe the run.
 
     What it held under these names is replaced. Arguments are those of `tracking.Entry`, and of `TrackedRun.report`.
     """

@@ -32,7 +32,7 @@ def labels_per_client(table: "pd.DataFrame") -> go.Figure:
         )
     clients = table["client"].unique().tolist()
     axis: dict[str, Any] = {"autorange": "reversed", "dtick": 1 if len(clients) <= NAMED else None}
-    if isinstance(clients[0], str):  # numbers as names would else be places, and others stand as they first appear
+    if isinstance(clients[0], str):  # else numbers as names would be positions
         axis |= {"type": "category", "categoryorder": "array", "categoryarray": clients}
     figure.update_layout(barmode="stack", legend_title_text="Class", yaxis=axis)
     return figure

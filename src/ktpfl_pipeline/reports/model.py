@@ -1,4 +1,4 @@
-"""What a report is made of: sections of text, tables and figures. How they are written is `render`'s."""
+"""The parts of a report: sections of text, tables and figures. `render` writes them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALERT = "Not like for like"
-"""The note that stands out."""
+"""The note in the color of a warning."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Notes:
-    """What is explained, with its explanation: columns of a table, mostly."""
+    """Terms with their explanations, mostly columns of a table."""
 
     entries: Mapping[str, str]
 
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Tile:
-    """One number that is seen first: whose it is, why that is shown, itself, and how it stands to others."""
+    """One of the first numbers: the method, its role, the number, and its difference to local-only."""
 
     title: str
     role: str
@@ -157,7 +157,7 @@ class Picture:
 
     @property
     def alternative(self) -> str:
-        """What stands for the figure where it cannot be seen."""
+        """The alternative text of the figure."""
         return self.caption.partition(". ")[0].rstrip(".") + "."
 
     @cached_property
@@ -193,7 +193,7 @@ class Section:
     files: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        """Say whether there is anything in it."""
+        """Say whether the section has any content."""
         return any(not isinstance(block, Table) or block.rows for block in self.blocks)
 
 

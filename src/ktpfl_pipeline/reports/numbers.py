@@ -17,9 +17,9 @@ class Number:
     Attributes:
         value: the number itself, unrounded.
         written: how it and its spread are written.
-        spread: what stands behind ±; None where it is not known.
+        spread: the number after ±; None where it is not known.
         ends: of its interval; None where there is none.
-        bold: whether it stands out: where the seeds decide that it is the best, or not zero.
+        bold: whether it is significantly the best, or significantly not zero.
     """
 
     value: float
@@ -45,7 +45,7 @@ class Number:
 
 
 Entry = str | Number | None
-"""What stands in a table: text, a number, or nothing, which is a dash."""
+"""An entry of a table: text, a number, or nothing, which is a dash."""
 
 
 def percent(mean: float, std: float | None = None, bold: bool = False) -> Number:

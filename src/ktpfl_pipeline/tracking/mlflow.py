@@ -129,7 +129,7 @@ class MlflowRun(TrackedRun):
             self.logged = record.round
 
     def finish(self, ending: Ending) -> None:
-        """Log what stands at the end, what is there already not again."""
+        """Log the results at the end of a run, without those that were logged before."""
         if self.complete:
             return
         with self.store.use() as client:

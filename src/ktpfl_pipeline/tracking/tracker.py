@@ -26,7 +26,7 @@ class Dataset(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What stands at a run's end.
+    """The results at the end of a run.
 
     Attributes:
         summary: final numbers by name.
@@ -44,7 +44,7 @@ class Ending(NamedTuple):
 
 
 class TrackedRun:
-    """A run while it goes; this one forgets everything.
+    """A run in progress; this one keeps nothing.
 
     Attributes:
         run_id: MLflow's; empty without a store.
@@ -58,7 +58,7 @@ class TrackedRun:
         """Log one finished round, unless it was logged before."""
 
     def finish(self, ending: Ending) -> None:
-        """Log what stands at the end."""
+        """Log the results at the end of the run."""
 
     def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
         """Log a report.
@@ -101,5 +101,5 @@ class Tracker:
 
     @contextmanager
     def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
-        """Yield the run of an entry, while it goes: the one that was begun before, or a new one; `dataset` it sees."""
+        """Yield the run of an entry, the one that was started before, or a new one, with the `dataset` that it sees."""
         yield TrackedRun()

@@ -17,7 +17,7 @@ from ktpfl_pipeline.pipelines.step import step
 
 
 def run_points(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
-    """Run every method at every value with every seed, resuming what was begun, and return the results.
+    """Run every method at every value with every seed, resuming unfinished runs, and return the results.
 
     Raises:
         InputError: if a value cannot be.

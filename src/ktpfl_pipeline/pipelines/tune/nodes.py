@@ -20,7 +20,7 @@ from ktpfl_pipeline.pipelines.step import step
 def run_trials(
     tune: Tune, experiment: Experiment, raw_folder: Path, *, name: str, methods: Sequence[str]
 ) -> dict[str, Any]:
-    """Run every method's candidates with every seed of the tuning, resuming what was begun, and return the trials."""
+    """Run every method's candidates with every seed of the tuning, resuming unfinished runs, and return the trials."""
     from ktpfl_pipeline.pipelines.tune.trials import run_all
 
     return run_all(name, tune, experiment, methods, raw_folder)

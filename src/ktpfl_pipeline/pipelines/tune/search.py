@@ -17,7 +17,7 @@ Values = dict[str, Any]
 RANDOM = 4
 """Candidates in a range that TPE is given to start from, the configured ones among them: half of our usual budget."""
 ASKED = 10
-"""How often Optuna is asked for each candidate at most: it may name one again, most of all few whole numbers."""
+"""How often Optuna is asked for each candidate at most: it may return a known one again, mostly with few integers."""
 DIGITS = 3
 """Of a number drawn from a range, so that it can be read and written under conf/."""
 
@@ -79,7 +79,7 @@ def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Val
 
 
 def _distribution(tried: list[Any] | Range, configured: Any) -> Any:
-    """Return what Optuna draws from; whole ends are of whole numbers, unless the configured value is a fraction."""
+    """Return what Optuna draws from; integer ends give integers, unless the configured value is a fraction."""
     from optuna import distributions
 
     if isinstance(tried, list):

@@ -98,7 +98,7 @@ def parse(name: str, content: Mapping[str, Any], tune: Tune, experiment: Experim
         experiment: what is tuned, now.
 
     Raises:
-        InputError: if it is no tuning's, or was made with other settings, naming what differs.
+        InputError: if it does not read as a tuning, or was made with other settings, naming what differs.
     """
     try:
         made = Tuning.from_dict(content)

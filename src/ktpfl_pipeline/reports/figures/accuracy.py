@@ -91,7 +91,7 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
     `place` shifts the markers; a grey line has none.
     """
     curve, marker = result.curve[HEADLINE], look(result.method).marker
-    step = max(1, len(curve.rounds) // 6)  # some six markers, not at the places of the neighbours', and one at the end
+    step = max(1, len(curve.rounds) // 6)  # about six markers, not where other lines have theirs, and one at the end
     edge: Any = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
     drawn: Any = {"color": colour, "linewidth": 2 if strong else 1, "zorder": 4 if strong else 3, **edge}
     shown = [*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1]

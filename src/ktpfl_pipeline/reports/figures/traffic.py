@@ -17,7 +17,7 @@ from ktpfl_pipeline.reports.style import BLUE, GREY, MUTED, PAPER, RULE, VERMILI
 from ktpfl_pipeline.reports.words import setting
 
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
-"""Points across and upward from a mark at which its name may stand."""
+"""Positions of a name relative to its mark, in points across and upward."""
 NARROWEST = 0.04
 """The least range of accuracies upward: two digits behind a percent would tell nothing apart."""
 
@@ -88,7 +88,7 @@ def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     """Draw each method's final accuracy, ± its deviation over seeds, against the predictions that travelled.
 
-    Methods stand a little apart at each value, whose name is above. One that sends none is a line across.
+    Methods are a little apart at each value, whose name is above. A method that sends none is a line across.
     """
     figure, axes = single(4.4)
     methods = list(points[0].methods)

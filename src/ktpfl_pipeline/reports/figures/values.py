@@ -23,7 +23,7 @@ DECADE = 10
 def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     """Draw each method's mean accuracy against the swept setting, `title`, with the standard deviation over seeds.
 
-    The value that the validation data choose is ringed. Values that are no numbers stand side by side, unconnected.
+    The value that validation accuracy chooses has a ring. Values that are not numbers are side by side, unconnected.
     """
     figure, axes = single(3.3)
     values, numbers = [point.value for point in points], numeric(points)
