@@ -164,9 +164,10 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
     """Return differences that are tested together, with intervals and p corrected for their number by Holm's step-down.
 
     Holm (1979): of m p values in ascending order the i-th is tested at 5 % / (m - i + 1), and after the first that
-    fails none succeeds: the family-wise error rate is at most 5 %, however the differences depend on each other. An interval has the level at which its difference was tested, those after the first failure have that one's:
-    so it excludes zero exactly where Holm's test does. p is the smallest error rate at which the test would succeed.
-    What has no interval is returned as it is.
+    fails none succeeds: the family-wise error rate is at most 5 %, however the differences depend on each other. An
+    interval has the level at which its difference was tested; those after the first failure have the level of that one.
+    So an interval excludes zero exactly where the test succeeds. p is the smallest error rate at which it would
+    succeed. Differences without an interval are returned unchanged.
     """
     tested = [(each.p, each, name) for name, each in found.items() if each and each.p is not None]
     corrected, rate, largest, failed = dict(found), 1 - CONFIDENCE, 0.0, False
