@@ -21,6 +21,7 @@ from ktpfl_pipeline.core.dataset import TokenShape, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.model_facts import facts_of
+from ktpfl_pipeline.data.sources.tokens import check_ids
 from ktpfl_pipeline.data.standardisation import Fitted, of_plain
 
 NAME = "personal_models"
@@ -83,6 +84,7 @@ class PersonalModels:
         models: by client id.
         kind: of the inputs.
         scale: what was fitted to the training samples; None where nothing was.
+        vocabulary: what ids of tokens mean; None for other kinds.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -90,8 +92,9 @@ class PersonalModels:
         weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
         scale, shape = built["scale"], tuple(built["shape"])
         self.scale = scale and of_plain(scale)
-        if known := built.get("vocabulary"):
-            known = Vocabulary(*known)
+        self.vocabulary: Vocabulary | None = None
+        if given := built.get("vocabulary"):
+            self.vocabulary = known = Vocabulary(*given)
             shape = TokenShape(shape, known.frequent or known.size, known.padding)
         older = kinds.FEATURES if scale else kinds.IMAGES  # models saved before data said their kind
         self.kind = kinds.KINDS.get(built.get("kind"), older)
@@ -114,7 +117,8 @@ class PersonalModels:
             given: ``client``, (B,) ids, or (1,) for all inputs; and ``input``, (B, ...) as the source has them.
 
         Raises:
-            InputError: if there is no such client, or there are not as many ids as inputs.
+            InputError: if there is no such client, a token is not in the vocabulary, or there are not as many ids as
+                inputs.
         """
         clients, inputs = torch.as_tensor(given["client"]), torch.as_tensor(given["input"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):
@@ -124,6 +128,8 @@ class PersonalModels:
                 f"There are {len(clients):,} client ids and {len(inputs):,} inputs: give one id for each input, or one "
                 "for all of them."
             )
+        if self.vocabulary is not None:
+            check_ids(inputs, self.vocabulary.size, "the input")
         numbers = self.kind.to_float(self.scale(inputs) if self.scale else inputs)
         each = zip(clients.expand(len(inputs)).tolist(), numbers, strict=True)
         with torch.no_grad():
