@@ -4,7 +4,8 @@
     python docs/checks/prose.py --show P3 docs/    # each place where a pattern occurs, in files below a folder
 
 Prose is the text of hand-written Markdown, docstrings and comments of the source, the strings of its messages, and the
-comments of conf/. Code blocks, inline code, links' targets, tables' rules and front matter are left out.
+comments of conf/. Code blocks, inline code, links' targets, tables' rules, front matter and tables of symbols in
+docstrings are left out.
 """
 
 import argparse
@@ -116,7 +117,8 @@ def source(file: Path) -> Iterator[Passage]:
         else:
             continue
         for paragraph in re.split(r"\n\s*\n|\n(?=\s*[\w*, ]+: )", words):
-            if " " in paragraph.strip() and re.search(r"[a-z]{2}", paragraph):
+            table = re.search(r"\S {2,}\S", paragraph)  # of symbols and their meanings, in columns
+            if " " in paragraph.strip() and re.search(r"[a-z]{2}", paragraph) and not table:
                 yield Passage(name, node.lineno, plain(paragraph), "src")
     yield from comments(name, text)
 
