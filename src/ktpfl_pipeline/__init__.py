@@ -1,9 +1,48 @@
-"""KT-pFL and the methods it is compared with, as a Kedro project."""
+"""KT-pFL and the methods it is compared with, as a Kedro project and as a library.
 
+``import ktpfl_pipeline as kt`` offers what a method, a notebook or a script needs. Names are imported on first use, so
+that importing the package stays fast.
+
+Example:
+    >>> fed = kt.federation("digits", clients=10, partition="two_labels")
+    >>> kt.compare(["kt_pfl", "local"], fed, rounds=5)
+"""
+
+import importlib
 import os
+from typing import Any
 
 # torch reads it at its first allocation. Large tensors then lie on huge pages, where the system has them: a step of
 # AlexNet on a CPU meets 1,000 page faults in the place of 21,000, and no number changes.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "in_memory": ("federation", "run", "compare", "Comparison", "label_counts"),
+    "core.federation": ("Federation",),
+    "core.method": ("Method", "Personal", "PersonalState", "Shared", "SharedState", "FineTuned", "RoundReport"),
+    "core.metrics": ("Traffic",),
+    "core.setting": ("Client", "Compute", "Distillation", "LocalTraining"),
+    "core.dataset": ("LabelledDataset",),
+    "core.weights": ("average", "mix"),
+    "core.errors": ("InputError",),
+    "methods": ("METHODS", "create"),
+}
+"""The public names by the module that defines them."""
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - all of them are strings
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on its first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

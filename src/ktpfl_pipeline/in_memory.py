@@ -9,16 +9,21 @@ Example:
     >>> figures.accuracy_curves(results)
 """
 
+import html
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
 from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import InputError, unknown
@@ -29,6 +34,11 @@ from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.runs import finished_run
 from ktpfl_pipeline.pipelines.prepare import prepare
+from ktpfl_pipeline.reports.comparison import build
+from ktpfl_pipeline.reports.report import Report
+
+_experiments: WeakKeyDictionary[Federation, Experiment] = WeakKeyDictionary()
+"""The settings of the federations that `federation` returned."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "private": {},
@@ -86,7 +96,10 @@ def federation(
         "federation", parsing.merged({"federation": given}, {"federation": settings})["federation"]
     )
     data = prepare(experiment, Path(folder))
-    return assemble(settled(experiment, data), data, seed)
+    experiment = settled(experiment, data)
+    made = assemble(experiment, data, seed)
+    _experiments[made] = experiment
+    return made
 
 
 def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) -> MethodResult:
@@ -105,6 +118,54 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
     _check_arguments(made, federations, rounds)
     name = method if isinstance(method, str) else _name(type(made))
     return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several methods on the same federations. A notebook shows it as the report's page.
+
+    Attributes:
+        results: one per method, in the order in which they were given; `reports.figures` draw them.
+        report: the same report as that of the pipeline.
+    """
+
+    results: list[MethodResult]
+    report: Report
+
+    def write(self, folder: str | Path) -> Path:
+        """Write the report's files below a new folder, and return its page."""
+        self.report.write(Path(folder))
+        return Path(folder, "report.html")
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, so that its style does not change the notebook's."""
+        return f'<iframe srcdoc="{html.escape(self.report.html)}" width="100%" height="700"></iframe>'
+
+
+def compare(
+    methods: Sequence[str | Method[Any]], *federations: Federation, rounds: int = 5, name: str = "comparison"
+) -> Comparison:
+    """Train several methods on the same federations, and return their results with a report.
+
+    Args:
+        methods: as for `run`; give ``"local"`` too, against which the report compares the others.
+        federations: one from `federation`; or several with other seeds, for intervals.
+        rounds: communication rounds.
+        name: of the report.
+
+    Raises:
+        InputError: as `run`, or if a federation is not from `federation`.
+    """
+    results = [run(method, *federations, rounds=rounds) for method in methods]
+    if not results:
+        raise InputError("methods is empty. List at least one method, for example ['kt_pfl', 'local'].")
+    if (experiment := _experiments.get(federations[0])) is None:
+        raise InputError(
+            "The federation is not from ktpfl_pipeline.federation(...), so a report has no settings of it."
+        )
+    settings = replace(experiment, rounds=rounds, seeds=[fed.seed for fed in federations]).settings()
+    results = [replace(result, settings=settings) for result in results]
+    return Comparison(results, build(name, results, settings, here_and_now()))
 
 
 def label_counts(fed: Federation) -> Tensor:

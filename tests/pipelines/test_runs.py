@@ -32,6 +32,7 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.in_memory import label_counts
 from ktpfl_pipeline.methods import compared
+from ktpfl_pipeline.pipelines.federated_training import identity as identity_module
 from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
@@ -175,8 +176,8 @@ class TestIdentity:
 
     def test_what_makes_the_inputs_of_the_samples(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The fingerprint of the data is of the samples before they are skewed and standardised."""
-        read, files = Path.read_bytes, set()
-        monkeypatch.setattr(Path, "read_bytes", lambda path: files.add(path.name) or read(path))
+        read, files = identity_module._meaning, set()
+        monkeypatch.setattr(identity_module, "_meaning", lambda path, at: files.add(path.name) or read(path, at))
         code_version(methods.find("kt_pfl").kind, experiment())
         assert {"feature_skew.py", "standardisation.py", "federated.py"} <= files
 
@@ -209,11 +210,13 @@ class TestIdentity:
         found = {}
         for name in ["nothing", *files]:
             if name != "nothing":
-                (package / f"{name}.py").write_text(files[name] + "# another\n")
+                (package / f"{name}.py").write_text(files[name] + "another = 1\n")
             found[name] = code_version(kind, settings)
         versions = list(found.values())
         changed = [name for name, before, after in zip(files, versions, versions[1:], strict=False) if before != after]
         assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]
+        (package / "alone.py").write_text(f'"""A docstring."""\n\n# A comment.\n{files["alone"]}another = 1\n')
+        assert code_version(kind, settings) == versions[-1], "comments and docstrings do not count"
 
 
 def test_a_run_with_adversaries_tells_of_the_others(

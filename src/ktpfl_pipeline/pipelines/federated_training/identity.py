@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -144,8 +145,27 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
         _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(file.read_bytes())
+        digest.update(_meaning(file, file.stat().st_mtime_ns).encode())
     return digest.hexdigest()[:16]
+
+
+@cache
+def _meaning(file: Path, changed: int) -> str:
+    """Return the syntax tree of a source file without docstrings: comments and layout do not change it."""
+    tree = ast.parse(file.read_bytes())
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            part.body = [each for each in part.body if not _is_string(each)]
+    return ast.dump(tree)
+
+
+def _is_string(statement: ast.stmt) -> bool:
+    """Say whether a statement is only a string: a docstring, or the description of an attribute."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:

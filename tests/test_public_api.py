@@ -1,0 +1,37 @@
+"""``import ktpfl_pipeline as kt`` offers what methods, notebooks and scripts need, and stays cheap."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ktpfl_pipeline as kt
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert all(getattr(kt, name) is not None for name in kt.__all__)
+    assert set(kt.__all__) <= set(dir(kt))
+    with pytest.raises(AttributeError, match="no attribute 'comparee'"):
+        _ = kt.comparee
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = "import ktpfl_pipeline, sys; print('torch' in sys.modules, 'matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_comparison_shows_itself_and_writes_the_report(tmp_path: Path) -> None:
+    fed = kt.federation("digits", clients=5, architectures="mlp", training={"epochs": 1})
+    found = kt.compare(["kt_pfl", "local"], fed, rounds=1)
+    assert [result.method for result in found.results] == ["kt_pfl", "local"]
+    assert found._repr_html_().startswith("<iframe srcdoc=")
+    page = found.write(tmp_path / "report")
+    assert "KT-pFL" in page.read_text(encoding="utf-8")
+    assert (tmp_path / "report" / "report.md").exists()
+
+
+def test_a_comparison_of_nothing_is_refused() -> None:
+    with pytest.raises(kt.InputError, match="methods is empty"):
+        kt.compare([])
