@@ -113,3 +113,6 @@ def test_predictions_are_those_of_the_engine(
         answers = served.predict({"client": [n] * len(inputs), "input": inputs})
         np.testing.assert_allclose(answers, theirs[n][:, n].softmax(dim=1), rtol=1e-5)
     assert np.ptp(answers[:, 0]) > 0.01, "the inputs tell"
+    if "tokens" in arrays:
+        with pytest.raises(InputError, match="the input has the id 99 in row 0, place 4"):
+            served.predict({"client": [0], "input": [[1, 2, 3, 4, 99]]})

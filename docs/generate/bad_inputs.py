@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
 import bad_configuration
 import bad_data
 import bad_settings
+from bad_texts import TEXTS
 from experiment import changed
 from hostile_checkpoints import CHECKPOINTS, SETTINGS
 from hostile_federations import FEDERATIONS
@@ -28,7 +29,7 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.data.converters import pfllib
-from ktpfl_pipeline.data.sources import load
+from ktpfl_pipeline.data.sources import Reading, load
 from ktpfl_pipeline.hooks import ProjectHooks
 
 DOCUMENT = Path(__file__).parents[1] / "project" / "bad_inputs.md"
@@ -59,6 +60,7 @@ def groups() -> dict[str, Cases]:
         "Settings that do not go with the images": dict(data_boxes()),
         "Configuration files": dict(configurations()),
         "Images and clients' data": dict(files()),
+        "Texts": dict(texts()),
         "Pickles of PFLlib's clients": dict(pickles()),
         "Checkpoints": dict(checkpoints()),
     }
@@ -100,6 +102,14 @@ def files() -> Iterator[tuple[str, str]]:
         with project():
             make(RAW)
             yield what, message(lambda source=source: load(source, RAW))
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield texts and tokens that cannot be used."""
+    for what, (write, how, _) in TEXTS.items():
+        with project():
+            source = write(RAW)
+            yield what, message(lambda source=source, how=how: load(source, RAW, reading=Reading(texts=how)))
 
 
 def pickles() -> Iterator[tuple[str, str]]:
