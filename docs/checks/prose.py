@@ -20,7 +20,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {f"docs/project/{name}.md" for name in ("bad_inputs", "faults", "real_faults", "torchvision_models")}
+GENERATED = {
+    f"docs/project/{name}.md" for name in ("bad_inputs", "faults", "real_faults", "torchvision_models", "what_leaves")
+}
 GENERATED |= {"docs/reference/papers.md"}
 WORDS, NUMBERS = 40, 5
 """The most words in a sentence, and the most numbers in a sentence of prose."""
