@@ -24,7 +24,7 @@ REWRITTEN = (
 )
 """Pages, and folders of pages, without any of the patterns."""
 LIMITS = {
-    "P1": (10, 8, 32),
+    "P1": (9, 8, 32),
     "P3": (2, 1, 7),
     "P5": (5, 2, 37),
     "P6": (2, 0, 33),
@@ -37,8 +37,8 @@ LIMITS = {
     "P19": (1, 0, 0),
     "P20": (3, 0, 13),
     "P21": (0, 0, 2),
-    "long": (9, 0, 19),
-    "numbers": (5, 0, 0),
+    "long": (8, 0, 19),
+    "numbers": (4, 0, 0),
 }
 """How often each pattern may occur: in the documentation, in the comments of conf/, in the source. Lower them."""
 
