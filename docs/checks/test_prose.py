@@ -21,6 +21,13 @@ REWRITTEN = (
     *("benchmarks/README.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "src/ktpfl_pipeline/methods/"),
     "docs/reference/compatibility.md",
     *("docs/reading_results.md", "docs/privacy.md", "docs/real_clients.md", "docs/glossary.md"),
+    *("docs/tutorial.md", "docs/faq.md", "docs/how_to/own_", "docs/how_to/paper.md", "docs/how_to/partitions.md"),
+    *(
+        "docs/how_to/recipes.md",
+        "docs/how_to/several_machines.md",
+        "docs/how_to/workers.md",
+        "docs/how_to/come_and_go.md",
+    ),
 )
 """Pages, and folders of pages, without any of the patterns."""
 LIMITS = {
