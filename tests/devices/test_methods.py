@@ -14,7 +14,7 @@ from ktpfl_pipeline.methods import ANY_ARCHITECTURES, METHODS
 
 WAITS = {
     "kt_pfl": 10,
-    "kt_pfl_joint": 25,
+    "kt_pfl_joint": 10,
     "kt_pfl_likelihood": 14,
     "kt_pfl_paper_literal": 10,
     "kt_pfl_authors": 10,
