@@ -285,7 +285,7 @@ class TestContract:
         assert toy.distance(method.adapt(straight.state, now, 0, everyone), now) < 1e-6
 
     def test_divergence_names_client_and_round(self, method: Method[Any], three: Federation, tmp_path: Path) -> None:
-        wild = toy.again(three, training=LocalTraining(epochs=1, batch_size=4, learning_rate=1e38))
+        wild = toy.again(three, training=LocalTraining(epochs=1, batch_size=4, learning_rate=1e30))
         file = tmp_path / "run.ckpt"
         with pytest.raises(InputError, match=r"Client (3|7|11) diverged in round 1 .*learning_rate"):
             engine.run(method, wild, Schedule(rounds=2), checkpoint_file=file)
