@@ -1,7 +1,10 @@
 """The command `run`: what Kedro would answer with a traceback is one sentence."""
 
 import io
+import os
 import sys
+import warnings
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -59,3 +62,25 @@ def test_a_full_standard_output_ends_no_run(
     assert "The results are complete, but standard output could not be written (No space left on device)." in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("backend", ["garbage", "module://mine"])
+def test_a_run_draws_without_a_window(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matplotlib cannot be imported where MPLBACKEND names none of its backends."""
+    monkeypatch.setenv("MPLBACKEND", backend)
+    found: list[str] = []
+    monkeypatch.setattr(cli.run, "callback", lambda **_: found.append(os.environ["MPLBACKEND"]))
+    assert CliRunner().invoke(cli.run, []).exit_code == 0
+    assert found == ["agg"]
+
+
+def test_a_warning_that_was_made_an_error_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(**_: Any) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.warn("old call\nsecond line", DeprecationWarning, stacklevel=1)
+
+    monkeypatch.setattr(cli.run, "callback", warn)
+    found = CliRunner().invoke(cli.run, [])
+    assert found.exit_code == 1
+    assert "a package warned: old call (DeprecationWarning). Leave that out" in found.output

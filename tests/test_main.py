@@ -4,6 +4,7 @@ import contextlib
 import os
 import runpy
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -96,3 +97,24 @@ def test_a_configuration_to_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "conf" / "base" / "catalog.yml").is_file()
     with pytest.raises(SystemExit, match="conf/ is there already"):
         main(["conf"])
+
+
+LOGGING = {
+    "no YAML": "version: [1",
+    "a factory": "{version: 1, handlers: {x: {(): os.system}}}",
+    "a handler of an unknown kind": "{version: 1, handlers: {x: {class: logging.NoSuchHandler}}}",
+    "a handler of another package": "{version: 1, handlers: {x: {class: os.path.join}}}",
+    "no mapping": "just words",
+}
+
+
+@pytest.mark.parametrize("what", LOGGING)
+def test_a_broken_configuration_of_logging_is_one_sentence(what: str, tmp_path: Path) -> None:
+    """Kedro reads it as soon as it is imported; hence the process of its own."""
+    shutil.copytree(CONF, tmp_path / "conf")
+    (tmp_path / "conf" / "logging.yml").write_text(LOGGING[what])
+    command = [sys.executable, "-m", "ktpfl_pipeline", "--help"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: conf/logging.yml cannot be used as the configuration of logging (")
+    assert "Traceback" not in ended.stderr

@@ -438,6 +438,29 @@ class TestView:
         state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(kept["state"].removeprefix("deflate;"))))
         return state
 
+    def test_mlflow_opens_an_experiment_on_its_runs(self, tracker: MlflowTracker, client: Any) -> None:
+        """Without this tag MLflow takes an experiment for one on language models, and opens it on traces."""
+        with tracker.run(Entry(**{**RUN, "experiment": "new"})):
+            pass
+        assert client.get_experiment_by_name("new").tags["mlflow.experimentKind"] == "custom_model_development"
+        old = client.create_experiment("old")
+        tracker.save_view(old)
+        assert client.get_experiment(old).tags["mlflow.experimentKind"] == "custom_model_development"
+
+    def test_the_experiment_that_was_trained_last_comes_first(self, tracker: MlflowTracker, client: Any) -> None:
+        for name in ("older", "newer", "never trained"):
+            client.create_experiment(name)
+        for name, started in (("older", 1000), ("newer", 3000), ("older", 2000)):
+            number = client.get_experiment_by_name(name).experiment_id
+            client.create_run(number, start_time=started, tags={"seed": "0"})
+        assert list(tracker.experiments()) == ["newer", "older", "never trained"]
+
+    def test_passwords_in_settings_are_masked(self, tracker: MlflowTracker, client: Any) -> None:
+        params = {"private.source": "npz:http://anna:s3cret@host/x"}
+        with tracker.run(Entry(**{**RUN, "params": params})) as run:
+            found = client.get_run(run.run_id)
+        assert found.data.params["private.source"] == "npz:http://anna:***@host/x"
+
     def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         with tracker.run(Entry(**RUN)) as tracked:
             pass

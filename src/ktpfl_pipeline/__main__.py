@@ -37,7 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
 
         return ui.main()
     from kedro.framework.cli.utils import find_run_command
-    from kedro.framework.project import configure_project
+
+    configure_project = _kedro_project()
 
     find_packages_in(Path.cwd())
     configure_project(PACKAGE)
@@ -47,6 +48,22 @@ def main(arguments: list[str] | None = None) -> None:
         "`ktpfl check` checks your own methods, models and sources."
     )
     run(given, prog_name="ktpfl")
+
+
+def _kedro_project() -> Any:
+    """Return Kedro's function that configures a project; its module reads `logging.yml` when it is imported."""
+    from yaml import YAMLError
+
+    try:
+        from kedro.framework.project import configure_project
+    except (OSError, ValueError, TypeError, AttributeError, YAMLError) as error:
+        file = os.environ.get("KEDRO_LOGGING_CONFIG", "conf/logging.yml")
+        reason = " ".join(str(error).split())[:300]
+        sys.exit(
+            f"Error: {file} cannot be used as the configuration of logging ({reason}): correct it, or copy "
+            f"{CONF / 'logging.yml'} in its place."
+        )
+    return configure_project
 
 
 def find_packages_in(folder: Path) -> None:

@@ -5,6 +5,7 @@ terminal that the results are printed to, is dealt with here.
 """
 
 import io
+import os
 import sys
 from typing import Any
 
@@ -41,9 +42,16 @@ class RunCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run."""
         show_any_character()
+        os.environ["MPLBACKEND"] = "agg"  # a run opens no window, and matplotlib cannot be imported with a wrong one
         before = hooks.started()
         try:
             return super().invoke(ctx)
+        except Warning as error:
+            raise click.ClickException(
+                f"Python was asked to take warnings for errors (-W error or PYTHONWARNINGS), and a package warned: "
+                f"{printable(str(error).strip().partition(chr(10))[0])} ({type(error).__name__}). Leave that out, or "
+                "take only warnings of ktpfl_pipeline for errors."
+            ) from error
         except DatasetError as error:
             if hooks.started() > before:
                 raise  # of a node: the traceback says more

@@ -20,7 +20,7 @@ PATIENCE = 60  # seconds for the server to come up
 
 
 def main() -> None:
-    """Print the links to each experiment's comparison, open the first in a browser, and serve until stopped."""
+    """Print the links to each experiment's comparison, open that of the one trained last, and serve until stopped."""
     project, env = Path.cwd(), os.environ.get("KEDRO_ENV")
     loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
     try:
@@ -62,9 +62,15 @@ def free_port() -> int:
 
 
 def serve(store: str, port: int) -> None:
-    """Run MLflow's server on `store` until it is stopped, without the parts that make it slow to start."""
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", HOST, "--port", str(port)]
+    """Run MLflow's server on `store` until it is stopped, without the parts that make it slow to start.
+
+    The store travels in the environment: every user of the machine sees a command, and an address may hold a password.
+    A line for each request would scroll the links away.
+    """
+    command = [sys.executable, "-m", "mlflow", "ui", "--host", HOST, "--port", str(port)]
+    command += ["--uvicorn-opts", "--log-level=warning --no-access-log"]
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    quiet |= {"MLFLOW_BACKEND_STORE_URI": store}
     with contextlib.suppress(KeyboardInterrupt):  # the server has had the same signal
         subprocess.run([*command, "--workers", "1"], env={**os.environ, **quiet}, check=False)
 

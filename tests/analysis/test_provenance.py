@@ -10,6 +10,8 @@ def test_the_command_is_what_one_types():
         == "python -m ktpfl_pipeline --env=quick"
     )
     assert provenance.command(["/usr/bin/pytest"]) == "pytest"
+    secret = provenance.command(["kedro", "run", "--params=x.source=http://anna:s3cret@host/f"])
+    assert secret == "kedro run '--params=x.source=http://anna:***@host/f'"
 
 
 def test_a_repository_that_has_the_package_installed_is_not_its_own(tmp_path, monkeypatch):

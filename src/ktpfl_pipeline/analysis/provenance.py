@@ -10,6 +10,8 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
+from ktpfl_pipeline.core.errors import masked
+
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -46,11 +48,14 @@ def here_and_now() -> Provenance:
 
 
 def command(arguments: list[str]) -> str:
-    """Return the command that a process was started with, as one types it: without the path of the interpreter."""
+    """Return the command that a process was started with, as one types it: without the path of the interpreter.
+
+    Passwords in addresses are masked.
+    """
     program, *rest = arguments
     path = Path(program)
     started = f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
-    return " ".join([started, shlex.join(rest)]).strip()
+    return masked(" ".join([started, shlex.join(rest)]).strip())
 
 
 @cache

@@ -63,6 +63,7 @@ class Method(ABC, Generic[State]):
         own_knowledge: which settings of how predictions travel (`knowledge`) it prescribes itself.
         needs_head: what it needs of the layer that makes a model's logits: nothing, or one of `model_facts.NEEDS`:
             ``layer``, any that makes them by itself; ``linear``, a linear one; ``biased``, a linear one with a bias.
+        follows_rounds: whether a round depends on the number of rounds of the whole run, apart from learning rates.
         paper_name: what the tables of the KT-pFL paper call it; None where they do not have it.
     """
 
@@ -74,6 +75,7 @@ class Method(ABC, Generic[State]):
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
+    follows_rounds: ClassVar[bool] = False
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:

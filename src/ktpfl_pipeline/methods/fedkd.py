@@ -63,6 +63,7 @@ class FedKD(SmallCommon, Personal):
     exchanges = frozenset({"parameters"})
     private_data = "its own training rule"
     needs_head = "layer"
+    follows_rounds = True  # the energy grows from the first round to the last
 
     dimension: Annotated[int, Ge(1)] = 512
     start: Annotated[float, Interval(gt=0, le=1)] = 0.95

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, masked
 from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
 from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, impatient, open_client
@@ -53,9 +53,15 @@ class MlflowTracker(Tracker):
             raise
 
     def experiments(self) -> dict[str, str]:
-        """Return the ids of the store's experiments by name, without MLflow's own empty default."""
-        found = open_client(self.store).search_experiments()
-        return {experiment.name: experiment.experiment_id for experiment in found if experiment.name != "Default"}
+        """Return the ids of the store's experiments by name, the one trained last first.
+
+        MLflow's own empty default is left out.
+        """
+        client = open_client(self.store)
+        found = {each.name: each.experiment_id for each in client.search_experiments() if each.name != "Default"}
+        trained = {name: _last(client, number) for name, number in found.items()}
+        started = {name: run.info.start_time if run else 0 for name, run in trained.items()}
+        return {name: found[name] for name in sorted(found, key=lambda name: -started[name])}
 
     def save_view(self, experiment_id: str) -> str:
         """Keep the page that compares the methods of an experiment: in the comparison, sweep or tuning trained last.
@@ -66,13 +72,13 @@ class MlflowTracker(Tracker):
             the id of its run; empty without one.
         """
         with Store(self.store, self.artifacts).use() as client:
-            order = ["attributes.start_time DESC"]
-            last = client.search_runs([experiment_id], TRAINED, max_results=1, order_by=order)
-            parent: str = last[0].data.tags.get(PARENT, "") if last else ""
+            last = _last(client, experiment_id)
+            parent: str = last.data.tags.get(PARENT, "") if last else ""
             shown = f"tags.`{PARENT}` = '{parent}'" if parent else TRAINED
             tags = [run.data.tags for run in client.search_runs([experiment_id], shown)]
             groups = ["method", *(["setting"] if any("setting" in each for each in tags) else [])]
             found = {tuple(each.get(group, "") for group in groups) for each in tags}
+            client.set_experiment_tag(experiment_id, *view.KIND)
             client.set_experiment_tag(experiment_id, view.TAG, view.tag(shown, groups, sorted(found)))
         return parent
 
@@ -88,14 +94,23 @@ class MlflowTracker(Tracker):
                 f"{number}`, or make room with `mlflow gc --experiment-ids {number}`, with the store {self.store}."
             )
         location = (self.artifacts / experiment).as_uri() if self.store.startswith("sqlite:") else None
-        experiment_id = found.experiment_id if found else client.create_experiment(experiment, location)
+        tags_of_all = dict([view.KIND])
+        experiment_id = found.experiment_id if found else client.create_experiment(experiment, location, tags_of_all)
         begun = client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1)
         made = {"key": key, **_made_by(), **tags}
         run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags=made)
         _set_parent(client, run, tags.get(PARENT, ""))  # a sweep with more values takes over what it finds
         if len(run.data.params) < len(params):  # new, or killed right after it was made
-            client.log_batch(run.info.run_id, params=[Param(path, str(value)) for path, value in params.items()])
+            client.log_batch(
+                run.info.run_id, params=[Param(path, masked(str(value))) for path, value in params.items()]
+            )
         return str(run.info.run_id)
+
+
+def _last(client: Any, experiment_id: str) -> Any:
+    """Return the run of an experiment that was trained last; None where there is none."""
+    order = ["attributes.start_time DESC"]
+    return next(iter(client.search_runs([experiment_id], TRAINED, max_results=1, order_by=order)), None)
 
 
 class MlflowRun(TrackedRun):
@@ -196,8 +211,9 @@ def _input(dataset: Dataset) -> Any:
     """Return what MLflow calls a dataset as the input of a run."""
     from mlflow import entities
 
-    source, profile = (json.dumps(dict(content)) for content in ({"source": dataset.name}, dataset.profile))
-    given = entities.Dataset(dataset.name, dataset.digest, "ktpfl_pipeline", source, profile=profile)
+    name = masked(dataset.name)
+    source, profile = (json.dumps(dict(content)) for content in ({"source": name}, dataset.profile))
+    given = entities.Dataset(name, dataset.digest, "ktpfl_pipeline", source, profile=profile)
     return entities.DatasetInput(given, [entities.InputTag("mlflow.data.context", "training")])
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 KEY = "ktpfl"
 """By which a link names the view."""
+KIND = "mlflow.experimentKind", "custom_model_development"
+"""The tag with which MLflow opens an experiment on its runs, and not on the traces of language models."""
 TAG = f"mlflow.sharedViewState.{KEY}"
 ADDRESS = f"/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
 """Where the view is, after the address of the experiment."""

@@ -33,6 +33,7 @@ from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
+from ktpfl_pipeline.pipelines.federated_training.more_rounds import take_over
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         )
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
+        if folder and job.parent is None:
+            take_over(job, seed, settings, folder)
         with own_errors(job.method, "method"):
             result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
         beside, held = job.ended(made, result, fed, shown.trained), job.newcomers(seed)

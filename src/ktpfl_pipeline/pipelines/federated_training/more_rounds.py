@@ -1,0 +1,59 @@
+"""More rounds of a finished run: the rounds that a run with fewer rounds has finished are not trained again."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.rounds import checkpoint
+from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.pipelines.federated_training.identity import Job
+
+logger = logging.getLogger(__name__)
+
+
+def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path) -> None:
+    """Write the checkpoint of a run that has none, from that of the longest equal run with fewer rounds, if any.
+
+    The rounds are the same, bit for bit, as those of a run that is trained from round 1. Its history has an evaluation
+    more: that of the last round of the shorter run.
+
+    Args:
+        job: the method, and its experiment.
+        seed: of the run.
+        settings: its identity.
+        folder: of its checkpoint; those of the method's other runs are next to it.
+    """
+    if (folder / "checkpoint.pt").exists() or not rounds_are_equal(job):
+        return
+    for rounds in range(int(settings["rounds"]) - 1, 0, -1):
+        shorter = {**settings, "rounds": rounds}
+        content = checkpoint.load(
+            folder.with_name(f"seed-{seed}-{digest(shorter)[:8]}") / "checkpoint.pt", shorter, torch.device("cpu")
+        )
+        if content is not None:
+            logger.info("%s, seed %d: goes on after %d rounds of an earlier run.", job.method, seed, rounds)
+            checkpoint.save(folder / "checkpoint.pt", {**content, "settings": dict(settings)})
+            return
+
+
+def rounds_are_equal(job: Job) -> bool:
+    """Return whether a round is the same in runs with more and with fewer rounds.
+
+    It is not where a learning rate, noise, the last cohort or the method itself follows the number of rounds. What a
+    method outside the registry does is not known.
+    """
+    experiment = job.experiment
+    recipes = (experiment.training, experiment.distillation)
+    return (
+        all(recipe.schedule.kind in ("constant", "step") for recipe in recipes)
+        and job.keeps_models  # real clients keep the models of their rounds themselves
+        and experiment.training.privacy is None
+        and experiment.evaluation.patience is None
+        and not experiment.evaluation.closing_round
+        and job.method in METHODS
+        and not METHODS[job.method].kind.follows_rounds
+    )
