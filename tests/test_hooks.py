@@ -20,7 +20,7 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline import node as step
 from kedro.runner import SequentialRunner
 
-from ktpfl_pipeline import tracking
+from ktpfl_pipeline import hooks, tracking
 from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
@@ -210,6 +210,14 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
     steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz\n"
     old = "Nothing was missing: this is the newest report of those before.\n"
     assert capsys.readouterr().out == f"\n{old}THE TABLE\n{place}{steps}\n"
+
+
+@pytest.mark.parametrize("name", ["what?", "a*b", "my[1]", "x#2", "caf\udce9"])
+def test_a_folder_whose_name_means_something_else_is_refused(name: str) -> None:
+    """Kedro would read patterns, MLflow parts of an address; the last is no UTF-8."""
+    with pytest.raises(InputError, match=r"^The project's folder is .*Rename the folder, or move the project\.$"):
+        hooks.check_folder(Path("/home/anna") / name)
+    hooks.check_folder(Path("/home/anna/Ärzte & co (2), {x} @ 50%"))
 
 
 def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:

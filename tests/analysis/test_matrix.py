@@ -3,6 +3,7 @@ import torch
 from cases import case
 
 from ktpfl_pipeline.analysis.matrix import attention, mixes, snapshots, trust
+from ktpfl_pipeline.data.partition import label_similarity
 
 
 def test_snapshots_are_spread_from_the_first_round_to_the_last() -> None:
@@ -37,3 +38,11 @@ def test_trust_by_hand() -> None:
     assert trust(c, [1]) == pytest.approx(3 * 0.25)
     assert trust(torch.full((4, 4), 0.25), [0, 3]) == pytest.approx(1.0)
     assert trust(torch.eye(4), [2]) == 0.0
+
+
+def test_clients_that_share_one_of_two_classes_are_others_whatever_their_counts() -> None:
+    """Their similarity lies around 0.5; that of clients with the same two classes is near 1."""
+    counts = torch.tensor([[50, 50, 0], [0, 55, 45], [0, 44, 60], [60, 45, 0]])
+    weights = torch.full((1, 4, 4), 0.25)
+    found = attention(weights, label_similarity(counts))
+    assert found == {"own": [0.25], "alike": [0.25], "others": [0.5]}

@@ -39,6 +39,20 @@ def test_an_environment_may_add_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reading.recall()["theirs"] == {**EXPERIMENT, "rounds": 2}
 
 
+@pytest.mark.parametrize("name", ["mine", "compare_mine"])
+def test_a_section_of_conf_local_that_another_environment_hides_is_told_of(tmp_path: Path, name: str) -> None:
+    (tmp_path / "conf" / "quick").mkdir()
+    made = context(tmp_path, env="quick")
+    (tmp_path / "conf" / "local" / "parameters.yml").write_text("mine: {like: digits}")
+    ProjectHooks().after_context_created(made)
+    with pytest.raises(ClickException) as refused:
+        register_pipelines()[name]
+    assert refused.value.message == (
+        f"There is no pipeline {name!r}; conf/local has 'mine', and --env=quick is read instead of conf/local: leave "
+        "--env out, or move the section to conf/base or conf/quick."
+    )
+
+
 @pytest.mark.parametrize("before", [["mlp", "cnn"], {"mlp": 3, "cnn": 2}])
 def test_an_environment_may_deal_architectures_out_anew(tmp_path: Path, before: object) -> None:
     """A mapping takes the place of a list, and of another mapping: with what was there it would not add up."""

@@ -432,6 +432,22 @@ class TestOneArchitecture:
         assert "public samples take as much" not in built.markdown
 
 
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], "Each seed gives a client other data"),
+        (["Essen", "Ulm"], "Each seed draws other private samples of a client"),
+    ],
+)
+@pytest.mark.usefixtures("blank_figures")
+def test_a_hospital_keeps_its_own_patients_with_every_seed(study, names, sentence):
+    """Only which of them are private, and not public or for testing, follows the seed."""
+    result = study[0]
+    runs = [replace(run, names=names, label_counts=[[n, 1]] * 3) for n, run in enumerate(result.runs, start=1)]
+    (section,) = (each for each in comparison._sections([replace(result, runs=runs)]) if "by client" in each.title)
+    assert sentence in section.blocks[0].caption
+
+
 def test_the_same_runs_are_the_same_report(study, result):
     assert comparison.identity(study) == comparison.identity(list(study))
     assert comparison.identity(study) != comparison.identity(study[:2])
