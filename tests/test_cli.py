@@ -84,3 +84,19 @@ def test_a_warning_that_was_made_an_error_is_one_sentence(monkeypatch: pytest.Mo
     found = CliRunner().invoke(cli.run, [])
     assert found.exit_code == 1
     assert "a package warned: old call (DeprecationWarning). Leave that out" in found.output
+
+
+@pytest.mark.parametrize(("name", "package"), [("lab", "jupyterlab"), ("notebook", "notebook"), ("setup", "ipykernel")])
+def test_jupyter_says_what_it_needs(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kedro would print `NoneType: None` with it."""
+    monkeypatch.setattr(cli, "find_spec", lambda package: None)
+    found = CliRunner().invoke(cli.cli, ["jupyter", name])
+    assert found.exit_code == 1
+    assert f"`kedro jupyter {name}` needs the package {package}, which is not installed: run `pip ins" in found.output
+    assert "NoneType" not in found.output
+
+
+def test_jupyter_has_kedros_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda package: package)
+    shown = CliRunner().invoke(cli.cli, ["jupyter", "--help"]).output
+    assert all(name in shown for name in ("lab", "notebook", "setup"))

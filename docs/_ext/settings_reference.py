@@ -77,8 +77,20 @@ def page(what: str) -> str:
         found = [each for name, kind in CHANGES.items() for each in settings(kind, f"{name}.")]
     else:
         found = list(settings(kinds[what]))
-    rows = [[f"`{path}`", allows, shown, meaning.replace("<", "\\<")] for path, allows, shown, meaning in found]
-    return table(["setting", "allowed", "default", "meaning"], rows)
+    groups: dict[str, list[list[str]]] = {}
+    for path, allows, shown, meaning in found:
+        group, _, rest = path.partition(".")
+        row = [anchored(path, what), meaning.replace("<", "\\<"), allows, shown]
+        groups.setdefault(group if rest else "", []).append(row)
+    head = ["setting", "meaning", "allowed", "default"]
+    parts = [f"**`{group}`**\n\n{table(head, rows)}" if group else table(head, rows) for group, rows in groups.items()]
+    return "\n\n".join(parts)
+
+
+def anchored(path: str, what: str) -> str:
+    """Return a setting as code with an address of its own, such as ``#experiments-training-learning-rate``."""
+    address = re.sub(r"[^a-z0-9]+", "-", f"{what}-{path}".lower()).strip("-")
+    return f"`{path}`{{#{address}}}"
 
 
 class SettingsTable(SphinxDirective):

@@ -249,8 +249,10 @@ class TestCommands:
 def test_every_setting_has_a_meaning_in_the_reference(kind: str) -> None:
     table = runpy.run_path(str(DOCS / "_ext" / "settings_reference.py"))["page"](kind)
     assert f"{{settings}} {kind}\n" in (DOCS / "reference" / "settings.md").read_text("utf-8")
-    rows = re.findall(r"^\| (`.*) \| (.*) \|$", table, re.MULTILINE)
+    rows = re.findall(r"^\| (`[^`]*`)\{#[^}]*\} \| (.*?) \|", table, re.MULTILINE)
     assert rows
+    addresses = re.findall(r"\{#([^}]*)\}", table)
+    assert len(addresses) == len(set(addresses)) == len(rows), "each setting has an address of its own"
     assert [setting for setting, meaning in rows if not meaning.strip()] == []
 
 

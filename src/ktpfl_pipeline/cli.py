@@ -7,9 +7,11 @@ terminal that the results are printed to, is dealt with here.
 import io
 import os
 import sys
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, ClassVar
 
 import click
+from kedro.framework.cli.jupyter import jupyter as kedro_jupyter
 from kedro.framework.cli.project import run as kedro_run
 from kedro.io import DatasetError
 from yaml import YAMLError
@@ -62,6 +64,29 @@ class RunCommand(click.Command):
             ) from error
 
 
+class JupyterGroup(click.Group):
+    """Kedro's commands `jupyter`, with the package that one of them needs named where it is missing."""
+
+    needs: ClassVar[dict[str, str]] = {"lab": "jupyterlab", "notebook": "notebook", "setup": "ipykernel"}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is asked for.
+
+        Raises:
+            ClickException: if its package is not installed.
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        package = self.needs.get(name or "")
+        if package and find_spec(package) is None:
+            raise click.ClickException(
+                f"`kedro jupyter {name}` needs the package {package}, which is not installed: run `pip install "
+                f"{package}`, or `uv pip install {package}` where uv made the environment."
+            )
+        return name, command, rest
+
+
 def show_any_character() -> None:
     """Let the terminal replace the characters that its encoding lacks, instead of ending a run that is complete."""
     for stream in (sys.stdout, sys.stderr):
@@ -82,3 +107,4 @@ run = RunCommand(
     short_help=kedro_run.short_help,
 )
 cli.add_command(run)
+cli.add_command(JupyterGroup("jupyter", kedro_jupyter.commands, help=kedro_jupyter.help))
