@@ -133,7 +133,7 @@ def test_without_tracking_there_is_nothing_to_show(project: Path, started: list[
             "enabled: yes please\n",
             r"^Error: enabled is 'yes please' in conf/base/tracking\.yml; it must be true or false",
         ),
-        ("store: [\n", r"^Error: The files tracking\*\.yml under conf/ cannot be read \("),
+        ("store: [\n", r"^Error: .*conf/local/tracking\.yml, line 2: "),
         (
             "store: sqlite:///conf\n",
             r"^Error: MLflow cannot open the store sqlite:///.*/conf \(unable to open database",
@@ -161,5 +161,5 @@ def test_the_environment_of_the_runs_is_that_of_the_page(
     monkeypatch.setenv("KEDRO_ENV", "quick")
     monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {})
     ui.main()
-    (arguments, _) = next(call for call in started if isinstance(call[0], list))
-    assert f"sqlite:///{project}/quick.db" in arguments
+    (_, environment) = next(call for call in started if isinstance(call[0], list))
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == f"sqlite:///{project}/quick.db"

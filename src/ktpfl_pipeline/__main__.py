@@ -36,9 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
         from ktpfl_pipeline import ui
 
         return ui.main()
-    from kedro.framework.cli.utils import find_run_command
-
     configure_project = _kedro_project()
+    from kedro.framework.cli.utils import find_run_command
 
     find_packages_in(Path.cwd())
     configure_project(PACKAGE)

@@ -11,7 +11,7 @@ def test_the_command_is_what_one_types():
     )
     assert provenance.command(["/usr/bin/pytest"]) == "pytest"
     secret = provenance.command(["kedro", "run", "--params=x.source=http://anna:s3cret@host/f"])
-    assert secret == "kedro run '--params=x.source=http://anna:***@host/f'"
+    assert secret == "kedro run --params=x.source=http://anna:***@host/f"
 
 
 def test_a_repository_that_has_the_package_installed_is_not_its_own(tmp_path, monkeypatch):

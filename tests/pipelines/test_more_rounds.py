@@ -15,7 +15,7 @@ from toy import same
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.pipelines.federated_training.more_rounds import rounds_are_equal
 
-SETTINGS = {"seeds": [0], "theorem_samples": 0, "compare": []}
+SETTINGS = {"seeds": [0], "theorem_samples": 0}
 
 
 @pytest.fixture(scope="module")
