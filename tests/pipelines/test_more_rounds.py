@@ -59,10 +59,11 @@ def read(file: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_that_follow_the_number_of_rounds_say_so(name: str) -> None:
     kind = METHODS[name].kind
-    common = {"common": "linear"} if "common" in {field.name for field in fields(kind)} else {}
-    method = create(name, common)
+    names = {field.name for field in fields(kind)}
+    small = {"common": "linear", "start": 0.1, "end": 1.0}  # FedKD sends as many singular values as these ask for
+    method = create(name, {field: value for field, value in small.items() if field in names})
     states = []
-    for rounds in (2, 7):
+    for rounds in (1, 50):
         fed = toy.federation_for(method, clients=3, rounds=rounds)
         states.append(vars(method.round(method.init(fed), list(fed.by_id), 1, fed)[0]))
     assert same(*states) != kind.follows_rounds

@@ -436,7 +436,7 @@ class TestOneArchitecture:
     ("names", "sentence"),
     [
         ([], "Each seed gives a client other data"),
-        (["Essen", "Ulm"], "Each seed draws other private samples of a client"),
+        (["Essen", "Ulm", "Jena"], "Each seed draws other private samples of a client"),
     ],
 )
 @pytest.mark.usefixtures("blank_figures")
