@@ -101,7 +101,7 @@ class TestGuide:
             called(check, {**given, **runs, "fed": made(), "three": made(3), "exact": exact})
         assert methods.title("nearest") == "Nearest teacher"
         assert "nearest" in methods.compared(one_architecture=False)
-        with pytest.raises(InputError, match=r"^nearest\.own is 2\.0; it must lie between 0 and 1\.$"):
+        with pytest.raises(InputError, match=r"^nearest\.own is 2\.0; it must be a number from 0 to 1\.$"):
             methods.create("nearest", {"own": 2.0})
 
     def test_a_package_of_ones_own_needs_no_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ class TestCommands:
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
             check("test", [], {"hetero_digits": {"round": 3}})
-        with pytest.raises(InputError, match="newcomers are judged among honest clients"):
+        with pytest.raises(InputError, match="new clients are evaluated among honest clients"):
             check("test", [], {"hetero_digits": {"newcomers": 0.2, "adversaries": {"share": 0.2}}})
         assert unused(None, [], {"hetero_cifar": {"rounds": 3}}) == {"hetero_cifar"}
         assert unused(None, ["sweep_rho"], {"hetero_digits": {"rounds": 3}}) == set()
