@@ -99,7 +99,7 @@ class TestAfterContextCreated:
     @pytest.mark.parametrize(
         ("runtime", "files", "message"),
         [
-            ({"digits": {"clients": 0}}, {}, "digits.clients is 0; it should be greater than or equal to 1."),
+            ({"digits": {"clients": 0}}, {}, "digits.clients is 0; it must be an integer from 1 to 100,000 or null."),
             ({"digits": {"private": {"sorce": "x"}}}, {}, "did you mean 'source'?"),
             (
                 {"diggits": {"rounds": 3}},
@@ -113,7 +113,7 @@ class TestAfterContextCreated:
             ),
             ({"digits": 3}, {}, "digits is 3; it must be a section with the settings of an experiment."),
             (None, {"parameters": {"digits": {**EXPERIMENT, "rounds": 0}}}, "digits.rounds is 0; "),
-            (None, {"parameters": "digits: [1, 2"}, "parameters.yml, unable to read line"),
+            (None, {"parameters": "digits: [1, 2"}, "parameters.yml, line 1: "),
             *((None, {"parameters": text}, message) for text, message in YAML.values()),
             *(
                 (None, {"env": env}, f"--env is {env!r}, which runs without --env read already")

@@ -46,7 +46,7 @@ def box(pipeline: Pipeline, method: str) -> set[tuple[str, frozenset[str], froze
 def test_names() -> None:
     experiments = {f"{kind}_{dataset}" for kind in ("hetero", "homo") for dataset in DATASETS}
     tunings = {f"tune_{name}" for name in experiments}
-    experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet"}
+    experiments |= {"har", "camera_traps", "htfllib", "pathological", "mcmahan", "digits_dirichlet", "shakespeare"}
     experiments |= {"newcomers_digits", "newcomers_fashion_mnist"}
     comparisons = {f"compare_{name}" for name in experiments}
     assert set(pipelines()) == {*experiments, *comparisons, *tunings, *SWEEPS, "overview", "paper", "__default__"}

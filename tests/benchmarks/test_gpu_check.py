@@ -48,7 +48,7 @@ def test_nothing_is_begun_after_the_time() -> None:
 def test_what_fails_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_check, "ways", lambda device: [gpu_check.Way("odd", {"dtype": "tf32"})])
     (row,) = gpu_check.speeds("cpu", quick=True, end=time.monotonic() + 60)
-    assert row.startswith("| lenet | odd | InputError: compute.dtype is tf32, a precision of products on a GPU")
+    assert row.startswith("| lenet | odd | InputError: compute.dtype is tf32, which needs a GPU")
 
 
 def test_a_cpu_has_no_tf32() -> None:

@@ -94,10 +94,10 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ("hetero_digits.clinets=5", "There is no setting 'clinets' in hetero_digits; did you mean 'clients'?"),
+            ("hetero_digits.clinets=5", "hetero_digits.clinets does not exist; did you mean 'clients'?"),
             ("hetero_digits.training.learning_rate=nan", "hetero_digits.training.learning_rate is "),
             ("hetero_digits.methods.kt_pfl.roh=0.1", "did you mean 'rho'?"),
-            ("hetero_digits.clients=0,hetero_digits.rounds=0", "hetero_digits.clients is 0; it should be"),
+            ("hetero_digits.clients=0,hetero_digits.rounds=0", "hetero_digits.clients is 0; it must be"),
             (
                 "rounds=3",
                 "--params rounds=... names no experiment and no sweep; write the experiment first, as in ",
@@ -109,7 +109,7 @@ class TestCommandLine:
             ("homo_digits.rounds=0", "homo_digits.rounds is 0;"),  # another experiment, and still a mistake
             (
                 "hetero_digits.newcomers=0.2,hetero_digits.adversaries.share=0.2",
-                "hetero_digits.newcomers is 0.2 beside hetero_digits.adversaries.share",
+                "hetero_digits.newcomers is 0.2, but new clients are evaluated among honest clients",
             ),
             (
                 "hetero_digits.compare=my_package/prior.py:Prior",

@@ -53,13 +53,12 @@ class Written:
     """A report of some text, with all that is written of it."""
 
     variant = ""
-    parquet: ClassVar[dict[str, bytes]] = {}
     pictures = property(Report.pictures.func)
     parquet: dict[str, bytes] = {}  # noqa: RUF012  (of no table)
     write = Report.write
 
     def __init__(self, text: str, **changes: Any) -> None:
-        self.figures = {"accuracy": Figure(figsize=(1, 1))}
+        self.blocks = [Picture("accuracy", Figure(figsize=(1, 1)), "Accuracy.")]
         self.files = {"report.html": f"<p>{text} ± Δ</p>", "report.md": f"# {text} ±", "runs.csv": f"{text}\n"}
         self.files["table.txt"] = f"{text} ─ ±"
         self.console = f"{text} ── ±"  # in a wider terminal

@@ -115,6 +115,7 @@ class TestPartition:
         asked = SimpleNamespace(
             private=own,
             image=None,
+            text=Texts(),
             partition=SimpleNamespace(scheme="two_labels"),
             private_samples=lambda available: SAMPLES[EXPERIMENT],
         )

@@ -114,6 +114,7 @@ class TestFinished:
             "report.md",
             "table.tex",
             "table.txt",
+            "figures",
             "trials.csv",
             "trials.parquet",
             "hyperparameters.json",

@@ -23,23 +23,24 @@ TRACKING = {"enabled": False, "store": "sqlite:///mlflow.db", "artifacts": "mlru
 
 
 TRACE = Path(tempfile.gettempdir()) / "ktpfl-the-code-ran"
-UNREADABLE = "The files parameters*.yml under conf/ cannot be read ("
+UNREADABLE = "The files parameters*.yml under conf/ cannot be read: "
+LINE = "conf/base/parameters.yml, line 1: "
 YAML: dict[str, tuple[str, str]] = {
-    "a tag that runs code": (f"x: !!python/object/apply:os.mkdir [{TRACE}]", UNREADABLE),
-    "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.config.studies.Sweep {}", UNREADABLE),
-    "a tag that imports a module": ("x: !!python/module:antigravity", UNREADABLE),
-    "a tag that evaluates": ("x: !!python/object/new:eval ['1+1']", UNREADABLE),
+    "a tag that runs code": (f"x: !!python/object/apply:os.mkdir [{TRACE}]", LINE),
+    "a tag that makes an object": ("x: !!python/object:ktpfl_pipeline.config.studies.Sweep {}", LINE),
+    "a tag that imports a module": ("x: !!python/module:antigravity", LINE),
+    "a tag that evaluates": ("x: !!python/object/new:eval ['1+1']", LINE),
     "a resolver that evaluates": ("x: ${eval:1+1}", UNREADABLE),
     "the environment": ("x: ${oc.env:HOME}", UNREADABLE),
     "an interpolation of nothing": ("x: ${nowhere}", UNREADABLE),
     "an interpolation that does not end": ("x: ${", UNREADABLE),
     "a section twice": ("x: {}\nx: {}", UNREADABLE),
     "an alias of nothing": ("x: *nothing", UNREADABLE),
-    "a list": ("- 1\n- 2", "parameters*.yml under conf/ must hold names with values"),
+    "a list": ("- 1\n- 2", "A file parameters*.yml under conf/ has no names at its top level"),
     "a number": ("5", UNREADABLE),
-    "bytes": ("\x00\x01", UNREADABLE),
-    "a list for a name": ("? [a, b]\n: 1", UNREADABLE),
-    "a number of 5,000 digits": ("x: " + "9" * 5000, UNREADABLE),
+    "bytes": ("\x00\x01", "conf/base/parameters.yml is not valid YAML: "),
+    "a list for a name": ("? [a, b]\n: 1", LINE),
+    "a number of 5,000 digits": ("x: " + "9" * 5000, "conf/base/parameters.yml is not valid YAML: "),
     "a number for a name": ("5: {a: 1}", "A section in conf/ is called 5"),
 }
 """{what: (content of parameters.yml, words of the message)}."""

@@ -55,8 +55,8 @@ def test_weights_that_expand_are_refused_before_they_are_unpacked(
 
 
 def test_a_number_of_clients_is_bounded_before_anything_is_made() -> None:
-    with pytest.raises(InputError, match=r"clients is 1000000000.*100000"):
-        parsing.parse("mine", {"like": "base", "clients": 10**9})
+    with pytest.raises(InputError, match=r"mine.clients is 1000000000; .*100,000"):
+        parsing.parse("mine", {**EXPERIMENT, "clients": 10**9})
 
 
 def within_readable(file: Path) -> None:
