@@ -149,7 +149,10 @@ class TestMethodsWithStepsOfTheirOwn:
         for changes, named in ((RECIPES["momentum"], "momentum is 0.9"), ({"clip": 1.0}, "clip is 1.0")):
             for method in OWN:
                 fed = toy.alike("both", training=LocalTraining(2, 8, 0.1, **changes))
-                with pytest.raises(InputError, match=rf"^training\.{named}, which excludes .*: the method prescribes the optimizer step"):
+                with pytest.raises(
+                    InputError,
+                    match=rf"^training\.{named}, which excludes .*: the method prescribes the optimizer step",
+                ):
                     engine.run(create(method), fed, Schedule(1))
                     pytest.fail(f"{method} was not refused")
 

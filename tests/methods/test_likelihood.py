@@ -273,6 +273,6 @@ class TestTraffic:
 
 def test_the_update_of_the_authors_has_an_objective_of_its_own() -> None:
     with pytest.raises(
-        InputError, match=r"^kt_pfl_likelihood\.update is 'authors'; choose one of eg, pgd, softmax, exact"
+        InputError, match=r"^kt_pfl_likelihood\.update is 'authors'; it must be one of eg, pgd, softmax, exact"
     ):
         create("kt_pfl_likelihood", {"update": "authors"})

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -35,6 +35,7 @@ from ktpfl_pipeline.pipelines.datasets import (
     WholeTextDataset,
 )
 from ktpfl_pipeline.pipelines.whole_files import content_of, replacing, sums
+from ktpfl_pipeline.reports.model import Picture
 from ktpfl_pipeline.reports.report import Report
 
 FILES = {
@@ -57,8 +58,9 @@ class Written:
     parquet: dict[str, bytes] = {}  # noqa: RUF012  (of no table)
     write = Report.write
 
-    def __init__(self, text: str, **changes: Any) -> None:
-        self.blocks = [Picture("accuracy", Figure(figsize=(1, 1)), "Accuracy.")]
+    def __init__(self, text: str, figures: dict[str, Any] | None = None, **changes: Any) -> None:
+        drawn = {"accuracy": Figure(figsize=(1, 1))} if figures is None else figures
+        self.blocks = [Picture(name, figure, f"{name}.") for name, figure in drawn.items()]
         self.files = {"report.html": f"<p>{text} ± Δ</p>", "report.md": f"# {text} ±", "runs.csv": f"{text}\n"}
         self.files["table.txt"] = f"{text} ─ ±"
         self.console = f"{text} ── ±"  # in a wider terminal

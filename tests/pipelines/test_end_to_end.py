@@ -16,6 +16,7 @@ import torch
 from project_copy import EXPERIMENT, SAMPLES, Project, timeless
 from toy import same
 
+from ktpfl_pipeline.config.schema import Text
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.pipelines import compared
 from ktpfl_pipeline.pipelines.download.nodes import load_private
@@ -115,7 +116,7 @@ class TestPartition:
         asked = SimpleNamespace(
             private=own,
             image=None,
-            text=Texts(),
+            text=Text(),
             partition=SimpleNamespace(scheme="two_labels"),
             private_samples=lambda available: SAMPLES[EXPERIMENT],
         )

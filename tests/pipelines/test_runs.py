@@ -291,7 +291,7 @@ def test_how_far_clients_can_be_relied_on_is_a_setting_and_told(data: FederatedD
     assert words.unreliable(settings.settings()) == [
         "a sampled client is available with probability 0.5",
         "40 % of the clients are 1 round late",
-        "20 % of the clients take 50 % of the local epochs",
+        "20 % of the clients have limited compute: 50 % of the local epochs",
     ]
     assert words.unreliable(experiment().settings()) == []
 

@@ -35,7 +35,7 @@ YAML: dict[str, tuple[str, str]] = {
     "an interpolation of nothing": ("x: ${nowhere}", UNREADABLE),
     "an interpolation that does not end": ("x: ${", UNREADABLE),
     "a section twice": ("x: {}\nx: {}", UNREADABLE),
-    "an alias of nothing": ("x: *nothing", UNREADABLE),
+    "an alias of nothing": ("x: *nothing", LINE),
     "a list": ("- 1\n- 2", "A file parameters*.yml under conf/ has no names at its top level"),
     "a number": ("5", UNREADABLE),
     "bytes": ("\x00\x01", "conf/base/parameters.yml is not valid YAML: "),

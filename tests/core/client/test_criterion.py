@@ -72,5 +72,6 @@ def test_who_computes_changes_nothing() -> None:
 
 
 def test_private_training_refuses_them() -> None:
-    with pytest.raises(InputError, match=r"^class_weights is balanced beside privacy"):
-        LocalTraining(class_weights="balanced", privacy=Privacy(1.0))
+    training = LocalTraining(class_weights="balanced", privacy=Privacy(1.0))
+    with pytest.raises(InputError, match=r"^training\.class_weights is balanced"):
+        toy.federation(training=training)

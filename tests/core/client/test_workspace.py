@@ -84,8 +84,8 @@ class TestTF32:
                 assert [each.fp32_precision for each in self.products] == [{"float32": "ieee"}.get(dtype, dtype)] * 3
 
     def test_is_refused_on_a_cpu(self) -> None:
-        with pytest.raises(InputError, match="tf32, a precision of products on a GPU, and the device is a CPU"):
-            Compute("cpu", dtype="tf32")
+        with pytest.raises(InputError, match=r"^compute\.dtype is tf32, which needs a GPU, but the device is a CPU"):
+            toy.federation(compute=Compute("cpu", dtype="tf32"))
 
 
 @pytest.mark.parametrize(("device", "remedied"), [("cpu", True), ("meta", False)])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from bad_configuration import EXPERIMENT as SECTION
 from kedro.io import DatasetError
 
 from ktpfl_pipeline.config import parsing
@@ -56,7 +57,7 @@ def test_weights_that_expand_are_refused_before_they_are_unpacked(
 
 def test_a_number_of_clients_is_bounded_before_anything_is_made() -> None:
     with pytest.raises(InputError, match=r"mine.clients is 1000000000; .*100,000"):
-        parsing.parse("mine", {**EXPERIMENT, "clients": 10**9})
+        parsing.parse("mine", {**SECTION, "clients": 10**9})
 
 
 def within_readable(file: Path) -> None:
