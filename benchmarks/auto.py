@@ -13,7 +13,7 @@ import torch
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.trial import step_seconds
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
 
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128

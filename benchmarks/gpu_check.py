@@ -35,7 +35,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 NO_GPU = (

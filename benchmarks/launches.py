@@ -29,7 +29,8 @@ def launches(architecture: str, **compute: Any) -> int:
     from ktpfl_pipeline.core.dataset import LabelledDataset
     from ktpfl_pipeline.core.executors.serial import SerialExecutor
     from ktpfl_pipeline.core.federation import Federation
-    from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining
+    from ktpfl_pipeline.core.setting import Client
+    from ktpfl_pipeline.core.settings import Compute, LocalTraining
     from ktpfl_pipeline.models import build
 
     def empty(name: str) -> torch.nn.Module:

@@ -19,7 +19,8 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 from ktpfl_pipeline.methods import compared
 
 CLIENTS, PARTICIPATION, ROUNDS = 100, 0.1, 2

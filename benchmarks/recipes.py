@@ -20,7 +20,8 @@ import torch
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, LocalTraining
 
 RECIPES: dict[str, dict[str, Any]] = {
     "plain SGD": {},

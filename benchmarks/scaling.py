@@ -23,7 +23,8 @@ from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import Divergence
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
 from ktpfl_pipeline.core.matrix.updates import eg
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 PRIVATE, TEST, SIZE, CLASSES = 100, 20, 28, 10
 CLIENTS, PUBLIC = (20, 50, 100, 200, 1000), (300, 600, 1200, 3000, 6000)

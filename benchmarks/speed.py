@@ -31,7 +31,8 @@ from workloads import CLASSES, PAPER, SIZE, samples
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 ROOT = Path(__file__).parents[1]
 LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5

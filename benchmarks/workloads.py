@@ -11,7 +11,8 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 PAPER = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
 TRAIN, TEST, SIZE, CLASSES, RATE = 500, 100, 28, 10, 0.01

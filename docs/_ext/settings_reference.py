@@ -16,8 +16,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from ktpfl_pipeline.config import schema, studies
 from ktpfl_pipeline.core import setting, validation
+from ktpfl_pipeline.core.settings import CHANGES
 from ktpfl_pipeline.core.training import recipe
-from ktpfl_pipeline.core.training.augmentation import CHANGES
 from ktpfl_pipeline.core.validation import Rule, default, meanings, plain, rules
 from ktpfl_pipeline.methods import METHODS, create, title
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 
 
 def of(*values: float) -> Tensor:

@@ -15,7 +15,7 @@ from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.training.augmentation import CHANGES
+from ktpfl_pipeline.core.settings import CHANGES
 from ktpfl_pipeline.core.validation import meanings, rules
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD

@@ -28,7 +28,8 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
 from ktpfl_pipeline.core.rounds import evaluation
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fedavg import FedAvgFT
 from ktpfl_pipeline.methods.feddf import FedDF

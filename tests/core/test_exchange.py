@@ -21,8 +21,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import Distillation
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.settings import Adversaries, Distillation
 from ktpfl_pipeline.core.weights import select
 from ktpfl_pipeline.methods import create
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Compute, Distillation
+from ktpfl_pipeline.core.settings import Compute, Distillation
 from ktpfl_pipeline.core.weights import Models, params_of
 
 FOUR = (*toy.ARCHITECTURES, "both")

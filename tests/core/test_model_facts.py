@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.model_facts import facts_of, layer_of, look, prepared
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import load, params_of, state_of, trained, wire_bytes
 
 SHAPE = (1, 8, 8)

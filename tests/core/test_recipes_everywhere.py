@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.methods import METHODS, create
 

@@ -12,8 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ktpfl_pipeline.core import engine, work
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.methods import create
 

@@ -12,8 +12,7 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import Adversaries, Privacy
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "adversaries": {"adversaries": Adversaries(0.4, "random")},

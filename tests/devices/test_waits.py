@@ -9,9 +9,7 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core.setting import Compute, Distillation
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import Adversaries, Compute, Distillation, Privacy
 from ktpfl_pipeline.core.transfer import on_host
 from ktpfl_pipeline.core.weights import average, mix
 

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import METHODS, create
 

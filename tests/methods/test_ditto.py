@@ -8,7 +8,7 @@ import toy
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Run, Schedule
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of
 from ktpfl_pipeline.methods.ditto import Ditto
 from ktpfl_pipeline.methods.fedavg import FedAvg

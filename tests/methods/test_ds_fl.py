@@ -12,7 +12,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import Distillation
+from ktpfl_pipeline.core.settings import Distillation
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.ds_fl import DSFL
 

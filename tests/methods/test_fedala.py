@@ -11,7 +11,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods.fedala import FedALA, aggregated, last_names
 

@@ -13,7 +13,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalState
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models, mix, vector_of
 from ktpfl_pipeline.methods.fedamp import FedAMP, HeurFedAMP
 from ktpfl_pipeline.methods.local import Local

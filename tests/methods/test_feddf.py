@@ -12,7 +12,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import Params, average
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFSoft, PFedDF, PFedDFSoft
 from ktpfl_pipeline.methods.fedmd import FedMD

@@ -16,7 +16,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, validation_losses, worth
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import toy
 
-from ktpfl_pipeline.core.setting import Distillation
+from ktpfl_pipeline.core.settings import Distillation
 from ktpfl_pipeline.methods.fedmd import FedMD
 
 EVERYONE = list(toy.IDS)

@@ -10,7 +10,7 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.shared import common_head

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.methods.fedrep import FedRep
 
 EVERYONE = list(toy.IDS)

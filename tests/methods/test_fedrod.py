@@ -7,7 +7,7 @@ import torch
 import toy
 from torch.nn.functional import linear, log_softmax
 
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.methods.fedrod import FedRoD
 
 EVERYONE, HEAD = list(toy.IDS), ["4.weight", "4.bias"]

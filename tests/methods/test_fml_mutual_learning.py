@@ -9,7 +9,7 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fml import FML
 

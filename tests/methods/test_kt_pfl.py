@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.matrix.teachers import log_soft_predictions, mix_teache
 from ktpfl_pipeline.core.matrix.updates import UPDATES
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.core.setting import Distillation
+from ktpfl_pipeline.core.settings import Distillation
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import SquaredDistance
 from ktpfl_pipeline.core.matrix.updates import UPDATES
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import average, gram, wire_bytes
 from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.kt_pfl import KTpFLState

@@ -7,8 +7,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import LEDGERS
-from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods.local import Local, LocalMatched
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import average, mix, vector_of
 from ktpfl_pipeline.methods.pfedgraph import PFedGraph, PFedGraphState
 

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
 from ktpfl_pipeline.methods import pfedhn
 from ktpfl_pipeline.methods.pfedhn import PFedHN, PFedHNState

@@ -9,7 +9,7 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of
 from ktpfl_pipeline.methods.pfedme import PFedMe
 

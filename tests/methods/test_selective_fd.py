@@ -13,8 +13,8 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client, LocalTraining
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.selective_fd import DensityRatio, SelectiveFD, familiar
 

@@ -17,8 +17,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Compute
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import Compute, Privacy
 from ktpfl_pipeline.methods import METHODS, create
 
 SHAPE = TokenShape((6,), 14, 0)

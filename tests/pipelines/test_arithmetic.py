@@ -18,7 +18,7 @@ from ktpfl_pipeline import in_memory, tracking
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.federated_training import arithmetic
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settled

@@ -24,10 +24,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
-from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import Adversaries, Budgets, LocalTraining, Privacy, Reliability, Stragglers
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.in_memory import label_counts

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.rounds import cohort
-from ktpfl_pipeline.core.setting import Compute, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.methods import ANY_ARCHITECTURES, create
 
 GPU = "cuda"

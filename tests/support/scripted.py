@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ktpfl_pipeline.core.simulation.reliability import Reliability
+from ktpfl_pipeline.core.settings import Reliability
 
 
 @dataclass(frozen=True)

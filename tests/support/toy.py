@@ -16,7 +16,8 @@ from ktpfl_pipeline.core.engine import Observer
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation, RoundLog
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.setting import Client, Compute, Setting
+from ktpfl_pipeline.core.setting import Client, Setting
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.core.work import Cost, cost_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation, RoundLog
 from ktpfl_pipeline.core.method import Method, Personal, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
-from ktpfl_pipeline.core.setting import LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import LocalTraining
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)
 """3 of 5 clients in each round."""

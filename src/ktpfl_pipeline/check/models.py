@@ -12,7 +12,8 @@ from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.model_facts import ModelFacts
-from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.core.work import cost_of
 from ktpfl_pipeline.methods import METHODS, create
 

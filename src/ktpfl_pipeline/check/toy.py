@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.dataset import LabelledDataset, Shape
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.setting import Client, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 IDS = (3, 7, 11, 12, 20)
 SIZES = (16, 17, 20, 9, 14)

@@ -10,9 +10,17 @@ from annotated_types import Ge, Le, Lt, MaxLen, MinLen
 
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, OnDivergence, PublicTransport
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
-from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability, Stragglers
+from ktpfl_pipeline.core.settings import (
+    Adversaries,
+    Budgets,
+    Compute,
+    Distillation,
+    LocalTraining,
+    OnDivergence,
+    PublicTransport,
+    Reliability,
+    Stragglers,
+)
 from ktpfl_pipeline.core.validation import (
     Count,
     Distinct,

@@ -25,6 +25,7 @@ from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.setting import Setting, Split
+from ktpfl_pipeline.core.simulation.adversaries import false_predictions
 from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
@@ -198,7 +199,7 @@ class Federation(Setting):
         results = self.run("predict", operations.logits, {n: (params, there) for n, params in models.items()})
         check_finite("predictions", results)
         false = {
-            n: self.adversaries.uploaded(results[n], self.stream("false predictions", t, n))
+            n: false_predictions(self.adversaries.kind, results[n], self.stream("false predictions", t, n))
             for n in self.adversary_ids
             if n in results
         }

@@ -3,13 +3,12 @@
 Client operations and executors know this and no more; `Federation` adds the operations on many clients.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import compatibility, kinds, rng
@@ -17,21 +16,23 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.model_facts import ModelFacts, facts_of
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
-from ktpfl_pipeline.core.simulation.reliability import Reliability, drawn
+from ktpfl_pipeline.core.settings import (
+    Adversaries,
+    Compute,
+    Distillation,
+    LocalTraining,
+    OnDivergence,
+    PublicTransport,
+    Reliability,
+)
+from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.training import augmentation
-from ktpfl_pipeline.core.training.augmentation import Augmentation
-from ktpfl_pipeline.core.training.privacy import Privacy, check_delta, check_possible
-from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy, Recipe
+from ktpfl_pipeline.core.training.privacy import check_delta, check_possible
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.validation import Count, Natural, Part, Positive, check
+from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
 Split = Literal["train", "validation", "test"]
-PublicTransport = Literal["float32", "uint8", "indices"]
-ClassWeights = Literal["none", "balanced"]
-OnDivergence = Literal["stop", "skip", "restore"]
-Threads = Annotated[int, Ge(1), Le(256)]
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products alone."""
 
@@ -46,103 +47,6 @@ class Client:
     validation: LabelledDataset
     test: LabelledDataset
     name: str = ""  # what the source of its data calls it
-
-
-@dataclass(frozen=True)
-class LocalTraining(Recipe):
-    """Training of each client on its private samples: descent on the mean cross-entropy (KT-pFL section 5.1).
-
-    Attributes:
-        epochs: E, passes over a client's training samples per round.
-        learning_rate: η₁, multiplied by `schedule`.
-        label_smoothing: ε; the label of the true class is 1 - ε + ε/K, that of each other class ε/K.
-        class_weights: ``none``; or ``balanced``: the loss weighs a sample by how rare its class is among the client's
-            own training samples, so that each of its classes has the same weight.
-        augmentation: random changes of training images, drawn for every batch: crop, flip, color_jitter and
-            rand_augment, in any order, with arguments if needed: ``[{crop: {padding: 4}}, flip]``.
-        privacy: null; or DP-SGD, which clips the gradient of each sample and adds noise; the report states ε.
-    """
-
-    epochs: Natural = 20
-    batch_size: Count = 128
-    label_smoothing: Part = 0.0
-    class_weights: ClassWeights = "none"
-    augmentation: Augmentation = ()
-    privacy: Privacy | None = None
-
-    def conflicts(self) -> Iterator[str]:
-        """Yield a sentence for each pair of settings that exclude each other."""
-        yield from super().conflicts()
-        if self.privacy is not None and self.class_weights != "none":
-            yield (
-                f"class_weights is {self.class_weights}, which counts a client's labels; the ε of privacy does not "
-                "cover that: set class_weights to none."
-            )
-        if self.privacy is not None and self.clip is not None:
-            yield (
-                f"clip is {self.clip}, but privacy already clips the gradient of each sample to "
-                f"privacy.max_grad_norm ({self.privacy.max_grad_norm}): set clip to null."
-            )
-
-
-@dataclass(frozen=True)
-class Distillation(Recipe):
-    """Training of each client toward its teacher: descent on T²·KL(teacher ‖ student) (KT-pFL Eq. 6).
-
-    Attributes:
-        epochs: R, passes over the round's public batch.
-        learning_rate: η₂, multiplied by `schedule`.
-        temperature: T, of students and teachers; the loss is scaled by T², so the size of a step does not depend on T.
-        batch_norm: what BatchNorm normalizes public samples with. ``domain_specific``: statistics of public samples in
-            predictions and of the mini-batch while distilling; the running statistics stay those of private samples.
-            ``train``: statistics of the mini-batch while distilling, which changes the running statistics, as in the
-            authors' code. ``frozen``: the running statistics.
-    """
-
-    epochs: Natural = 1
-    batch_size: Count = 256
-    temperature: Positive = 1.0
-    batch_norm: BatchNormPolicy = BATCH_NORM
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Device, precision and processes.
-
-    Attributes:
-        device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
-        dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32;
-            ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32 and tf32; ``auto:bfloat16``, the
-            fastest of these and bfloat16. The two last run a trial of a second or two.
-        memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
-            ``auto``, the faster one. It changes rounding.
-        threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.
-        workers: processes, each of which computes one client at a time; ``auto``: one per core as far as memory
-            allows, or one per GPU. The number never changes a result.
-        cluster: where workers are: null, on this machine; ``local``, in Ray on this machine; ``auto`` or
-            ``host:port``, on a Ray cluster.
-        prediction_batch: samples per step in predictions and evaluation; bounds memory and does not change results.
-        server_memory: MiB for the arithmetic of the coefficients, in addition to predictions and matrix.
-    """
-
-    device: str = "auto"
-    dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
-    threads: Threads = 1
-    workers: Literal["auto"] | Threads = 1
-    cluster: str | None = None
-    prediction_batch: Count = 1000
-    server_memory: Count = 512
-
-    def conflicts(self) -> Iterator[str]:
-        """Yield a sentence if TF32 is asked of a CPU, which would compute in float32 under another run identity."""
-        if self.dtype == "tf32" and self.place().type != "cuda":
-            yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32 or auto.")
-
-    def place(self) -> torch.device:
-        """Resolve `device`: a GPU if there is one for ``auto``, else the device as given."""
-        auto = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(auto if self.device == "auto" else self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +82,9 @@ class Setting:
     build: Callable[[str], nn.Module]
     seed: int = 0
     rounds: int = 30
-    training: LocalTraining = LocalTraining()
-    distillation: Distillation = Distillation()
-    compute: Compute = Compute()
+    training: LocalTraining = field(default_factory=LocalTraining)
+    distillation: Distillation = field(default_factory=Distillation)
+    compute: Compute = field(default_factory=Compute)
     public_transport: PublicTransport = "uint8"
     on_divergence: OnDivergence = "stop"
     adversaries: Adversaries = field(default_factory=Adversaries)

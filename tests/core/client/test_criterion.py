@@ -13,8 +13,7 @@ from ktpfl_pipeline.core.client.criterion import balanced
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
-from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods import create
 
 SERVER_STEPS: dict[str, dict[str, Any]] = {name: {"steps": 2} for name in ("fedtgp", "fedgh", "fedgen")}

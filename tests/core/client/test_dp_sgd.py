@@ -23,10 +23,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
-from ktpfl_pipeline.core.setting import Compute, LocalTraining
-from ktpfl_pipeline.core.simulation.reliability import Budgets, Reliability
+from ktpfl_pipeline.core.settings import Budgets, Compute, LocalTraining, Privacy, Reliability
 from ktpfl_pipeline.core.training import privacy
-from ktpfl_pipeline.core.training.privacy import Privacy
 from ktpfl_pipeline.core.weights import Params, select
 from ktpfl_pipeline.methods import METHODS, create
 

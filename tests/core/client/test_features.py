@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.client.pooling import pooled
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods.shared import common_head
 
 FOUR = (*toy.ARCHITECTURES, "both")

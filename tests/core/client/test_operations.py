@@ -15,7 +15,8 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import DTYPES, Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.setting import DTYPES
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 FOUR = (*toy.ARCHITECTURES, "both")
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import optimizers, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import Params, params_of
 

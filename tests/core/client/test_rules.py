@@ -10,7 +10,7 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Descent, Gradient, Proximal, Vectors, groups, load, vector
-from ktpfl_pipeline.core.setting import LocalTraining
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import vector_of, with_vector
 
 FOUR = (*toy.ARCHITECTURES, "both")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import operations, trial
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 
 IMAGES = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
 WAYS = [Compute("cpu"), Compute("cpu", dtype="bfloat16"), Compute("cpu", memory_format="channels_last")]

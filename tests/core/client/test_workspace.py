@@ -11,7 +11,7 @@ from torch import nn
 from ktpfl_pipeline.core.client.workspace import Workspace, load
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 
 
 class TestModules:

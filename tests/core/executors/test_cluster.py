@@ -28,7 +28,8 @@ from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.ray_session import FOLDER, clear_dead
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Compute, Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create

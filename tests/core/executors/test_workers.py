@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor, chosen
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import resources
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 

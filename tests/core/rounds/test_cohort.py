@@ -8,7 +8,7 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.rounds import cohort
-from ktpfl_pipeline.core.simulation.reliability import Reliability, Stragglers
+from ktpfl_pipeline.core.settings import Reliability, Stragglers
 from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local

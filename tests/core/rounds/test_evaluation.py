@@ -16,8 +16,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.core.setting import LocalTraining
-from ktpfl_pipeline.core.training.privacy import Privacy
+from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local

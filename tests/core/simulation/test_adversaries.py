@@ -9,7 +9,8 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.simulation.adversaries import Adversaries
+from ktpfl_pipeline.core.settings import Adversaries
+from ktpfl_pipeline.core.simulation.adversaries import false_predictions
 from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.fedmd import FedMD
@@ -43,17 +44,17 @@ class TestWho:
 
 class TestWhat:
     def test_flipped_is_the_classes_in_reverse_order(self) -> None:
-        assert Adversaries(kind="flipped").uploaded(LOGITS, stream()).tolist() == [[4.0, 2.0, 1.0], [3.0, -1.0, 0.0]]
+        assert false_predictions("flipped", LOGITS, stream()).tolist() == [[4.0, 2.0, 1.0], [3.0, -1.0, 0.0]]
 
     def test_scaled_is_minus_ten_times(self) -> None:
-        assert Adversaries(kind="scaled").uploaded(LOGITS, stream()).tolist() == [
+        assert false_predictions("scaled", LOGITS, stream()).tolist() == [
             [-10.0, -20.0, -40.0],
             [0.0, 10.0, -30.0],
         ]
 
     def test_random_is_noise_as_large_as_the_logits(self) -> None:
         logits = 5 + 3 * torch.randn(400, 10, generator=stream(1))
-        noise = Adversaries(kind="random").uploaded(logits, stream(2))
+        noise = false_predictions("random", logits, stream(2))
         assert float(noise.mean()) == pytest.approx(float(logits.mean()), abs=0.2)
         assert float(noise.std()) == pytest.approx(float(logits.std()), rel=0.05)
         assert abs(float(torch.corrcoef(torch.stack([noise.flatten(), logits.flatten()]))[0, 1])) < 0.05

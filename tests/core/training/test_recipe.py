@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.training.recipe import RateSchedule, Recipe
 
 ROUNDS = 12

@@ -27,7 +27,8 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.core.setting import Client, Compute, Setting
+from ktpfl_pipeline.core.setting import Client, Setting
+from ktpfl_pipeline.core.settings import Compute
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from ktpfl_flower.wire import Initial, Left, kinds_of
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.core.setting import Distillation, LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.validation import Count, Seed
 from ktpfl_pipeline.core.weights import Params
 

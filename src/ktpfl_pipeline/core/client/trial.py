@@ -16,7 +16,8 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.setting import Client, Compute, LocalTraining, Setting
+from ktpfl_pipeline.core.setting import Client, Setting
+from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
 
 FEW = 2  # samples of the first steps, which show what is hopeless; BatchNorm needs two

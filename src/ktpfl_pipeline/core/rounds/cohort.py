@@ -7,6 +7,7 @@ import torch
 
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.simulation import reliability
 
 
 def sample(fed: Federation, participation: float, t: int) -> list[int]:
@@ -33,7 +34,7 @@ def turnout(
         fed: the clients.
         cohorts: who took part in each of the rounds before.
     """
-    absent = fed.reliability.absent(sampled, t, fed.seed)
+    absent = reliability.absent(sampled, fed.reliability.availability, t, fed.seed)
     here = [n for n in sampled if n not in absent]
     late = [n for n in here if n in fed.straggler_ids]
     if not late or takes_late(method):

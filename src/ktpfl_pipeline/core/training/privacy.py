@@ -12,33 +12,16 @@ the seed can remove it: this simulates what privacy costs, and protects nobody.
 import math
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from annotated_types import Ge, Le
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.validation import Positive, Share
-
-
-@dataclass(frozen=True)
-class Privacy:
-    """Noise and clipping of DP-SGD.
-
-    Attributes:
-        noise_multiplier: σ, standard deviation of the noise in units of C.
-        max_grad_norm: C, the L2 norm that the gradient of each sample is clipped to.
-        delta: δ, the probability that ε does not hold; choose it well below 1 / (training samples of a client).
-    """
-
-    noise_multiplier: Annotated[float, Ge(0.01), Le(1e6)]
-    max_grad_norm: Positive = 1.0
-    delta: Share = 1e-5
+from ktpfl_pipeline.core.settings import Privacy
 
 
 def check_possible(

@@ -24,7 +24,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.whole_files import content_of, replacing
 

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import LAST
-from ktpfl_pipeline.core.setting import Compute
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, settled, trial

@@ -1,0 +1,269 @@
+"""The groups of settings that a federation has: each is one frozen dataclass, with bounds, defaults and meanings.
+
+`core.validation` reads and checks them; ``conf/`` sets them. Importing this module does not import torch. Two groups
+are next to their rules: `core.training.recipe`, which both kinds of training share, and `core.knowledge.settings`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import Ge, Le
+
+from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy, Recipe
+from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Part, Positive, Reads, Share, parse, plain
+
+if TYPE_CHECKING:
+    import torch
+
+PublicTransport = Literal["float32", "uint8", "indices"]
+ClassWeights = Literal["none", "balanced"]
+OnDivergence = Literal["stop", "skip", "restore"]
+Threads = Annotated[int, Ge(1), Le(256)]
+
+
+@dataclass(frozen=True)
+class Crop:
+    """torchvision's `RandomCrop`, to the size that images have.
+
+    Attributes:
+        padding: pixels added on each side before cropping.
+    """
+
+    padding: Annotated[int, Ge(0), Le(8192)] = 4
+
+
+@dataclass(frozen=True)
+class Flip:
+    """torchvision's `RandomHorizontalFlip`.
+
+    Attributes:
+        p: the probability of a flip.
+    """
+
+    p: Chance = 0.5
+
+
+@dataclass(frozen=True)
+class ColorJitter:
+    """torchvision's `ColorJitter`.
+
+    Attributes:
+        brightness: the largest relative change of brightness.
+        contrast: the largest relative change of contrast.
+        saturation: the largest relative change of saturation.
+        hue: the largest shift of hue, in turns.
+    """
+
+    brightness: Chance = 0.4
+    contrast: Chance = 0.4
+    saturation: Chance = 0.4
+    hue: Annotated[float, Ge(0), Le(0.5)] = 0.1
+
+
+@dataclass(frozen=True)
+class RandAugment:
+    """torchvision's `RandAugment`.
+
+    Attributes:
+        num_ops: changes per image.
+        magnitude: strength of the changes.
+    """
+
+    num_ops: Annotated[int, Ge(1), Le(14)] = 2
+    magnitude: Annotated[int, Ge(0), Le(30)] = 9
+
+
+CHANGES: dict[str, type] = {"crop": Crop, "flip": Flip, "color_jitter": ColorJitter, "rand_augment": RandAugment}
+
+
+def _change(value: Any) -> dict[str, Any]:
+    """Return one change with all its arguments: ``{"flip": {"p": 0.5}}``."""
+    given = {value: {}} if isinstance(value, str) else value
+    if not isinstance(given, Mapping) or len(given) != 1 or not given.keys() <= CHANGES.keys():
+        raise ValueError(f"one of {', '.join(CHANGES)}, or one of them with arguments, as in {{crop: {{padding: 4}}}}")
+    return {
+        name: plain(parse(CHANGES[name], {} if arguments is None else arguments, name))
+        for name, arguments in given.items()
+    }
+
+
+def _changes(value: Any) -> Any:
+    """Return a list of changes: a single one may be given without brackets, and names may be joined with +."""
+    return [value] if isinstance(value, Mapping) else value.split("+") if isinstance(value, str) else value
+
+
+Augmentation = Annotated[tuple[Annotated[dict[str, Any], Reads(_change)], ...], Reads(_changes)]
+"""Changes of an image in their order: names of `CHANGES`, each with its arguments."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Noise and clipping of DP-SGD.
+
+    Attributes:
+        noise_multiplier: σ, standard deviation of the noise in units of C.
+        max_grad_norm: C, the L2 norm that the gradient of each sample is clipped to.
+        delta: δ, the probability that ε does not hold; choose it well below 1 / (training samples of a client).
+    """
+
+    noise_multiplier: Annotated[float, Ge(0.01), Le(1e6)]
+    max_grad_norm: Positive = 1.0
+    delta: Share = 1e-5
+
+
+@dataclass(frozen=True)
+class LocalTraining(Recipe):
+    """Training of each client on its private samples: descent on the mean cross-entropy (KT-pFL section 5.1).
+
+    Attributes:
+        epochs: E, passes over a client's training samples per round.
+        learning_rate: η₁, multiplied by `schedule`.
+        label_smoothing: ε; the label of the true class is 1 - ε + ε/K, that of each other class ε/K.
+        class_weights: ``none``; or ``balanced``: the loss weighs a sample by how rare its class is among the client's
+            own training samples, so that each of its classes has the same weight.
+        augmentation: random changes of training images, drawn for every batch: crop, flip, color_jitter and
+            rand_augment, in any order, with arguments if needed: ``[{crop: {padding: 4}}, flip]``.
+        privacy: null; or DP-SGD, which clips the gradient of each sample and adds noise; the report states ε.
+    """
+
+    epochs: Natural = 20
+    batch_size: Count = 128
+    label_smoothing: Part = 0.0
+    class_weights: ClassWeights = "none"
+    augmentation: Augmentation = ()
+    privacy: Privacy | None = None
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each pair of settings that exclude each other."""
+        yield from super().conflicts()
+        if self.privacy is not None and self.class_weights != "none":
+            yield (
+                f"class_weights is {self.class_weights}, which counts a client's labels; the ε of privacy does not "
+                "cover that: set class_weights to none."
+            )
+        if self.privacy is not None and self.clip is not None:
+            yield (
+                f"clip is {self.clip}, but privacy already clips the gradient of each sample to "
+                f"privacy.max_grad_norm ({self.privacy.max_grad_norm}): set clip to null."
+            )
+
+
+@dataclass(frozen=True)
+class Distillation(Recipe):
+    """Training of each client toward its teacher: descent on T²·KL(teacher ‖ student) (KT-pFL Eq. 6).
+
+    Attributes:
+        epochs: R, passes over the round's public batch.
+        learning_rate: η₂, multiplied by `schedule`.
+        temperature: T, of students and teachers; the loss is scaled by T², so the size of a step does not depend on T.
+        batch_norm: what BatchNorm normalizes public samples with. ``domain_specific``: statistics of public samples in
+            predictions and of the mini-batch while distilling; the running statistics stay those of private samples.
+            ``train``: statistics of the mini-batch while distilling, which changes the running statistics, as in the
+            authors' code. ``frozen``: the running statistics.
+    """
+
+    epochs: Natural = 1
+    batch_size: Count = 256
+    temperature: Positive = 1.0
+    batch_norm: BatchNormPolicy = BATCH_NORM
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Device, precision and processes.
+
+    Attributes:
+        device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
+        dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32;
+            ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32 and tf32; ``auto:bfloat16``, the
+            fastest of these and bfloat16. The two last run a trial of a second or two.
+        memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
+            ``auto``, the faster one. It changes rounding.
+        threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.
+        workers: processes, each of which computes one client at a time; ``auto``: one per core as far as memory
+            allows, or one per GPU. The number never changes a result.
+        cluster: where workers are: null, on this machine; ``local``, in Ray on this machine; ``auto`` or
+            ``host:port``, on a Ray cluster.
+        prediction_batch: samples per step in predictions and evaluation; bounds memory and does not change results.
+        server_memory: MiB for the arithmetic of the coefficients, in addition to predictions and matrix.
+    """
+
+    device: str = "auto"
+    dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
+    memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
+    threads: Threads = 1
+    workers: Literal["auto"] | Threads = 1
+    cluster: str | None = None
+    prediction_batch: Count = 1000
+    server_memory: Count = 512
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence if TF32 is asked of a CPU, which would compute in float32 under another run identity."""
+        if self.dtype == "tf32" and self.place().type != "cuda":
+            yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32 or auto.")
+
+    def place(self) -> "torch.device":
+        """Resolve `device`: a GPU if there is one for ``auto``, else the device as given."""
+        import torch
+
+        auto = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(auto if self.device == "auto" else self.device)
+
+
+@dataclass(frozen=True)
+class Adversaries:
+    """Malicious (Byzantine) clients, which upload false predictions; report means are over the other clients.
+
+    Attributes:
+        share: the share of malicious clients; there are round(share · N).
+        kind: what they upload: ``random``, normal noise with the mean and standard deviation of their logits;
+            ``flipped``, their logits with the classes in reverse order; ``scaled``, their logits times -10.
+    """
+
+    share: Part = 0.0
+    kind: Literal["random", "flipped", "scaled"] = "flipped"
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Clients whose uploads arrive late, the same clients in all rounds.
+
+    Where clients upload only predictions, a straggler's predictions are those of its model `delay` rounds ago. With
+    other methods a straggler misses `delay` rounds after each round in which it takes part.
+
+    Attributes:
+        share: the share of stragglers; there are round(share · N).
+        delay: how many rounds late they are.
+    """
+
+    share: Chance = 0.0
+    delay: Count = 1
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Clients with limited compute, which train fewer than E epochs, the same clients in all rounds.
+
+    Attributes:
+        share: the share of such clients; there are round(share · N).
+        epochs: the share of the E epochs that they train; at least one epoch.
+    """
+
+    share: Chance = 0.0
+    epochs: Fraction = 0.25
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far clients can be relied on.
+
+    Attributes:
+        availability: the chance that a sampled client shows up in a round.
+        stragglers: who is late.
+        budgets: who trains less.
+    """
+
+    availability: Fraction = 1.0
+    stragglers: Stragglers = Stragglers()
+    budgets: Budgets = Budgets()
