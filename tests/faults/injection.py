@@ -299,8 +299,9 @@ def _take_terminal(fault: Fault, folder: Path, file: Path | None, pipe: int) -> 
 
 
 def _break_link(place: Path) -> None:
-    """Move a folder aside, as a disk that is no longer mounted, and let a link lead nowhere in its place."""
-    place.rename(_aside(place))
+    """Move a folder aside, if it exists, like a disk that is no longer mounted, and leave a broken link in its place."""
+    if place.exists():
+        place.rename(_aside(place))
     place.symlink_to("gone")
 
 
@@ -308,7 +309,8 @@ def _mend_link(fault: Fault, folder: Path, said: Any) -> None:
     place = folder / FOLDERS[fault.place]
     if place.is_symlink():
         place.unlink()
-        _aside(place).rename(place)
+        if _aside(place).exists():
+            _aside(place).rename(place)
 
 
 def _aside(place: Path) -> Path:

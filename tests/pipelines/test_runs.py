@@ -222,6 +222,7 @@ def test_a_run_with_adversaries_tells_of_the_others(
     """What is kept and logged are means over the clients that do not lie; the run knows who lied and was believed."""
     caplog.set_level(logging.INFO, "ktpfl_pipeline")
     tracked: list[Any] = []
+    monkeypatch.setattr(tracking, "current", tracking.Tracker)
     monkeypatch.setattr(tracking.TrackedRun, "round", lambda self, record: tracked.append(record))
     settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
     run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
