@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import toy
-from scripted import Scripted
+from scripted import absences
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
@@ -43,8 +43,8 @@ def run(method: str, silent: Mapping[tuple[str, int], list[int]]) -> engine.Run:
 @pytest.mark.parametrize(("method", "phase"), [("kt_pfl", "predict"), ("kt_pfl", "distill"), ("fedavg", "train")])
 def test_the_round_is_the_one_in_which_they_were_not_there(method: str, phase: str) -> None:
     found = run(method, {(phase, 2): [HIT]})
-    fed = replace(toy.federation(architectures=("mlp",)), reliability=Scripted(out={2: {HIT}}))
-    other = engine.run(create(method), fed, SCHEDULE)
+    with absences({2: {HIT}}):
+        other = engine.run(create(method), toy.federation(architectures=("mlp",)), SCHEDULE)
     plain = [replace(r, seconds={}, late=[], reasons={}) for r in found.history]
     assert plain == [replace(r, seconds={}, absent=[]) for r in other.history]
     assert toy.same(found.state, other.state)

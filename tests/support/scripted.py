@@ -1,16 +1,18 @@
 """Clients that are out of given rounds."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from unittest.mock import patch
 
-from ktpfl_pipeline.core.settings import Reliability
+from ktpfl_pipeline.core.simulation import reliability
 
 
-@dataclass(frozen=True)
-class Scripted(Reliability):
-    """Clients that are out of a round as was seen elsewhere."""
+@contextmanager
+def absences(out: Mapping[int, set[int]]) -> Iterator[None]:
+    """In the block, let clients be absent as given by round, and no others."""
 
-    out: Mapping[int, set[int]] = field(default_factory=dict)
+    def absent(cohort: Iterable[int], availability: float, t: int, seed: int) -> list[int]:
+        return [n for n in cohort if n in out.get(t, ())]
 
-    def absent(self, cohort: Iterable[int], t: int, seed: int) -> list[int]:
-        return [n for n in cohort if n in self.out.get(t, ())]
+    with patch.object(reliability, "absent", absent):
+        yield

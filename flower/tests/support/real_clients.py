@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from scripted import Scripted
+from scripted import absences
 
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job, serve
@@ -105,11 +105,10 @@ def in_one_process(
         fed,
         rounds=asked["rounds"],
         executor=executor or SerialExecutor(),
-        reliability=Scripted(out=out or {}),
     )
-    return engine.run(
-        methods.create(method), fed, engine.Schedule(asked["rounds"], evaluate_every=asked.get("evaluate_every", 1))
-    ), fed
+    schedule = engine.Schedule(asked["rounds"], evaluate_every=asked.get("evaluate_every", 1))
+    with absences(out or {}):
+        return engine.run(methods.create(method), fed, schedule), fed
 
 
 def check_same(folder: Path, there: FinishedRun, executor: SerialExecutor | None = None) -> Federation:
