@@ -15,8 +15,8 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
-from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.methods import METHODS, create
 
 AUGMENTED = ({"crop": {"padding": 2}}, {"flip": {}}, {"color_jitter": {"brightness": 0.5}}, {"rand_augment": {}})

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ktpfl_pipeline.core import engine, work
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.settings import LocalTraining, Privacy
-from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.methods import create
 
 EPOCHS, PUBLIC = 2, 13  # of a toy federation: E, and one epoch over B public images

@@ -299,7 +299,7 @@ def _take_terminal(fault: Fault, folder: Path, file: Path | None, pipe: int) -> 
 
 
 def _break_link(place: Path) -> None:
-    """Move a folder aside, if it exists, like a disk that is no longer mounted, and leave a broken link in its place."""
+    """Move a folder aside, if it exists, as if a disk was unmounted, and leave a broken link in its place."""
     if place.exists():
         place.rename(_aside(place))
     place.symlink_to("gone")

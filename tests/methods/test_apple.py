@@ -8,8 +8,8 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import LocalTraining
-from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import select, vector_of
 from ktpfl_pipeline.methods.apple import APPLE, Mixing
 from ktpfl_pipeline.methods.local import Local

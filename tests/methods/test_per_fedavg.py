@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.client.sgd import batches
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import LocalTraining
-from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import vector_of, with_vector
 from ktpfl_pipeline.methods.per_fedavg import PerFedAvg, hessian_product
 

@@ -24,9 +24,9 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.metrics import Evaluation
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.simulation.adversaries import false_predictions
-from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes
 from ktpfl_pipeline.core.work import BACKPROPAGATION, Cost, cost_of

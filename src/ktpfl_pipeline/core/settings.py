@@ -1,7 +1,7 @@
 """The groups of settings that a federation has: each is one frozen dataclass, with bounds, defaults and meanings.
 
 `core.validation` reads and checks them; ``conf/`` sets them. Importing this module does not import torch. Two groups
-are next to their rules: `core.training.recipe`, which both kinds of training share, and `core.knowledge.settings`.
+are next to their rules: `core.recipe`, which both kinds of training share, and `core.knowledge.settings`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from ktpfl_pipeline.core.training.recipe import BATCH_NORM, BatchNormPolicy, Recipe
+from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Part, Positive, Reads, Share, parse, plain
 
 if TYPE_CHECKING:

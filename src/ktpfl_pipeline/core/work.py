@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.kinds import IMAGES, Kind
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import DTYPES, Setting
-from ktpfl_pipeline.core.training.recipe import Recipe
 from ktpfl_pipeline.core.weights import trained
 
 BACKPROPAGATION = 3

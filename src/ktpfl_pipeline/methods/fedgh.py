@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.training.recipe import Recipe
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Params, params_of, select, wire_bytes
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
 from ktpfl_pipeline.methods.shared import common_head

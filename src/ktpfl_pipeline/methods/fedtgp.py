@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.training.recipe import Recipe
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Params, loaded, params_of
 from ktpfl_pipeline.methods.fedproto import FedProto, FedProtoState
 

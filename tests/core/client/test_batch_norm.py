@@ -16,8 +16,8 @@ from ktpfl_pipeline.core.client import batch_norm
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.recipe import BatchNormPolicy
 from ktpfl_pipeline.core.settings import Distillation
-from ktpfl_pipeline.core.training.recipe import BatchNormPolicy
 from ktpfl_pipeline.methods import create
 
 POLICIES = get_args(BatchNormPolicy)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import optimizers, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
-from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import Params, params_of
 
 N, ROUNDS = 7, 3  # the client with 17 training images; in batches of 8: 8+9

@@ -28,9 +28,9 @@ from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.ray_session import FOLDER, clear_dead
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
-from ktpfl_pipeline.core.training.recipe import RateSchedule
 from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ktpfl_pipeline.core.training.recipe import BatchNormPolicy
+from ktpfl_pipeline.core.recipe import BatchNormPolicy
 
 
 def applied(policy: BatchNormPolicy, samples: int) -> BatchNormPolicy:

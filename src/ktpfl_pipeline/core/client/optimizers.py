@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.training.recipe import Recipe
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Params
 
 Value = TypeVar("Value")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import optimizers
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.training.recipe import Recipe
+from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import trained
 

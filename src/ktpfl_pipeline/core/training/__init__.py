@@ -1,1 +1,1 @@
-"""How steps are taken: optimizer and schedule, random changes of images, differential privacy."""
+"""Random changes of training images, and differential privacy."""

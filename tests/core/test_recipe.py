@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
+from ktpfl_pipeline.core.recipe import RateSchedule, Recipe
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
-from ktpfl_pipeline.core.training.recipe import RateSchedule, Recipe
 
 ROUNDS = 12
 
