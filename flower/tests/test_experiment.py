@@ -79,7 +79,7 @@ def test_mlflow_has_every_round_below_the_report(project: Project, run: dict[str
 def test_the_report_tells_what_is_known_and_what_went_over_the_wire(project: Project, run: dict[str, Any]) -> None:
     (page,) = (project.folder / "data" / "08_reporting" / f"compare_{NAME}").rglob("report.md")
     text = page.read_text()
-    assert "Which labels real clients have stays with them." in text and "Theorem 1" not in text
+    assert "The classes of real clients are known to them only." in text and "Theorem 1" not in text
     assert "Bytes sent by real clients" in text and "Secure aggregation" in text
     assert min(run["wire"]["received"]) > sum(sum(r["traffic"]["knowledge_up"]) for r in run["history"]) / 2
     assert run["label_counts"] == [[80], [80]]
@@ -170,7 +170,7 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
     (table, _, _, why), (alone,) = wire.blocks(results), wire.blocks(results[1:])
     assert isinstance(table, Table) and [row["method"] for row in table.rows] == ["KT-pFL"]
     assert why == alone and isinstance(why, Notes)
-    assert why.entries["Not told"].startswith("of FedMD, which went on from a checkpoint")
+    assert why.entries["Not known"].startswith("for FedMD, which continued from a checkpoint")
 
 
 def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:

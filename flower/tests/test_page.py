@@ -32,5 +32,5 @@ def test_the_example_names_the_commands_of_the_page(capsys, tmp_path, monkeypatc
 
 
 def test_it_names_the_methods_that_were_tried():
-    (named,) = re.findall(r"- Methods: (.*?)\. Others", PAGE, re.DOTALL)
+    (named,) = re.findall(r"- Methods other than (.*?)\. Others", PAGE, re.DOTALL)
     assert re.findall(r"`(\w+)`", named) == list(operations.TRIED)

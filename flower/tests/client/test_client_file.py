@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.errors import InputError
     ("changes", "sentence"),
     [
         ({"client": None}, "client"),
-        ({"colour": "red"}, "There is no setting 'colour'"),
+        ({"colour": "red"}, "colour does not exist"),
         ({"owner": "me"}, "does not say whose its samples are"),
         ({"source": "npz:nothing.npz"}, "there is no file"),
         ({"source": "npz:features.npz"}, "has features"),
@@ -110,5 +110,5 @@ def test_names_of_classes_are_text_and_different():
         "0",
         "1",
     ]
-    with pytest.raises(InputError, match="has 'a' twice"):
+    with pytest.raises(InputError, match="class_names has a twice"):
         client_file.understood(client_file.ClientFile, {**given, "class_names": ["a", "a"]}, "x")

@@ -16,12 +16,12 @@ from ktpfl_pipeline.core.errors import InputError
     ("changes", "sentence"),
     [
         ({"methods": ["fedper"]}, "method 'fedper' was not tried on real clients: choose from kt_pfl"),
-        ({"round": 3}, "There is no setting 'round'"),
+        ({"round": 3}, "round does not exist; did you mean 'rounds'"),
         ({"public": {"source": "open_part"}}, "the server has no private images"),
         ({"public": {"source": "npz:public.npz", "batch": 41}}, "41"),
         ({"training": {"privacy": {"noise_multiplier": 1.0}}}, "protects nothing"),
         ({"clients": None}, "clients"),
-        ({"privacy": 1}, "There is no setting 'privacy'"),
+        ({"privacy": 1}, "experiment.privacy does not exist"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
         ({"last": 2**63}, r"node 101\.last"),
         ({"architecture": "lenett"}, "Client 1 .*'lenett' is unknown"),
         ({"architecture": "os:kill"}, "Client 1 .*'os:kill', and real clients name no code"),
-        ({"password": "x"}, "There is no setting 'password'"),
+        ({"password": "x"}, "node 101.password does not exist"),
     ],
 )
 def test_clients_that_do_not_go_together_are_told_of(tmp_path, values, sentence):
@@ -205,7 +205,7 @@ def test_a_name_that_no_table_can_show_comes_not_in(tmp_path, name):
         return Packet({**answer.values, "name": name}) if kind == "hello" and n == 1 else answer
 
     link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
-    with pytest.raises(InputError, match=r"node 101\.name is .*; it should be at most 100 printable characters"):
+    with pytest.raises(InputError, match=r"node 101\.name is .*; it must be at most 100 printable characters"):
         run(tmp_path, link)
 
 
