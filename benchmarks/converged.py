@@ -1,11 +1,11 @@
-"""KT-pFL (joint) against its rivals where clients have converged: Fashion-MNIST, twelve clients, paired by seed.
+"""Methods where clients have converged: twelve clients of Fashion-MNIST or CIFAR-10, paired by seed.
 
-    python benchmarks/converged.py run                      what is not in build/converged.csv yet, about an hour
-    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, some seeds
+    python benchmarks/converged.py run                      what is not in build/converged.csv yet, hours
+    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, some seeds, both datasets
     python benchmarks/converged.py keep                     copies the rows to benchmarks/results/converged.csv
     python benchmarks/converged.py table                    prints the tables of the kept rows; needs no images
 
-Fashion-MNIST and MNIST are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. A run that is
+The datasets are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. A run that is
 finished is never run again; stop it at any time. `LABEL=name` before the command writes a method's rows under
 another name, for the code of another commit.
 """
@@ -17,6 +17,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -32,28 +33,40 @@ ROOT = Path(__file__).parents[1]
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
 RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
 SEEDS, ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = (0, 1, 2), 20, 10, 12, 100, 5
+DATA = {"Fashion-MNIST": ("fashion_mnist", "mnist"), "CIFAR-10": ("cifar10", "cifar100")}
+"""The private and the public dataset by name."""
 PARTITIONS = {"all classes": "all_labels", "two classes": "two_labels"}
 SETTINGS = {
-    "public": {"source": f"npz:{RAW}/mnist.npz", "batch": 300},
     "private": {"samples": CLIENTS * SAMPLES},
     "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
 }
 CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}  # as in conf/base
-METHODS = ("local", "pfeddf", "kt_pfl", "kt_pfl_joint", "fedmd", "sim_pfl", "local_matched")
+METHODS = (
+    *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
+    *("feddf", "feddf_soft", "pfeddf_soft"),
+)
 SUBJECT = "kt_pfl_joint"
 Rows = list[dict[str, str]]
 
 
-def finished(partition: str, name: str, seed: int) -> Rows:
+def finished(data: str, partition: str, name: str, seed: int) -> Rows:
     """Run a method, and return one row a client: its test accuracy in the last rounds, as it is and adapted."""
-    method, source = create(name, CONFIGURED.get(name)), f"npz:{RAW}/fashion_mnist.npz"
-    fed = federation(source, CLIENTS, partition=PARTITIONS[partition], seed=seed, **SETTINGS)  # type: ignore[arg-type]
+    method, (private, public) = create(name, CONFIGURED.get(name)), DATA[data]
+    fed = federation(
+        f"npz:{RAW}/{private}.npz",
+        CLIENTS,
+        partition=PARTITIONS[partition],
+        seed=seed,
+        public={"source": f"npz:{RAW}/{public}.npz", "batch": 300},
+        **SETTINGS,  # type: ignore[arg-type]
+    )
     schedule = engine.Schedule(ROUNDS, evaluate_every=ROUNDS, evaluate_last=LAST, adapt_epochs=(EPOCHS,))
     with closing(fed.executor):
         history = engine.run(method, replace(fed, rounds=ROUNDS), schedule).history[-LAST:]
     return [
         {
+            "data": data,
             "partition": partition,
             "method": os.environ.get("LABEL", name),
             "seed": str(seed),
@@ -80,12 +93,12 @@ def run(names: str = "", seeds: str = "") -> None:
     FOUND.parent.mkdir(exist_ok=True)
     for seed in map(int, seeds.split(",")) if seeds else SEEDS:
         for name in names.split(",") if names else METHODS:
-            for partition in PARTITIONS:
-                wanted = partition, os.environ.get("LABEL", name), str(seed)
-                if wanted in {(row["partition"], row["method"], row["seed"]) for row in read(FOUND)}:
+            for data, partition in product(DATA, PARTITIONS):
+                wanted = data, partition, os.environ.get("LABEL", name), str(seed)
+                if wanted in {(row["data"], row["partition"], row["method"], row["seed"]) for row in read(FOUND)}:
                     continue
                 began = time.process_time()
-                rows = finished(partition, name, seed)
+                rows = finished(data, partition, name, seed)
                 new = not FOUND.exists()
                 with FOUND.open("a", newline="") as opened:
                     writer = csv.DictWriter(opened, list(rows[0]))
@@ -118,16 +131,19 @@ def compared(one: dict[int, float], other: dict[int, float]) -> str:
 def table(file: str = "") -> None:
     """Print the tables, and how local-only training still moves in the last rounds."""
     rows = read(Path(file) if file else KEPT)
-    for partition in PARTITIONS:
-        here = {name: [row for row in rows if (row["partition"], row["method"]) == (partition, name)] for name in
-                dict.fromkeys(row["method"] for row in rows)}  # fmt: skip
-        print(f"\n**{partition.capitalize()}**\n")
+    for data, partition in product(DATA, PARTITIONS):
+        own_rows = [row for row in rows if (row["data"], row["partition"]) == (data, partition)]
+        if not own_rows:
+            continue
+        here = {
+            name: [row for row in own_rows if row["method"] == name]
+            for name in dict.fromkeys(row["method"] for row in own_rows)
+        }
+        print(f"\n**{data}, {partition}**\n")
         print("| method | seeds | accuracy | minus local-only | joint minus it | adapted | joint minus it, adapted |")
         print("| --- | --- | --- | --- | --- | --- | --- |")
-        ranked = sorted(here.items(), key=lambda item: -fmean(by_seed(item[1], "as is").values()) if item[1] else 0.0)
+        ranked = sorted(here.items(), key=lambda item: -fmean(by_seed(item[1], "as is").values()))
         for name, own in ranked:
-            if not own:
-                continue
             as_is, adapted = by_seed(own, "as is"), by_seed(own, "adapted")
             spread = f" ± {stdev(as_is.values()):.1f}" if len(as_is) > 1 else ""
             cells = [
