@@ -121,7 +121,7 @@ class TestAfterContextCreated:
             ),
             (None, {"env": "bsae"}, "--env is 'bsae', which does not exist; did you mean 'base'?"),
             (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
-            (None, {"tracking": {**TRACKING, "uri": "x"}}, "unknown keys: uri."),
+            (None, {"tracking": {**TRACKING, "uri": "x"}}, "tracking.uri does not exist; "),
         ],
     )
     def test_bad_ones_are_one_sentence(self, tmp_path: Path, runtime: Any, files: Any, message: str) -> None:

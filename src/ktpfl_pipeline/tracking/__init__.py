@@ -7,10 +7,14 @@ import logging
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ktpfl_pipeline.core.errors import InputError, masked
+from annotated_types import MinLen
+
+from ktpfl_pipeline.core.errors import masked
+from ktpfl_pipeline.core.validation import parse
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
 from ktpfl_pipeline.tracking.store import SQLITE
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
@@ -43,38 +47,42 @@ def current() -> Tracker:
     return _tracker.get() or Tracker()
 
 
+@dataclass(frozen=True)
+class Tracking:
+    """The settings of conf/base/tracking.yml. Relative paths are taken from the project's folder.
+
+    Attributes:
+        enabled: false runs without MLflow.
+        store: an MLflow URI; null takes `URI` from the environment, or `DEFAULT_STORE` without it.
+        artifacts: the folder of figures, matrices, histories and personal models.
+        checkpoints: the folder of checkpoints.
+    """
+
+    enabled: bool = True
+    store: Annotated[str, MinLen(1)] | None = None
+    artifacts: Annotated[str, MinLen(1)] = "mlruns"
+    checkpoints: Annotated[str, MinLen(1)] = "data/06_models"
+
+
 def configure(settings: Mapping[str, Any], project: Path) -> None:
-    """Take the tracker from conf/base/tracking.yml.
+    """Make the tracker of this process.
 
     Args:
-        settings: ``enabled``, ``store`` (an MLflow URI; a relative SQLite path is taken from the project; None takes
-            `URI` from the environment, or `DEFAULT_STORE` without it), ``artifacts`` and ``checkpoints`` (folders; a
-            relative one is taken from the project).
+        settings: the content of tracking.yml; see `Tracking`.
         project: the project's folder.
 
     Raises:
-        InputError: if a setting is unknown, missing or of another type.
+        InputError: if a setting is unknown or not allowed.
     """
-    expected = {"enabled", "store", "artifacts", "checkpoints"}
-    if wrong := expected.symmetric_difference(settings):
-        raise InputError(
-            f"conf/base/tracking.yml must have exactly {', '.join(sorted(expected))}; missing or unknown keys: "
-            f"{', '.join(sorted(map(str, wrong)))}."
-        )
-    for name, value in settings.items():
-        if name == "store" and value is None:
-            continue
-        kind, wanted = (bool, "true or false") if name == "enabled" else (str, "a string")
-        if not isinstance(value, kind) or value == "":
-            raise InputError(f"{name} is {value!r} in conf/base/tracking.yml; it must be {wanted}.")
-    checkpoints = project / settings["checkpoints"]
-    if not settings["enabled"]:
+    read = parse(Tracking, settings, "tracking")
+    checkpoints = project / read.checkpoints
+    if not read.enabled:
         _tracker.set(Tracker(checkpoints))
         return
-    store = _store(settings["store"])
+    store = _store(read.store)
     if store.startswith(SQLITE) and not store.startswith(SQLITE + "/"):
         store = f"{SQLITE}{project / store.removeprefix(SQLITE)}"
-    _tracker.set(MlflowTracker(store, project / settings["artifacts"], checkpoints))
+    _tracker.set(MlflowTracker(store, project / read.artifacts, checkpoints))
 
 
 def _store(configured: str | None) -> str:
