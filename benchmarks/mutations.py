@@ -42,12 +42,12 @@ MUTATIONS = [
         "core/validation.py",
         'raise InputError(f"{where} is {given!r}; it must be {rule}.")',
         'raise InputError("zzz")',
-        1,
+        2,
     ),
-    ("methods/__init__.py", "check(preset.kind, given, name)", 'check(preset.kind, given, "zzz")', 2),
-    ("methods/__init__.py", 'unknown(f"hyperparameter of {name}"', 'unknown("hyperparameter of zzz"', 2),
+    ("methods/__init__.py", ", where or name)", ', "zzz")', 2),
+    ("methods/__init__.py", "entry.default is not MISSING}, name)", 'entry.default is not MISSING}, "zzz")', 2),
     # A mean over the wrong clients, seeds or rounds.
-    (STATISTICS, "if place not in adversaries]", "if place in adversaries]", 3),
+    (STATISTICS, "if place not in adversaries and", "if place in adversaries and", 3),
     (STATISTICS, "fmean(benign(values, adversaries))", "fmean(values)", 3),
     (STATISTICS, "sorted(clients)[: max(1, len(clients) // 10)]", "sorted(clients)[-max(1, len(clients) // 10) :]", 3),
 ]

@@ -1,7 +1,7 @@
 """Tables of every setting, made from the dataclasses that declare them.
 
-In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts`` or ``methods`` stands in a
-block named ``{settings}``.
+In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts`` or ``methods`` is written
+in a block named ``{settings}``.
 """
 
 import dataclasses
@@ -15,9 +15,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from ktpfl_pipeline.config import schema, studies
-from ktpfl_pipeline.core import setting, validation
+from ktpfl_pipeline.core import recipe, validation
+from ktpfl_pipeline.core import settings as groups_of_settings
+from ktpfl_pipeline.core.knowledge import settings as knowledge
 from ktpfl_pipeline.core.settings import CHANGES
-from ktpfl_pipeline.core.training import recipe
 from ktpfl_pipeline.core.validation import Rule, default, meanings, plain, rules
 from ktpfl_pipeline.methods import METHODS, create, title
 
@@ -100,8 +101,8 @@ class SettingsTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return them as the page would parse them."""
-        for file in (schema.__file__, studies.__file__, setting.__file__, recipe.__file__, validation.__file__):
-            self.env.note_dependency(str(file))
+        for module in (schema, studies, groups_of_settings, recipe, knowledge, validation):
+            self.env.note_dependency(str(module.__file__))
         return self.parse_text_to_nodes(page(self.arguments[0]))
 
 

@@ -155,8 +155,14 @@ def pipelines(environment: str) -> set[str]:
     return set(register_pipelines())
 
 
+def sections_of(page: Path) -> dict[str, Any]:
+    """Return the sections that a page tells its reader to write into files of parameters under conf/."""
+    files = [found for found in YAML.finditer(page.read_text("utf-8")) if Path(found["file"]).name.startswith("param")]
+    return {name: section for found in files for name, section in yaml.safe_load(found["text"]).items()}
+
+
 def commands() -> Iterator[Any]:
-    """Give every `kedro run` that stands in a block of code, with its page."""
+    """Yield every `kedro run` in a block of code, with its page."""
     for page in PAGES:
         for fence in FENCE.findall(page.read_text("utf-8")):
             for line in COMMAND.findall(fence):
@@ -205,9 +211,14 @@ def check(
     list(parsing.used(run & sections.keys(), sections))
 
 
-def unused(environment: str | None, names: Collection[str], parameters: dict[str, Any]) -> set[str]:
+def unused(
+    environment: str | None,
+    names: Collection[str],
+    parameters: dict[str, Any],
+    written: dict[str, Any] | None = None,
+) -> set[str]:
     """Return the sections that are given parameters, although the pipelines of these names do not run them."""
-    sections = parsing.merged(configured(environment or "base"), parameters)
+    sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
     run = [name.removeprefix("compare_") for name in names or (DEFAULT,)]
     given = {name for name in parameters if not name.startswith("_")}
     return given - related([name for name in run if name in sections], sections)
@@ -225,16 +236,17 @@ class TestCommands:
         monkeypatch.chdir(configuration)
         given = run.make_context("run", shlex.split(line, comments=True)[2:]).params
         names = [given["pipeline"]] if given.get("pipeline") else given["pipelines"] or []
-        assert set(names) <= pipelines(given["env"] or "base")
-        check(given["env"], names, given["params"])
-        assert unused(given["env"], names, given["params"]) == set()
+        known = configured(given["env"] or "base")
+        written = {name: section for name, section in sections_of(page).items() if name not in known}
+        own = {f"{prefix}{name}" for name in written for prefix in ("", "compare_", "tune_")}
+        assert set(names) <= pipelines(given["env"] or "base") | own
+        check(given["env"], names, given["params"], written)
+        assert unused(given["env"], names, given["params"], written) == set()
 
     @pytest.mark.parametrize("page", [page for page in PAGES if "# conf/" in page.read_text("utf-8")], ids=by_path)
-    def test_files_of_settings_may_stand_under_conf(self, page: Path) -> None:
-        for found in YAML.finditer(page.read_text("utf-8")):
-            if Path(found["file"]).name.startswith("parameters"):
-                written = yaml.safe_load(found["text"])
-                check(None, [name for name in written if not name.startswith("_")], {}, written)
+    def test_its_sections_are_allowed_in_conf(self, page: Path) -> None:
+        written = sections_of(page)
+        check(None, [name for name in written if not name.startswith("_")], {}, written)
 
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
