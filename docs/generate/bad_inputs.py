@@ -111,7 +111,7 @@ def texts() -> Iterator[tuple[str, str]]:
             continue  # without the package, which is optional, the message is another one
         with project():
             source = write(RAW)
-            yield what, message(lambda source=source, how=how: load(source, RAW, reading=Reading(texts=how)))
+            yield what, message(lambda source=source, how=how: load(source, RAW, reading=Reading(text=how)))
 
 
 def pickles() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The settings of an experiment: a section of conf/. Groups that training code reads are in `core`."""
+"""The settings of an experiment: a section of conf/. Groups that training code reads are in `core.settings`."""
 
 import math
 from collections.abc import Iterable
@@ -35,6 +35,7 @@ from ktpfl_pipeline.core.validation import (
     plain,
     spelt_out,
 )
+from ktpfl_pipeline.data.settings import Text
 
 ALL = "all"
 """Under `compare`, in place of a method's name: all methods of the registry that fit the experiment."""
@@ -175,22 +176,6 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Text:
-    """How the texts of ``text:<file.csv>`` and ``leaf:<path>`` become tokens; see `data.sources.tokens`.
-
-    Attributes:
-        tokenizer: ``words``; ``characters``; the tokenizer.json of a model; ``auto``: characters if the label of a text
-            is its next character, else words.
-        vocabulary: how many words or characters models know: the most frequent ones of the training texts.
-        length: tokens per text; longer texts are cut and shorter ones padded. null: the length of the longest text.
-    """
-
-    tokenizer: str = "auto"
-    vocabulary: Count = 10_000
-    length: Count | None = None
-
-
-@dataclass(frozen=True)
 class Partition:
     """How the private samples are distributed among the clients.
 
@@ -313,7 +298,7 @@ class Experiment(Section):
     pretrained: dict[str, str] = field(default_factory=dict)
     public: Public = Public()
     image: Image | None = None
-    text: Text = Text()
+    text: Text = field(default_factory=Text)
     partition: Partition = Partition()
     training: LocalTraining = field(default_factory=LocalTraining)
     distillation: Distillation = field(default_factory=Distillation)

@@ -12,8 +12,8 @@ from bad_texts import CLIENTS, LABELS, TEXTS, TOKENS, WORDS, leaf, npz, table
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources import Reading, load, load_public, tokens
-from ktpfl_pipeline.data.sources.tokens import Texts
 
 TICKETS = (
     "\ufefftext,label,client,public\n"
@@ -28,7 +28,7 @@ def words(samples: Any, row: int) -> list[str]:
 
 
 def reading(**texts: Any) -> Reading:
-    return Reading(texts=Texts(**texts))
+    return Reading(text=Text(**texts))
 
 
 def test_a_table_with_quotes_newlines_and_a_mark_of_byte_order(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_public_texts_that_cannot_be_used(private: Any, public: str, words: str,
     np.savez(tmp_path / "other.npz", tokens=TOKENS, vocabulary=WORDS[::-1])
     known = load(source, tmp_path).vocabulary
     with pytest.raises(InputError, match=words):
-        load_public(public, source, tmp_path, reading(known=known))
+        load_public(public, source, tmp_path, Reading(known=known))
 
 
 def test_public_ids_outside_the_private_vocabulary(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(what: str, tmp_path: Path)
     if texts.tokenizer == "tokenizer.json":
         pytest.importorskip("tokenizers")
     with pytest.raises(InputError) as refused:
-        load(write(tmp_path), tmp_path, reading=Reading(texts=texts))
+        load(write(tmp_path), tmp_path, reading=Reading(text=texts))
     message = str(refused.value)
     assert all(part in message for part in parts), message
     assert "\n" not in message.strip()

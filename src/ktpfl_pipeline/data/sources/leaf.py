@@ -17,13 +17,14 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
+from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, Texts, tokenized
+from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
 
 PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list of 56 bytes and its place in another
 
@@ -42,10 +43,10 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         argument: a file; a folder of ``.json`` files; or one with such folders `train` and `test`, where each user is
             tested on what `test` has.
         folder: where relative paths start.
-        reading: how texts become tokens, in `Reading.texts`.
+        reading: how texts become tokens, in `Reading.text`.
     """
     path = path_in("leaf", argument, folder, "leaf:yourfolder")
-    read = partial(_joined, path, how=reading.texts, folder=folder)
+    read = partial(_joined, path, how=reading.text, folder=folder)
     if os.path.isfile(path):
         return read(_users([path], path.parent), {})
     if not os.path.isdir(path):
@@ -156,7 +157,7 @@ def _text_labels(where: str, y: list[Any]) -> Any:
     return class_numbers(np.array(y), where)
 
 
-def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: Texts, folder: Path) -> OwnedDataset:
+def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: Text, folder: Path) -> OwnedDataset:
     """Return the samples of all users, those to test on after each one's others."""
     names = sorted(train)
     users = [name for name in names for part in (train, test) if part]
@@ -190,7 +191,7 @@ def _of_texts(
     owners: Tensor,
     names: tuple[str, ...],
     test: Tensor | None,
-    how: Texts,
+    how: Text,
     folder: Path,
 ) -> OwnedDataset:
     """Return texts as tokens, each with its class number, or with the number of its next character."""

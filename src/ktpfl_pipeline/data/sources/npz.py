@@ -64,14 +64,14 @@ def load(argument: str, folder: Path) -> LabelledDataset:
 def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return the images, features or tokens of a file, which need have no labels.
 
-    Tokens must have the vocabulary of the private ones, `reading.texts.known`, where both are known.
+    Tokens must have the vocabulary of the private ones, `reading.known`, where both are known.
     """
     path = _file(argument, folder)
     with _opened(path) as file:
         kind, headers = _checked(path, file, labelled=False)
         arrays = _arrays(path, file, headers)
     inputs = _inputs(path, kind, arrays)
-    private, own = reading.texts.known, _vocabulary(path, kind, inputs, arrays)
+    private, own = reading.known, _vocabulary(path, kind, inputs, arrays)
     if private and own and own.words and (own.words, own.padding) != (private.words, private.padding):
         raise InputError(
             f"{path} has another vocabulary or padding id than the private tokens: save tokens of one vocabulary."

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import gib
+from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, readable
-from ktpfl_pipeline.data.sources.tokens import Texts
 
 logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width
@@ -37,13 +39,21 @@ class Reading(NamedTuple):
         window: values of images with more than 8 bits that become 0 and 255; values outside become 0 or 255, and those
             between are scaled linearly. None: such images are refused, because their range is not known.
         skip: whether files that cannot be read are left out, and counted in a warning; else they are an error.
-        texts: how texts become tokens.
+        text: how texts become tokens.
+        known: the vocabulary of the private texts, which public texts use; None for private texts.
     """
 
     size: Size | None = None
     window: tuple[float, float] | None = None
     skip: bool = False
-    texts: Texts = Texts()
+    text: Text = Text()
+    known: Vocabulary | None = None
+
+    def of_public(self, private: LabelledDataset) -> "Reading":
+        """Return how public samples are read next to these private ones: texts in their vocabulary and length."""
+        if private.vocabulary is None:
+            return self
+        return self._replace(known=private.vocabulary, text=replace(self.text, length=private.shape[0]))
 
 
 AS_THEY_ARE = Reading()

@@ -34,7 +34,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     Args:
         argument: the path of the table.
         folder: where relative paths start.
-        reading: how texts become tokens, in `Reading.texts`.
+        reading: how texts become tokens, in `Reading.text`.
 
     Raises:
         InputError: if a column or a cell is missing, or a text cannot be used.
@@ -55,7 +55,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
             " holds the class of each text."
         )
     labels = torch.from_numpy(numbers)
-    ids, known = _tokens(private["text"], reading.texts, str(place), folder)
+    ids, known = _tokens(private["text"], reading, str(place), folder)
     common: dict[str, Any] = {
         "class_names": class_names(names, labels, place),
         "test": tested(place, private["split"]) if "split" in table else None,
@@ -78,17 +78,15 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
             f"{place} has no public text, which public.source: included needs: add a column 'public' with true for"
             " texts that belong to no client, or choose another public.source, such as open_part."
         )
-    how = reading.texts
-    if how.known is None:
-        private = load(argument, folder, reading)
-        how = how._replace(known=private.vocabulary, length=private.shape[0])
-    return _tokens(chosen, how, str(place), folder)[0]
+    if reading.known is None:
+        reading = reading.of_public(load(argument, folder, reading))
+    return _tokens(chosen, reading, str(place), folder)[0]
 
 
 def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return all texts of a table, (M, L) int64; it needs only the column `text`."""
     place, table = _table(argument, folder, ("text",))
-    return _tokens(table["text"], reading.texts, str(place), folder)[0]
+    return _tokens(table["text"], reading, str(place), folder)[0]
 
 
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
@@ -109,5 +107,5 @@ def _public(place: Path, table: Table) -> list[bool]:
     return flagged(place, "public", table["public"], _PUBLIC, "true or false")
 
 
-def _tokens(given: list[str | None], how: tokens.Texts, where: str, folder: Path) -> tokens.Tokens:
-    return tokens.tokenized([str(text) for text in given], how, where, folder)
+def _tokens(given: list[str | None], reading: Reading, where: str, folder: Path) -> tokens.Tokens:
+    return tokens.tokenized([str(text) for text in given], reading.text, where, folder, reading.known)

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,11 +15,12 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
+from ktpfl_pipeline.data.settings import AUTO, Text
 from ktpfl_pipeline.data.sources.limits import brief
 from ktpfl_pipeline.data.standardisation import PADDING, UNKNOWN
 
 logger = logging.getLogger(__name__)
-AUTO, WORDS, CHARACTERS = "auto", "words", "characters"
+WORDS, CHARACTERS = "words", "characters"
 MAX_VOCABULARY = 2**20
 """Ids that a vocabulary may have: each takes a row of numbers in every model of every client."""
 MAX_LENGTH = 1000
@@ -33,36 +34,26 @@ PADDINGS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>")
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class Texts(NamedTuple):
-    """How texts become tokens.
-
-    Attributes:
-        tokenizer: ``auto``, ``words``, ``characters``, or the path of a file of the `tokenizers` package. ``auto`` is
-            characters for texts that are labelled with their next character, and words for others.
-        vocabulary: how many tokens models see at most, those most frequent in the training texts; a tokenizer file
-            keeps its own.
-        length: tokens of a text; longer texts are cut, shorter ones are filled up. None: of the longest text.
-        known: the vocabulary of the private texts, which public texts use; None where there is none yet.
-    """
-
-    tokenizer: str = AUTO
-    vocabulary: int = 10_000
-    length: int | None = None
-    known: Vocabulary | None = None
-
-
 Tokens = tuple[Tensor, Vocabulary]
 """Texts as ids, (M, L) int64, and what the ids mean."""
 
 
-def tokenized(texts: Sequence[str], how: Texts, where: str, folder: Path, auto: str = WORDS) -> Tokens:
+def tokenized(
+    texts: Sequence[str],
+    how: Text,
+    where: str,
+    folder: Path,
+    known: Vocabulary | None = None,
+    auto: str = WORDS,
+) -> Tokens:
     """Return texts as tokens.
 
     Args:
         texts: (M,).
         how: the tokenizer, the vocabulary and the length.
-        where: the texts are from, for messages.
+        where: the origin of the texts, for messages.
         folder: where the relative path of a tokenizer file starts.
+        known: the vocabulary of the private texts, which public texts use; None for private texts.
         auto: the tokenizer that ``auto`` is.
 
     Raises:
@@ -70,9 +61,9 @@ def tokenized(texts: Sequence[str], how: Texts, where: str, folder: Path, auto: 
     """
     name = auto if how.tokenizer == AUTO else how.tokenizer
     if name not in (WORDS, CHARACTERS):
-        return _by_file(texts, how, where, folder / os.path.expanduser(name))
+        return _by_file(texts, how, where, folder / os.path.expanduser(name), known)
     parts = [words(text) if name == WORDS else list(text) for text in texts]
-    if how.known is None:
+    if known is None:
         _check_none_empty(parts, where)
         found = sorted({part for each in parts for part in each})
         if len(found) + len(SPECIAL) > MAX_VOCABULARY:
@@ -82,10 +73,8 @@ def tokenized(texts: Sequence[str], how: Texts, where: str, folder: Path, auto: 
             )
         seen = len(SPECIAL) + min(len(found), how.vocabulary)
         known = Vocabulary(len(found) + len(SPECIAL), PADDING, (*SPECIAL, *found), seen)
-    elif how.known.words is None:
+    elif known.words is None:
         raise InputError(f"{where} has texts, and the private tokens have no vocabulary: save the array 'vocabulary'.")
-    else:
-        known = how.known
     numbers = {word: number for number, word in enumerate(known.words or ())}
     unknown = numbers.get(SPECIAL[UNKNOWN])
     if unknown is None:
@@ -138,7 +127,7 @@ def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None
     return ids, known
 
 
-def _by_file(texts: Sequence[str], how: Texts, where: str, file: Path) -> Tokens:
+def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Vocabulary | None) -> Tokens:
     """Return texts as tokens of a tokenizer file, a text of more than `length` tokens cut by the tokenizer."""
     if not file.is_file():
         raise InputError(
@@ -164,8 +153,8 @@ def _by_file(texts: Sequence[str], how: Texts, where: str, file: Path) -> Tokens
     if not 2 <= size <= MAX_VOCABULARY:
         raise InputError(f"{file} has {size:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible: choose another one.")
     padding = next((numbers[name] for name in PADDINGS if name in numbers), None)
-    known = Vocabulary(size, padding, tuple(made.id_to_token(number) or f"[{number}]" for number in range(size)))
-    if how.known is not None and how.known != known:
+    own = Vocabulary(size, padding, tuple(made.id_to_token(number) or f"[{number}]" for number in range(size)))
+    if known is not None and known != own:
         raise InputError(f"{where} would have another vocabulary than the private tokens: use one tokenizer for both.")
     made.no_padding()
     made.no_truncation()
@@ -175,7 +164,7 @@ def _by_file(texts: Sequence[str], how: Texts, where: str, file: Path) -> Tokens
         made.enable_truncation(how.length)  # which keeps special tokens at the end
         rows = [each.ids for each in made.encode_batch(list(texts))]
     _check_none_empty(rows, where)
-    return _filled(rows, known, how.length, where, cut)
+    return _filled(rows, own, how.length, where, cut)
 
 
 def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:

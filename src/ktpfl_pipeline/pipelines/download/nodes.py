@@ -1,7 +1,7 @@
 """Nodes that read the samples of an experiment."""
 
 import logging
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -129,15 +129,12 @@ def _without_owners(source: str, raw_folder: Path) -> InputError:
 def _reading(experiment: Experiment, private: Any = None) -> Any:
     """Return how image files and texts are read, a `data.sources.Reading`; public texts as the `private` ones were."""
     from ktpfl_pipeline.data.sources import Reading
-    from ktpfl_pipeline.data.sources.tokens import Texts
 
-    texts = Texts(**asdict(experiment.text))
-    if private is not None and private.vocabulary is not None:
-        texts = texts._replace(known=private.vocabulary, length=private.shape[0])
-    if (image := experiment.image) is None:
-        return Reading(texts=texts)
-    window = None if image.window is None else (image.window[0], image.window[1])
-    return Reading(image.shape[1:], window, image.unreadable == "skip", texts)
+    reading = Reading(text=experiment.text)
+    if (image := experiment.image) is not None:
+        window = None if image.window is None else (image.window[0], image.window[1])
+        reading = Reading(image.shape[1:], window, image.unreadable == "skip", experiment.text)
+    return reading if private is None else reading.of_public(private)
 
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:
