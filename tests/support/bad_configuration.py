@@ -33,14 +33,22 @@ YAML: dict[str, tuple[str, str]] = {
     "a resolver that evaluates": ("x: ${eval:1+1}", UNREADABLE),
     "the environment": ("x: ${oc.env:HOME}", UNREADABLE),
     "an interpolation of nothing": ("x: ${nowhere}", UNREADABLE),
-    "an interpolation that does not end": ("x: ${", UNREADABLE),
-    "a section twice": ("x: {}\nx: {}", UNREADABLE),
+    "an interpolation that does not end": ("x: ${", "conf/base/parameters.yml is not valid YAML: "),
+    "a section twice": ("x: {}\nx: {}", "conf/base/parameters.yml, line 2: found duplicate key x."),
     "an alias of nothing": ("x: *nothing", LINE),
     "a list": ("- 1\n- 2", "A file parameters*.yml under conf/ has no names at its top level"),
-    "a number": ("5", UNREADABLE),
+    "a number": ("5", "conf/base/parameters.yml holds one value"),
     "bytes": ("\x00\x01", "conf/base/parameters.yml is not valid YAML: "),
     "a list for a name": ("? [a, b]\n: 1", LINE),
     "a number of 5,000 digits": ("x: " + "9" * 5000, "conf/base/parameters.yml is not valid YAML: "),
+    "aliases of aliases": (
+        "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"{y}: &{y} [{', '.join([f'*{x}'] * 10)}]\n" for x, y in zip("abcdefgh", "bcdefghi", strict=True)),
+        "conf/base/parameters.yml has more than 20,000 values after its aliases are expanded.",
+    ),
+    "an alias of itself": ("a: &a [*a]", "conf/base/parameters.yml has more than 20,000 values after its aliases"),
+    "too many values": ("a: [" + "1, " * 21_000 + "1]", "conf/base/parameters.yml has more than 20,000 values"),
+    "a large file": ("a: " + "x" * 2**20, "conf/base/parameters.yml has 1,048,579 bytes. At most 1,048,576 are"),
     "a number for a name": ("5: {a: 1}", "A section in conf/ is called 5"),
 }
 """{what: (content of parameters.yml, words of the message)}."""
