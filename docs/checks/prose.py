@@ -24,6 +24,7 @@ GENERATED = {
     f"docs/project/{name}.md" for name in ("bad_inputs", "faults", "real_faults", "torchvision_models", "what_leaves")
 }
 GENERATED |= {"docs/reference/papers.md"}
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 WORDS, NUMBERS = 40, 5
 """The most words in a sentence, and the most numbers in a sentence of prose."""
 
@@ -198,7 +199,10 @@ def main() -> None:
         print(f"{name:<9}" + "".join(f"{counts[name, kind]:>6}" for kind in ("docs", "conf", "src")))
     lines = {file: file.read_text("utf-8") for file in pages()}
     words = sum(len(text.split()) for text in lines.values())
-    print(f"{len(lines)} pages, {words:,} words; over 250 lines: ", end="")
+    read = sum(len(re.findall(r"\S*\w\S*", FENCE.sub("", text))) for text in lines.values())
+    print(
+        f"{len(lines)} pages, {words:,} words, {read:,} without code blocks and tables' rules; over 250 lines: ", end=""
+    )
     print(", ".join(f.relative_to(ROOT).as_posix() for f, t in lines.items() if t.count("\n") > 250) or "none")
 
 
